@@ -1,0 +1,102 @@
+"""Chooses the learning rates and the outer optimizer: `python -m benchmarks.sweep --seeds 2` (about 30 min, 2 cores).
+
+Coordinate by coordinate, for the synchronous run and for the decoupled one alike, each ending at its own best; every
+result is kept in `benchmarks/sweep.jsonl`, so that a run that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks import training
+from harness.trainer import checkpoint
+from harness.trainer.config import TrainerConfig
+
+RESULTS = Path(__file__).with_name("sweep.jsonl")
+BASE = {"budget": 800, "warm_start": 200}
+Setting = dict[str, Any]
+
+STAGES: list[tuple[str, str, list[Setting]]] = [
+    ("synchronous learning rate", "data_parallel",
+     [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
+    ("warm-up and decay", "data_parallel",
+     [{"warmup": warmup, "final_lr": final} for warmup, final in ((20, 0.0), (60, 0.0), (120, 0.0), (60, 0.1))]),
+    ("synchronous learning rate again", "data_parallel",
+     [{"synchronous_lr": rate} for rate in (2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
+    ("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (1e-3, 2e-3, 3e-3, 4e-3, 6e-3)]),
+    ("outer optimizer", "decoupled",
+     [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in ((1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.8, 0.3))]),
+    ("receipt and H", "decoupled",
+     [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),
+    ("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
+    ("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (2e-3, 3e-3, 4e-3, 5e-3, 6e-3)]),
+]
+
+
+def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
+    """Train one configuration; a synchronous run leaves its warm start for the decoupled ones."""
+    key, setting = job
+    config = TrainerConfig(**setting)
+    if config.mode == "data_parallel":
+        return key, training.synchronous(config)[0]
+    return key, training.decoupled(config, warm_start(config))
+
+
+def warm_start(config: TrainerConfig) -> Any:
+    """Parameters after the shared synchronous steps, trained once per seed and learning rate."""
+    path = training.cache_folder() / "warm" / (
+        f"{config.model}-{config.corpus}-{config.budget}-{config.warm_start}-{config.warmup}-{config.final_lr}-"
+        f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}.safetensors")
+    if not path.exists():
+        short = config.model_copy(update={"budget": config.budget, "mode": "data_parallel"})
+        checkpoint.save(path, training.synchronous(short)[1], {})
+    return checkpoint.load(path)[0]
+
+
+def stage(name: str, mode: str, base: Setting, variants: list[Setting], seeds: int,
+          run: Callable[[list[tuple[str, Setting]]], dict[str, float]]) -> Setting:
+    """Run every variant with every seed and return the best one."""
+    jobs = {json.dumps(base | variant | {"mode": mode, "seed": seed}, sort_keys=True): (index, seed)
+            for index, variant in enumerate(variants) for seed in range(seeds)}
+    losses = run([(key, json.loads(key)) for key in jobs])
+    means = [mean(losses[key] for key, (owner, _) in jobs.items() if owner == index) for index in range(len(variants))]
+    print(f"\n{name}")
+    for variant, loss in sorted(zip(variants, means, strict=True), key=lambda pair: pair[1]):
+        print(f"  {loss:.4f}  {json.dumps(variant)}", flush=True)
+    return variants[means.index(min(means))]
+
+
+def main() -> None:
+    """Run all stages in turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    known = {}
+    if RESULTS.exists():
+        known = {json.dumps(row["setting"], sort_keys=True): row["loss"]
+                 for row in map(json.loads, RESULTS.read_text().splitlines())}
+
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "a") as file:
+        def run(jobs: list[tuple[str, Setting]]) -> dict[str, float]:
+            missing = [job for job in jobs if job[0] not in known]
+            for key, loss in pool.imap_unordered(run_one, missing):
+                known[key] = loss
+                file.write(json.dumps({"setting": json.loads(key), "loss": round(loss, 5)}) + "\n")
+                file.flush()
+            return known
+        best: Setting = dict(BASE)
+        for name, mode, variants in STAGES:
+            best |= stage(name, mode, best, variants, options.seeds, run)
+    print("\nbest:", json.dumps(best))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

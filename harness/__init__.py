@@ -1,0 +1,1 @@
+"""The ground: a faithful Decoupled DiLoCo trainer, the places it runs in, and the links between its nodes."""

@@ -1,0 +1,1 @@
+"""Places where nodes run, behind one interface that knows nothing of training."""

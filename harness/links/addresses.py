@@ -1,0 +1,64 @@
+"""Addresses as Toxiproxy writes them, and sockets bound to them; nothing here leaves loopback."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+
+class NotLoopback(ValueError):
+    """A proxy was asked to listen where other machines could reach it."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"address {address}: must be host:port")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The address that `split_address` takes apart."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def loopback_address(address: str) -> tuple[str, int]:
+    """Numeric host and port of a listen address.
+
+    Raises:
+        NotLoopback: the host is anything but `localhost` or a loopback IP, an empty one (all interfaces) included.
+        ValueError: it isn't `host:port`.
+    """
+    host, port = split_address(address)
+    try:
+        ip = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        ip = None
+    if ip is None or not ip.is_loopback:
+        raise NotLoopback(f"listen address {address} is not on loopback: use 127.0.0.1:0 or another local port")
+    return str(ip), port
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A TCP socket bound to the address, not yet listening: connections to it are refused, and no one else gets it.
+
+    Raises:
+        OSError: the address is taken.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"listen tcp {join_address(host, port)}: {error.strerror}") from error
+    return sock

@@ -1,0 +1,200 @@
+"""Toxiproxy's HTTP API without the HTTP: method, path and body in, status and JSON out.
+
+Paths, fields, defaults, status codes and error titles are those of Toxiproxy 2.x
+(https://github.com/Shopify/toxiproxy#http-api). All calls run in one asyncio loop, one at a time. `/populate` and
+`/metrics` are not served; a further endpoint is one more line in `_ROUTES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import unquote
+
+from harness.links.addresses import join_address, loopback_address
+from harness.links.fields import BadRequest, flag, json_object, text
+from harness.links.proxy import Proxy
+from harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
+
+VERSION = "2.12.0-embedded"  # the release whose API this follows
+
+Answer = tuple[int, Any]  # status, and what goes into the body as JSON; None: no body
+
+
+class ApiError(Exception):
+    """An answer other than success."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @property
+    def answer(self) -> Answer:
+        return self.status, {"error": str(self), "status": self.status}
+
+
+class Api:
+    """The proxies of one server, and what a request does to them."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._proxies: dict[str, Proxy] = {}
+        self._turn = asyncio.Lock()
+
+    async def handle(self, method: str, path: str, body: bytes) -> Answer:
+        """Answer one request; every failure is an answer too."""
+        try:
+            route, names = _route(method, path)
+            async with self._turn:
+                return await route(self, body, *names)
+        except ApiError as error:
+            return error.answer
+        except BadRequest as error:
+            return ApiError(400, str(error)).answer
+
+    def close(self) -> None:
+        """Drop all proxies and their connections."""
+        for proxy in self._proxies.values():
+            proxy.close()
+        self._proxies.clear()
+
+    async def list_proxies(self, body: bytes) -> Answer:
+        return 200, {name: proxy.as_json() for name, proxy in self._proxies.items()}
+
+    async def create_proxy(self, body: bytes) -> Answer:
+        fields = json_object(body)
+        name, upstream = text(fields, "name", ""), text(fields, "upstream", "")
+        for field, value in (("name", name), ("upstream", upstream)):
+            if not value:
+                raise BadRequest(f"missing required field: {field}")
+        if name in self._proxies:
+            raise ApiError(409, "proxy already exists")
+        enabled = flag(fields, "enabled", True)
+        proxy = Proxy(name, upstream, self._rng)
+        try:
+            _reserve(proxy, text(fields, "listen", ""))
+            if enabled:
+                await _start(proxy)
+        except ApiError:
+            proxy.close()
+            raise
+        self._proxies[name] = proxy
+        return 201, proxy.as_json()
+
+    async def show_proxy(self, body: bytes, name: str) -> Answer:
+        return 200, self._proxy(name).as_json()
+
+    async def update_proxy(self, body: bytes, name: str) -> Answer:
+        proxy = self._proxy(name)
+        fields = json_object(body)
+        listen, upstream = text(fields, "listen", proxy.listen), text(fields, "upstream", proxy.upstream)
+        enabled = flag(fields, "enabled", proxy.enabled)
+        if _canonical(listen) != proxy.listen:
+            _reserve(proxy, listen)
+        if upstream != proxy.upstream:
+            proxy.stop()  # connections to the old upstream end, as those to an old listen address do
+            proxy.upstream = upstream
+        if enabled:
+            await _start(proxy)
+        else:
+            proxy.stop()
+        return 200, proxy.as_json()
+
+    async def delete_proxy(self, body: bytes, name: str) -> Answer:
+        self._proxy(name).close()
+        del self._proxies[name]
+        return 204, None
+
+    async def list_toxics(self, body: bytes, name: str) -> Answer:
+        return 200, self._proxy(name).toxics_json()
+
+    async def add_toxic(self, body: bytes, name: str) -> Answer:
+        proxy = self._proxy(name)
+        toxic = new_toxic(json_object(body))
+        if toxic.name in proxy.toxics:
+            raise ApiError(409, "toxic already exists")
+        proxy.put_toxic(toxic)
+        return 200, toxic.as_json()
+
+    async def show_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+        return 200, _toxic(self._proxy(name), toxic_name).as_json()
+
+    async def update_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+        proxy = self._proxy(name)
+        toxic = updated_toxic(_toxic(proxy, toxic_name), json_object(body))
+        proxy.put_toxic(toxic)
+        return 200, toxic.as_json()
+
+    async def remove_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+        proxy = self._proxy(name)
+        _toxic(proxy, toxic_name)
+        proxy.remove_toxic(toxic_name)
+        return 204, None
+
+    async def reset(self, body: bytes) -> Answer:
+        for proxy in self._proxies.values():
+            for name in list(proxy.toxics):
+                proxy.remove_toxic(name)
+            await _start(proxy)
+        return 204, None
+
+    async def version(self, body: bytes) -> Answer:
+        return 200, {"version": VERSION}
+
+    def _proxy(self, name: str) -> Proxy:
+        if name not in self._proxies:
+            raise ApiError(404, "proxy not found")
+        return self._proxies[name]
+
+
+_Route = Callable[..., Coroutine[Any, Any, Answer]]
+
+_ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
+    (r"/version", {"GET": Api.version}),
+    (r"/reset", {"POST": Api.reset}),
+    (r"/proxies", {"GET": Api.list_proxies, "POST": Api.create_proxy}),
+    (r"/proxies/([^/]+)", {"GET": Api.show_proxy, "POST": Api.update_proxy, "PATCH": Api.update_proxy,
+                           "DELETE": Api.delete_proxy}),
+    (r"/proxies/([^/]+)/toxics", {"GET": Api.list_toxics, "POST": Api.add_toxic}),
+    (r"/proxies/([^/]+)/toxics/([^/]+)", {"GET": Api.show_toxic, "POST": Api.update_toxic,
+                                          "PATCH": Api.update_toxic, "DELETE": Api.remove_toxic}),
+)
+
+
+def _route(method: str, path: str) -> tuple[_Route, list[str]]:
+    for pattern, methods in _ROUTES:
+        if found := re.fullmatch(pattern, path.partition("?")[0]):
+            if method not in methods:
+                raise ApiError(405, "method not allowed")
+            return methods[method], [unquote(name) for name in found.groups()]
+    raise ApiError(404, "page not found")
+
+
+def _canonical(listen: str) -> str:
+    try:
+        return join_address(*loopback_address(listen))
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _reserve(proxy: Proxy, listen: str) -> None:
+    try:
+        proxy.reserve(_canonical(listen))
+    except OSError as error:
+        raise ApiError(500, error.strerror or str(error)) from None
+
+
+async def _start(proxy: Proxy) -> None:
+    try:
+        await proxy.start()
+    except OSError as error:
+        raise ApiError(500, error.strerror or str(error)) from None
+
+
+def _toxic(proxy: Proxy, name: str) -> ToxicSettings:
+    if name not in proxy.toxics:
+        raise ApiError(404, "toxic not found")
+    return proxy.toxics[name]

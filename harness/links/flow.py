@@ -1,0 +1,155 @@
+"""One direction of one connection: bytes come in from a source and go out to a sink when their time has come.
+
+Driven by the transports' callbacks and one timer, not by tasks: where no toxic hits, a chunk goes from one socket to the
+other within the callback that read it. What waits here is bounded: at the window the source is no longer read, and TCP
+holds the sender back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from harness.links.toxics import Attributes, Pace
+
+_CHUNK_OVERHEAD = 256  # what a queued chunk costs beside its bytes, so that a flood of tiny ones is bounded as well
+
+
+class Flow:
+    """Carries bytes from `source` to `sink` at the pace that the toxics allow, in order.
+
+    `on_end` is called once, when the source has ended and all its data has gone on; `on_silence` when a toxic wants the
+    connection closed.
+    """
+
+    def __init__(self, source: asyncio.Transport, sink: asyncio.Transport, rng: random.Random, *,
+                 on_end: Callable[[], None], on_silence: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._source = source
+        self.sink = sink
+        self._pace = Pace(rng)
+        self._on_end = on_end
+        self._on_silence = on_silence
+        self._queue: deque[tuple[float, memoryview]] = deque()  # arrival, data
+        self._held = 0  # bytes in the queue, overhead included
+        self._ready: float | None = None  # when the first chunk has been delayed
+        self._due: float | None = None  # when its next `_size` bytes go on
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._silence: asyncio.TimerHandle | None = None
+        self._blocked = False  # the sink takes no more for now
+        self._paused = False  # the source isn't read for now
+        self._ending = False  # the source has ended
+        self.over = False  # nothing will go on any more
+
+    def set_toxics(self, toxics: Iterable[Attributes]) -> None:
+        """Let `toxics` decide on all that hasn't gone on yet, what is queued included."""
+        if self.over:
+            return
+        self._pace.set(toxics, self._loop.time())
+        self._ready = self._due = None
+        self._cancel_timer()
+        if self._pace.swallows:
+            self._queue.clear()
+            self._held = 0
+        self._watch_silence()
+        self._throttle()
+        self._pump()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the source sent."""
+        if self.over:
+            return
+        if self._pace.swallows:
+            self._watch_silence()  # as in Toxiproxy, the timeout counts from the last data
+            return
+        if self._pace.untouched and not self._queue and not self._blocked:
+            self.sink.write(data)
+            return
+        self._queue.append((self._loop.time(), memoryview(data)))
+        self._held += len(data) + _CHUNK_OVERHEAD
+        self._throttle()
+        if self._timer is None:  # else the first chunk is waiting, and this one behind it
+            self._pump()
+
+    def end(self) -> None:
+        """The source sends no more: end once the queue has gone on (an end isn't delayed, only data is)."""
+        self._ending = True
+        if self._timer is None:
+            self._pump()
+
+    def block(self, blocked: bool) -> None:
+        """The sink's buffer is full, or has room again."""
+        self._blocked = blocked
+        if not blocked and self._timer is None:
+            self._pump()
+
+    def stop(self) -> None:
+        """Forget what is queued; nothing goes on any more and no callback is called."""
+        self.over = True
+        self._queue.clear()
+        self._held = 0
+        self._cancel_timer()
+        if self._silence is not None:
+            self._silence.cancel()
+
+    def _pump(self) -> None:
+        """Hand over all that is due, and set the timer for what comes next."""
+        self._timer = None
+        while self._queue and not self._blocked and not self.over:
+            due = self._plan() if self._due is None else self._due
+            if due > self._loop.time():
+                if due != math.inf:  # a rate of 0 waits for a change of the toxics
+                    self._timer = self._loop.call_at(due, self._pump)
+                return
+            self._hand_over()
+        if self._ending and not self._queue and not self.over:
+            self.stop()
+            self._on_end()
+
+    def _plan(self) -> float:
+        arrival, data = self._queue[0]
+        if self._ready is None:
+            self._ready = self._pace.ready_at(arrival)
+        limit = self._pace.slice_bytes
+        self._size = len(data) if limit is None else min(len(data), limit)
+        self._due = self._pace.release_at(self._ready, self._size, self._loop.time())
+        return self._due
+
+    def _hand_over(self) -> None:
+        arrival, data = self._queue[0]
+        self._held -= self._size
+        self._due = None
+        if self._size == len(data):
+            self._queue.popleft()
+            self._held -= _CHUNK_OVERHEAD
+            self._ready = None
+        else:
+            self._queue[0] = (arrival, data[self._size:])
+        self.sink.write(data[:self._size])
+        self._throttle()
+
+    def _throttle(self) -> None:
+        """Stop reading the source at a full window, go on when half of it has drained."""
+        window = self._pace.window_bytes
+        if not self._paused and self._held >= window:
+            self._paused = True
+            self._source.pause_reading()
+        elif self._paused and self._held <= window // 2:
+            self._paused = False
+            self._source.resume_reading()
+
+    def _watch_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if self._pace.silence_s is not None:
+            self._silence = self._loop.call_later(self._pace.silence_s, self._on_silence)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

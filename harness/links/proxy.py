@@ -1,0 +1,251 @@
+"""A TCP proxy on loopback: a listen address, an upstream, and the toxics of both directions.
+
+Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, with two differences that
+chaos runs need: a half-closed connection still carries the other direction, as plain TCP does, and a disabled proxy
+keeps its port reserved, so that enabling it can't fail because something else took the port meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable
+from typing import Any, cast
+
+from harness.links.addresses import bound_socket, join_address, loopback_address, split_address
+from harness.links.flow import Flow
+from harness.links.toxics import STREAMS, ToxicSettings
+
+_BACKLOG = 512
+
+
+class _Side(asyncio.Protocol):
+    """One socket of a connection: passes the transport's events on to the flows out of it and into it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.transport: asyncio.Transport | None = None
+        self.outgoing: Flow | None = None
+        self.incoming: Flow | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._connection.side_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.outgoing is not None:
+            self.outgoing.feed(data)
+
+    def eof_received(self) -> bool:
+        if self.outgoing is not None:
+            self.outgoing.end()
+        return True  # keep the transport: the other direction may go on
+
+    def pause_writing(self) -> None:
+        if self.incoming is not None:
+            self.incoming.block(True)
+
+    def resume_writing(self) -> None:
+        if self.incoming is not None:
+            self.incoming.block(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._connection.side_lost(self)
+
+
+class Connection:
+    """An accepted client, its upstream, and the flows between them."""
+
+    def __init__(self, proxy: Proxy, rng: random.Random, on_gone: Callable[[Connection], None]) -> None:
+        self._proxy = proxy
+        self._rng = rng
+        self._on_gone = on_gone
+        self.client = _Side(self)
+        self._upstream = _Side(self)
+        self._dial: asyncio.Task[None] | None = None
+        self._flows: dict[str, Flow] = {}  # by stream; empty until the upstream answered
+        self._hit: set[str] = set()  # names of the toxics that toxicity let hit this connection
+
+    def side_opened(self, side: _Side) -> None:
+        assert side.transport is not None
+        if side is self._upstream:
+            self._link()
+        elif self._proxy.admit(self):
+            side.transport.pause_reading()  # until there is somewhere to send it
+            self._dial = asyncio.get_running_loop().create_task(self._connect())
+        else:
+            side.transport.abort()
+
+    def side_lost(self, side: _Side) -> None:
+        """A socket is gone: what it sent still reaches the other one, what was meant for it doesn't."""
+        if side.incoming is not None and side.outgoing is not None:
+            side.incoming.stop()
+            if side.outgoing.over:
+                self._close()
+            else:
+                side.outgoing.end()
+        elif self._dial is not None:
+            self._dial.cancel()
+        if self.client.transport is None and self._upstream.transport is None:
+            self._on_gone(self)
+
+    def roll(self, toxic: ToxicSettings) -> None:
+        """Draw whether `toxic` hits this connection, and apply the outcome."""
+        if self._rng.random() < toxic.toxicity:
+            self._hit.add(toxic.name)
+        else:
+            self._hit.discard(toxic.name)
+        self._apply(toxic.stream)
+
+    def forget(self, toxic: ToxicSettings) -> None:
+        """`toxic` was removed."""
+        if toxic.name not in self._hit:
+            return
+        self._hit.discard(toxic.name)
+        if toxic.attributes.closes_on_removal:
+            self.abort()
+        else:
+            self._apply(toxic.stream)
+
+    def abort(self) -> None:
+        """Drop both sockets with all that is queued."""
+        if self._dial is not None:
+            self._dial.cancel()
+        for flow in self._flows.values():
+            flow.stop()
+        for side in (self.client, self._upstream):
+            if side.transport is not None:
+                side.transport.abort()
+
+    async def _connect(self) -> None:
+        try:
+            host, port = split_address(self._proxy.upstream)
+            await asyncio.get_running_loop().create_connection(lambda: self._upstream, host, port)
+        except (OSError, ValueError):  # refused, unreachable or no address at all: as if the cable were cut
+            self._close()
+
+    def _link(self) -> None:
+        client, upstream = self.client, self._upstream
+        assert upstream.transport is not None
+        if client.transport is None:
+            upstream.transport.abort()
+            return
+        up = Flow(client.transport, upstream.transport, self._rng,
+                  on_end=lambda: self._flow_ended("upstream"), on_silence=self.abort)
+        down = Flow(upstream.transport, client.transport, self._rng,
+                    on_end=lambda: self._flow_ended("downstream"), on_silence=self.abort)
+        client.outgoing = upstream.incoming = up
+        client.incoming = upstream.outgoing = down
+        self._flows = {"upstream": up, "downstream": down}
+        for stream in STREAMS:
+            self._apply(stream)
+        client.transport.resume_reading()
+
+    def _apply(self, stream: str) -> None:
+        if stream in self._flows:
+            hitting = [t for t in self._proxy.toxics.values() if t.stream == stream and t.name in self._hit]
+            self._flows[stream].set_toxics(toxic.attributes for toxic in hitting)
+
+    def _flow_ended(self, stream: str) -> None:
+        if all(flow.over for flow in self._flows.values()):
+            self._close()
+        else:
+            self._flows[stream].sink.write_eof()
+
+    def _close(self) -> None:
+        """Close both sockets once the data already handed to them is out."""
+        for side in (self.client, self._upstream):
+            if side.transport is not None:
+                side.transport.close()
+
+
+class Proxy:
+    """A named listen address whose connections go to `upstream`, through `toxics`."""
+
+    def __init__(self, name: str, upstream: str, rng: random.Random) -> None:
+        self.name = name
+        self.upstream = upstream
+        self.listen = ""
+        self.toxics: dict[str, ToxicSettings] = {}  # by name, in the order they were added
+        self._rng = rng
+        self._reserved: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    @property
+    def enabled(self) -> bool:
+        return self._server is not None
+
+    def reserve(self, listen: str) -> None:
+        """Take the listen address (port 0: a free one); an enabled proxy is stopped once the new address is sure.
+
+        Raises:
+            ValueError: the address isn't `host:port`, or not on loopback.
+            OSError: it is taken.
+        """
+        host, port = loopback_address(listen)
+        sock = bound_socket(host, port)
+        self.close()
+        self._reserved = sock
+        self.listen = join_address(host, sock.getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen; nothing happens where it does already.
+
+        Raises:
+            OSError: the address is taken.
+        """
+        if self._server is None:
+            sock = bound_socket(*split_address(self.listen))
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(self, self._rng, self._connections.discard).client, sock=sock, backlog=_BACKLOG)
+
+    def stop(self) -> None:
+        """Listen no more and drop all connections; the address stays reserved."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self._connections):
+            connection.abort()
+
+    def close(self) -> None:
+        """Stop, and give the address back."""
+        self.stop()
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether a client just accepted is let in; False for one that came while the proxy was being stopped."""
+        if self._server is None:
+            return False
+        self._connections.add(connection)
+        for toxic in self.toxics.values():
+            connection.roll(toxic)
+        return True
+
+    def put_toxic(self, toxic: ToxicSettings) -> None:
+        """Add `toxic`, or change the one of its name, on all connections."""
+        self.toxics[toxic.name] = toxic
+        for connection in list(self._connections):
+            connection.roll(toxic)
+
+    def remove_toxic(self, name: str) -> None:
+        """Take the toxic away, on all connections.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        toxic = self.toxics.pop(name)
+        for connection in list(self._connections):
+            connection.forget(toxic)
+
+    def toxics_json(self) -> list[dict[str, Any]]:
+        """The toxics as the HTTP API lists them: those of the upstream direction first."""
+        return [t.as_json() for stream in STREAMS for t in self.toxics.values() if t.stream == stream]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "listen": self.listen, "upstream": self.upstream, "enabled": self.enabled,
+                "toxics": self.toxics_json()}

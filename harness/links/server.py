@@ -1,0 +1,217 @@
+"""The embedded link server: Toxiproxy's HTTP API on loopback, for where the real toxiproxy-server isn't at hand.
+
+Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are read in a thread each and answered in
+the asyncio loop that carries the traffic, so that no state is shared between threads. The API has no authentication:
+what keeps web pages from driving it is that only local Host and Origin headers are let in, and no browsers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sys
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any
+
+from harness.links.api import Answer, Api, ApiError
+
+_MAX_BODY = 64 * 1024
+_MAX_DISCARD = 1024 * 1024  # a body up to this size is read off before it is refused, so that the refusal arrives
+_IDLE_S = 15.0
+_ANSWER_S = 10.0
+_LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
+
+
+def refused(headers: Message) -> str | None:
+    """Why a request with these headers isn't let in; None where it is."""
+    if headers.get("User-Agent", "").startswith("Mozilla/"):
+        return "User agent not allowed"
+    hosts = headers.get_all("Host", [])
+    if len(hosts) != 1 or not re.fullmatch(_LOCAL, hosts[0], re.IGNORECASE):
+        return "Host not allowed: use 127.0.0.1 or localhost"
+    if not all(re.fullmatch("https?://" + _LOCAL, origin, re.IGNORECASE) for origin in headers.get_all("Origin", [])):
+        return "Origin not allowed"
+    return None
+
+
+def body_length(headers: Message) -> int:
+    """The length of the body.
+
+    Raises:
+        ApiError: it isn't told, can't be understood, or is too large.
+    """
+    if "Transfer-Encoding" in headers:
+        raise ApiError(411, "a request body needs a Content-Length")
+    lengths = headers.get_all("Content-Length", ["0"])
+    if len(lengths) != 1 or not re.fullmatch(r"[0-9]{1,18}", lengths[0].strip()):
+        raise ApiError(400, "Content-Length is not a number")
+    return int(lengths[0])
+
+
+class LinkServer(ThreadingHTTPServer):
+    """The listening socket of the API, and the loop in which it is answered.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    request_queue_size = 128
+    timeout = 0  # handle_request() is called when there is one, and must not wait for another
+
+    def __init__(self, port: int) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.api: Api | None = None
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # HTTPServer's own also asks DNS for the host's name, which can take seconds
+
+    def serve(self, loop: asyncio.AbstractEventLoop, api: Api) -> None:
+        """Answer requests from now on, in threads started by `loop`."""
+        self.loop, self.api = loop, api
+        loop.add_reader(self.fileno(), self.handle_request)
+
+    def close(self) -> None:
+        """Take no more requests."""
+        if self.loop is not None:
+            self.loop.remove_reader(self.fileno())
+        self.server_close()
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer:
+        """Called in a request's thread: the API's answer, from the loop's thread."""
+        assert self.loop is not None and self.api is not None
+        future = asyncio.run_coroutine_threadsafe(self.api.handle(method, path, body), self.loop)
+        try:
+            return future.result(_ANSWER_S)
+        except TimeoutError:
+            future.cancel()
+            raise ApiError(503, f"no answer within {_ANSWER_S:.0f} s") from None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in mid-request is no news; any other error keeps its traceback."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection to the API."""
+
+    server: LinkServer
+    protocol_version = "HTTP/1.1"
+    server_version = "diloco-chaos-links"
+    sys_version = ""
+    timeout = _IDLE_S
+
+    def _handle(self) -> None:
+        try:
+            body = self._body()
+            if reason := refused(self.headers):
+                raise ApiError(403, reason)
+            answer = self.server.answer(self.command, self.path, body)
+        except ApiError as error:
+            answer = error.answer
+        except TimeoutError:
+            raise  # the rest of the request didn't come: BaseHTTPRequestHandler hangs up
+        except Exception as error:
+            self._reply(ApiError(500, f"internal error: {error!r}").answer)
+            raise
+        self._reply(answer)
+
+    do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = do_HEAD = do_OPTIONS = _handle
+
+    def _body(self) -> bytes:
+        try:
+            length = body_length(self.headers)
+            if length > _MAX_BODY:
+                if length <= _MAX_DISCARD:
+                    self.rfile.read(length)
+                raise ApiError(413, f"request body too large: at most {_MAX_BODY} bytes")
+        except ApiError:
+            self.close_connection = True  # what is left of the body must not be taken for the next request
+            raise
+        return self.rfile.read(length)
+
+    def _reply(self, answer: Answer) -> None:
+        status, content = answer
+        body = b"" if content is None else json.dumps(content).encode() + b"\n"
+        self.send_response(status)
+        if body:
+            self.send_header("Content-Type", "application/json")
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Called by the base class for what isn't HTTP: answered in JSON like every other error."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # not known yet; as HTTP/0.9 the answer would have no status
+        self._reply(ApiError(code, message or self.responses.get(code, ("error",))[0]).answer)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests aren't logged: the harness keeps its own record of what it set."""
+
+
+async def _serve(server: LinkServer, address_file: Path | None, rng: random.Random) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    api = Api(rng)
+    server.serve(loop, api)
+    if address_file is not None:
+        _write_whole(address_file, "{}:{}".format(*server.server_address[:2]))
+    await stop.wait()
+    server.close()
+    api.close()
+    await asyncio.sleep(0)  # let the dropped connections close their sockets
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is complete from the moment it is seen."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use 0 (any free one) to 65535")
+    return int(text)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; 0 then, 2 where the port is taken or the arguments are wrong."""
+    parser = argparse.ArgumentParser(prog="python -m harness.links.server", description="embedded link server")
+    parser.add_argument("--port", type=_port, default=8474, help="port on 127.0.0.1 (default 8474, 0: any free one)")
+    parser.add_argument("--address-file", type=Path, help="file to write 127.0.0.1:PORT to when ready")
+    parser.add_argument("--parent", type=int, help="process id of the starter, to end together with it")
+    parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a different one each time)")
+    args = parser.parse_args(argv)
+    if args.parent is not None:
+        from harness.lifeline import die_with_parent
+
+        die_with_parent(args.parent)
+    try:
+        server = LinkServer(args.port)
+    except OSError as error:
+        print(f"can't listen on 127.0.0.1:{args.port}: {error.strerror}; choose another --port, or 0 for a free one",
+              file=sys.stderr)
+        return 2
+    asyncio.run(_serve(server, args.address_file, random.Random(args.seed)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

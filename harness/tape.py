@@ -1,0 +1,126 @@
+"""The tape: what every node records while it runs, and the only thing that verdicts are made from.
+
+One file per node and incarnation, `tape/<node>.<incarnation>.jsonl`, one JSON object a line, flushed per event, so
+that it can be read after any crash. docs/tape.md describes every event.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SCHEMA = 1
+
+
+class Event(NamedTuple):
+    """One line of the tape."""
+
+    t: float
+    """Seconds since the run began (CLOCK_MONOTONIC, shared by all processes of one machine)."""
+    node: str
+    incarnation: int
+    event: str
+    fields: dict[str, Any]
+
+    def __getitem__(self, key: Any) -> Any:  # an event reads like a record: event["fragment"]
+        return self.fields[key] if isinstance(key, str) else tuple.__getitem__(self, key)
+
+
+def line(event: Event) -> str:
+    """The event as one JSON line, keys in a fixed order."""
+    head = {"t": round(event.t, 6), "node": event.node, "inc": event.incarnation, "event": event.event}
+    return json.dumps(head | event.fields, separators=(",", ":")) + "\n"
+
+
+def parse(text: str) -> Event:
+    """The event on one line.
+
+    Raises:
+        ValueError: the line is not a whole event.
+    """
+    raw = json.loads(text)
+    try:
+        t, node, incarnation, name = raw.pop("t"), raw.pop("node"), raw.pop("inc"), raw.pop("event")
+    except (KeyError, AttributeError, TypeError) as missing:
+        raise ValueError(f"not an event: {missing}") from missing
+    if not (isinstance(t, (int, float)) and isinstance(node, str) and isinstance(incarnation, int)
+            and isinstance(name, str)):
+        raise ValueError("not an event: t, node, inc or event has the wrong type")
+    return Event(float(t), node, incarnation, name, raw)
+
+
+class TapeWriter:
+    """Writes one node's tape; each event is in the kernel's hands before `record` returns."""
+
+    def __init__(self, folder: Path, node: str, incarnation: int, epoch: float) -> None:
+        """`epoch` is the run's beginning on CLOCK_MONOTONIC, in seconds."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = open(folder / f"{node}.{incarnation}.jsonl", "a", encoding="utf-8")
+        self._node, self._incarnation, self._epoch = node, incarnation, epoch
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Append one event, stamped with the time now."""
+        now = time.monotonic() - self._epoch
+        self._file.write(line(Event(now, self._node, self._incarnation, event, fields)))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; nothing is buffered."""
+        self._file.close()
+
+
+@dataclass
+class Tape:
+    """All events of a run in the order of time, and what could not be read."""
+
+    events: list[Event] = field(default_factory=list)
+    torn: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(node, incarnation) -> where and why reading its file stopped."""
+
+    def of(self, *names: str, node: str | None = None) -> list[Event]:
+        """The events of these names, of one node if asked."""
+        return [e for e in self.events if e.event in names and (node is None or e.node == node)]
+
+
+def read(folder: Path) -> Tape:
+    """Read every file of a tape; each file up to the first line that is not whole."""
+    tape = Tape()
+    for path in sorted(folder.glob("*.jsonl")):
+        node, _, incarnation = path.stem.rpartition(".")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, text in enumerate(file, 1):
+                try:
+                    if not text.endswith("\n"):
+                        raise ValueError("the line has no end")
+                    tape.events.append(parse(text))
+                except ValueError as error:
+                    tape.torn[node, int(incarnation or 0)] = f"{path.name}, line {number}: {error}"
+                    break
+    tape.events.sort(key=lambda e: e.t)
+    return tape
+
+
+class Tail:
+    """Follows a growing tape: each `poll` yields the events that came since the last one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._at: dict[Path, int] = {}
+
+    def poll(self) -> Iterator[Event]:
+        """New whole lines of every file; half a line is left for the next call."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            with open(path, "rb") as file:
+                file.seek(self._at.get(path, 0))
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._at[path] = self._at.get(path, 0) + whole
+            for text in data[:whole].splitlines():
+                try:
+                    yield parse(text.decode("utf-8", "replace"))
+                except ValueError:
+                    continue  # `read` names it when the run is judged

@@ -1,0 +1,117 @@
+"""Drives a learner: one connection that is made again whenever it breaks, and inner steps in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.tape import TapeWriter
+from harness.trainer.driver import Driver
+from harness.trainer.effects import Close, Compute, Effect, Send
+from harness.trainer.learner import Learner
+from harness.trainer.messages import AnyMessage, Refused, Report
+from harness.trainer.synchronous import Peer
+from harness.trainer.tensors import Tensors
+from harness.trainer.wire import Decoder, FrameError
+
+_CHUNK = 1 << 18
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 0.8
+_CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the next one replaces, is dropped
+
+
+class ClientDriver(Driver):
+    """See the module. Never waits for the network: what can't be sent now waits in the transport's buffer."""
+
+    def __init__(self, core: Learner | Peer, tape: TapeWriter, epoch: float, run: Path,
+                 holds: Mapping[str, int]) -> None:
+        super().__init__(core, tape, epoch, run, holds)
+        self._client_core = core
+        self._silence = core.config.silence if isinstance(core, Learner) else None
+        self._writer: asyncio.StreamWriter | None = None
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="inner-step")
+
+    async def run(self, host: str, port: int) -> None:
+        """Train until the syncer says that training is over."""
+        link = asyncio.ensure_future(self._keep_connected(host, port))
+        await self.serve()
+        link.cancel()
+        self._executor.shutdown()
+
+    def writer(self, send: Send) -> asyncio.StreamWriter | None:
+        """The connection, where there is one and the message is worth its place in the queue."""
+        if self._writer is not None and isinstance(send.message, Report):
+            if self._writer.transport.get_write_buffer_size() > _CONGESTED:  # type: ignore[attr-defined]
+                return None
+        return self._writer
+
+    def close(self, effect: Close) -> None:
+        """Close the connection; a new one is made."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def compute(self, effect: Compute) -> None:
+        """Run the inner step beside the I/O."""
+        core, began = self._client_core, self.now()
+
+        def step() -> None:
+            # What is raised in here ends the node with its traceback in the log: see `_raise`.
+            if isinstance(core, Learner):
+                loss = core.replica.train(effect.position, effect.lr)
+                loop.call_soon_threadsafe(self.feed, lambda now: core.on_computed(loss, began, now))
+            else:
+                loss, gradient = core.replica.gradient(effect.position)
+                loop.call_soon_threadsafe(self.feed, lambda now: core.on_gradient(loss, gradient, began, now))
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(self._executor, step).add_done_callback(self._check)
+
+    def _check(self, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and (error := done.exception()):
+            def fail(now: float) -> Iterable[Effect]:
+                raise error
+            self.feed(fail)
+
+    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
+        """Learners set no marks."""
+        return ()
+
+    async def _keep_connected(self, host: str, port: int) -> None:
+        delay = _FIRST_DELAY_S
+        while True:
+            try:
+                reader, self._writer = await asyncio.open_connection(host, port)
+            except OSError:
+                await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+                delay = min(2 * delay, _LONGEST_DELAY_S)
+                continue
+            self.feed(self._client_core.on_connected)
+            heard, reason = await self._read(reader)
+            self._writer.close()
+            self._writer = None
+            self.feed(lambda now, reason=reason: self._client_core.on_lost(reason, now))  # type: ignore[misc]
+            delay = _FIRST_DELAY_S if heard else min(2 * delay, _LONGEST_DELAY_S)
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+
+    async def _read(self, reader: asyncio.StreamReader) -> tuple[bool, str]:
+        """Pass on what arrives until the connection ends: (whether anything came, why it ended)."""
+        decoder, heard = Decoder(), False
+        try:
+            while data := await asyncio.wait_for(reader.read(_CHUNK), self._silence):
+                for message, tensors in decoder.feed(data):
+                    heard = True
+                    if isinstance(message, Refused):
+                        return heard, f"refused: {message.reason}"
+                    self._pass_on(message, tensors)
+            return heard, "closed by the syncer"
+        except FrameError as error:
+            self.tape.record("refused_frame", peer="syncer", reason=str(error))
+            return heard, str(error)
+        except TimeoutError:
+            return heard, f"nothing heard for {self._silence:.1f} s"
+        except OSError as error:
+            return heard, error.strerror or str(error)
+
+    def _pass_on(self, message: AnyMessage, tensors: Tensors) -> None:
+        self.feed(lambda now: self._client_core.on_message(message, tensors, now))

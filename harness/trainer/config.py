@@ -1,0 +1,110 @@
+"""Every setting of a cluster and of the training that runs on it; docs/scenarios.md explains each to users."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.trainer.fragments import Fragment, plan_fragments
+from harness.trainer.model import MODELS, ModelSpec
+from harness.units import Seconds, Share, Steps
+
+
+class TrainerConfig(BaseModel):
+    """The `cluster:` section of a scenario. Symbols are those of arXiv 2604.21428."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["decoupled", "data_parallel"] = "decoupled"
+    """The algorithm: Decoupled DiLoCo, or the synchronous run that it is held against."""
+    learners: int = Field(4, ge=1, le=64)
+    """M, the number of learners."""
+    quorum: int = Field(1, ge=1)
+    """K, complete answers before a fragment may be merged."""
+    fragments: int = Field(8, ge=1)
+    """P, pieces of the model that travel one at a time."""
+    sync_every: int = Field(8, ge=1)
+    """H, inner steps between two merges of the same fragment."""
+    overlap: float = Field(2, ge=0)
+    """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge (blocking)."""
+    grace: float = Field(0.8, ge=0, le=1)
+    """gamma, the share of the measured slack that the grace window may use."""
+    max_staleness: int = Field(16, ge=1)
+    """S: an outer gradient whose base is more than this many versions old is refused."""
+    on_receipt: Literal["overwrite", "carry"] = "carry"
+    """What becomes of the steps taken during the exchange: lost (the paper), or added on top of what was received."""
+    merge: Literal["rda", "average"] = "rda"
+    """Radial-directional averaging, or the plain weighted average; embeddings are always averaged."""
+    outer_lr: float = Field(0.6, gt=0)
+    """Outer learning rate (Nesterov)."""
+    outer_momentum: float = Field(0.5, ge=0, lt=1)
+    """mu, outer momentum; outer_lr / (1 - mu) near 1.2 suits runs of this length."""
+
+    model: str = "tiny"
+    corpus: str = "stdlib"
+    """`stdlib`, `markov`, or a path to a file or folder."""
+    batch: int = Field(16, ge=1)
+    """Sequences per learner and inner step."""
+    lr: float = Field(4e-3, gt=0)
+    """Peak learning rate of the inner AdamW."""
+    synchronous_lr: float = Field(4e-3, gt=0)
+    """The same for the synchronous run: each stands at its own best."""
+    warmup: Steps = 20
+    """Steps over which the learning rate rises."""
+    final_lr: Share = 0.0
+    """What the cosine decay ends at, as a share of the peak."""
+    budget: Steps = 800
+    """T, inner steps per learner: training ends when learners * budget * batch * context tokens were processed."""
+    warm_start: Steps = 0
+    """The first steps of the budget, taken synchronously from one checkpoint that every run shares."""
+    step_time: Seconds = 0.06
+    """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
+    silence: Seconds = 3.0
+    """A peer that says nothing for so long counts as gone."""
+    snapshots: int = Field(20, ge=1, le=200)
+    """Parameter snapshots over the budget, from which the loss curve is made."""
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainerConfig:
+        if self.quorum > self.learners:
+            raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
+        if self.model not in MODELS:
+            raise ValueError(f"no model {self.model!r}: choose one of {', '.join(MODELS)}")
+        if self.warm_start * 4 > self.budget:
+            raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
+        if self.overlap == 0 and self.quorum != self.learners:
+            raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
+        if self.mode == "decoupled":
+            self.fragment_table()
+        return self
+
+    @property
+    def spec(self) -> ModelSpec:
+        """Shapes and initial values of the model."""
+        return MODELS[self.model]
+
+    def fragment_table(self) -> list[Fragment]:
+        """The P fragments of the model, every node's own copy of the same table."""
+        return plan_fragments(self.spec.shapes(), self.fragments, self.spec.embeddings())
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one inner step of one learner processes."""
+        return self.batch * self.spec.context
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens of the whole run, warm start included, over all learners."""
+        return self.budget * self.tokens_per_step * self.learners
+
+    @property
+    def warm_tokens(self) -> int:
+        """Tokens of the shared warm start, over all learners."""
+        return self.warm_start * self.tokens_per_step * self.learners
+
+    @property
+    def names(self) -> list[str]:
+        """learner-1 ... learner-M."""
+        return [f"learner-{index}" for index in range(1, self.learners + 1)]

@@ -1,0 +1,140 @@
+"""Corpora: where the bytes come from, which are held out, and which learner sees which window."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Windows = npt.NDArray[np.int64]
+
+HELD_OUT_WINDOWS = 512
+_BLOCK = 1 << 15
+_HELD_OUT_EVERY = 16  # one block of sixteen is never trained on
+
+
+class CorpusError(Exception):
+    """A corpus that can't be used; the message says why and what to do."""
+
+
+def materialize(corpus: str, cache: Path, needed: int) -> tuple[Path, str]:
+    """Write a corpus to one file in the cache, named by its digest, and return both; a run maps that file.
+
+    Args:
+        corpus: `stdlib`, `markov`, or a path to a file or a folder.
+        needed: bytes that the run must find at least.
+
+    Raises:
+        CorpusError: nothing is there, or it is too small.
+    """
+    data = b"".join(_pieces(corpus))
+    if len(data) < needed:
+        raise CorpusError(f"corpus {corpus}: {len(data)} bytes, but this run needs at least {needed}: "
+                          f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
+    name = hashlib.blake2b(data, digest_size=16).hexdigest()
+    path = cache / f"{name}.bin"
+    if not path.exists() or path.stat().st_size != len(data):
+        cache.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}.partial")
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    return path, name
+
+
+def needed_bytes(context: int) -> int:
+    """The least corpus from which the held-out windows can be cut."""
+    return (HELD_OUT_WINDOWS * (context + 1) // _BLOCK + 2) * _BLOCK * _HELD_OUT_EVERY
+
+
+def _pieces(corpus: str) -> Iterator[bytes]:
+    if corpus == "markov":
+        yield MarkovSource().sample(1 << 21, seed=0)
+        return
+    root = Path(sysconfig.get_paths()["stdlib"]) if corpus == "stdlib" else Path(corpus).expanduser()
+    if not root.exists():
+        raise CorpusError(f"corpus {corpus}: no such file or folder; name one with --corpus PATH")
+    if root.is_file():
+        yield root.read_bytes()
+        return
+    pattern = "*.py" if corpus == "stdlib" else "*"
+    for path in sorted(root.rglob(pattern)):
+        if path.is_file() and not path.is_symlink() and not {"site-packages", "__pycache__"}.intersection(path.parts):
+            yield path.read_bytes()
+
+
+@dataclass(frozen=True)
+class MarkovSource:
+    """A first-order Markov source over a few letters whose entropy rate is known in closed form.
+
+    Integer transition counts and integer draws: the same bytes on every machine.
+    """
+
+    symbols: int = 16
+    seed: int = 7
+    denominator: int = 1 << 10
+
+    def transitions(self) -> npt.NDArray[np.int64]:
+        """Transition counts [from, to]; each row adds up to `denominator`, no entry is zero."""
+        random = np.random.default_rng(self.seed)
+        cuts = np.sort(random.integers(1, self.denominator - self.symbols, (self.symbols, self.symbols - 1)), axis=1)
+        edges = np.concatenate([np.zeros((self.symbols, 1), np.int64), cuts,
+                                np.full((self.symbols, 1), self.denominator - self.symbols)], axis=1)
+        return np.diff(edges, axis=1) + 1
+
+    def entropy_rate(self) -> float:
+        """H = sum_i pi_i H(P_i) in nats per byte, pi the stationary distribution: no model can do better."""
+        rows = self.transitions() / self.denominator
+        system = np.vstack([rows.T - np.eye(self.symbols), np.ones(self.symbols)])
+        stationary = np.linalg.lstsq(system, np.append(np.zeros(self.symbols), 1.0), rcond=None)[0]
+        return float(-(stationary[:, None] * rows * np.log(rows)).sum())
+
+    def sample(self, length: int, seed: int) -> bytes:
+        """`length` bytes, letters from `a` on."""
+        thresholds = np.cumsum(self.transitions(), axis=1)
+        draws = np.random.default_rng(seed).integers(0, self.denominator, length)
+        following = np.array([np.searchsorted(row, np.arange(self.denominator), side="right") for row in thresholds])
+        state, out, table = 0, bytearray(length), following.tolist()
+        for index, draw in enumerate(draws.tolist()):
+            state = table[state][draw]
+            out[index] = 97 + state
+        return bytes(out)
+
+
+class Corpus:
+    """A materialized corpus: training windows for M learners, and held-out windows that nobody trains on."""
+
+    def __init__(self, path: Path, context: int, learners: int, batch: int, seed: int) -> None:
+        """Maps the file; `context` bytes a window, plus one as the last target."""
+        self._data: Bytes = np.memmap(path, np.uint8, mode="r")
+        self._context, self._learners, self._batch = context, learners, batch
+        blocks = len(self._data) // _BLOCK
+        per_block = (_BLOCK - 1) // context
+        starts = (np.arange(blocks)[:, None] * _BLOCK + np.arange(per_block)[None, :] * context)
+        held = np.arange(blocks) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+        fixed = np.random.default_rng(0)  # the held-out windows are the same for every seed
+        self._held_out = np.sort(fixed.choice(starts[held].ravel(), HELD_OUT_WINDOWS, replace=False))
+        self._order = np.random.default_rng(seed).permutation(starts[~held].ravel())
+
+    def batch(self, learner: int, position: int) -> tuple[Windows, Windows]:
+        """Inputs and targets [batch, context] of one learner's batch; shards are disjoint until an epoch ends.
+
+        Learner m (0-based) takes windows m, m + M, m + 2M, ... of one shuffled order; after the last it begins again.
+        """
+        first = position * self._batch
+        windows = (np.arange(first, first + self._batch) * self._learners + learner) % len(self._order)
+        return self._cut(self._order[windows])
+
+    def held_out(self) -> tuple[Windows, Windows]:
+        """The 512 held-out windows [512, context]."""
+        return self._cut(self._held_out)
+
+    def _cut(self, starts: npt.NDArray[np.int64]) -> tuple[Windows, Windows]:
+        windows = self._data[starts[:, None] + np.arange(self._context + 1)].astype(np.int64)
+        return windows[:, :-1], windows[:, 1:]

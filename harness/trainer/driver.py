@@ -1,0 +1,142 @@
+"""Carries out what a core asks for, on real sockets, files and clocks. One task handles one input at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from harness.tape import TapeWriter
+from harness.trainer import checkpoint
+from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.wire import encode
+
+Input = Callable[[float], Iterable[Effect]]
+"""A core's method with everything but the time bound."""
+
+
+class Core(Protocol):
+    """What every core has."""
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired."""
+        ...
+
+
+class Driver:
+    """What the drivers of all roles share. Subclasses know about connections and computing."""
+
+    def __init__(self, core: Core, tape: TapeWriter, epoch: float, run: Path, holds: Mapping[str, int]) -> None:
+        """`epoch`: the run's beginning on CLOCK_MONOTONIC. `holds`: point -> stop at its n-th occurrence, counted
+        from the moment at which this node learns of the steady state."""
+        self.tape = tape
+        self._core, self._epoch, self._run_folder, self._holds = core, epoch, run, holds
+        self._passed: Counter[str] = Counter()
+        self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._epoch
+
+    def feed(self, step: Input | None) -> None:
+        """Queue an input; None ends the driver."""
+        self._inputs.put_nowait(step)
+
+    async def serve(self) -> None:
+        """Handle inputs until training is over."""
+        while (step := await self._inputs.get()) is not None:
+            for effect in list(step(self.now())):
+                await self._do(effect)
+
+    async def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                await self._send(effect)
+            case Record():
+                self.tape.record(effect.event, **effect.fields)
+            case Timer():
+                self._set_timer(effect)
+            case Commit():
+                checkpoint.save(self._run_folder / "state" / effect.name, effect.tensors, effect.meta,
+                                before_rename=lambda: self._hold("checkpoint.before_rename"))
+            case Snapshot():
+                checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
+                                effect.tensors, effect.meta | {"t": self.now()})
+            case Hold():
+                self._hold(effect.point)
+            case Mark():
+                self.feed(lambda now: self.on_mark(effect.key, now))
+            case Compute():
+                self.compute(effect)
+            case Close():
+                self.close(effect)
+            case Stop():
+                self.feed(None)
+
+    def _set_timer(self, timer: Timer) -> None:
+        if timer.key in self._timers:
+            self._timers.pop(timer.key).cancel()
+        self._timers[timer.key] = asyncio.get_running_loop().call_later(
+            max(0.0, timer.at - self.now()), self._fire, timer.key)
+
+    def _fire(self, key: str) -> None:
+        self._timers.pop(key, None)
+        self.feed(lambda now: self._core.on_timer(key, now))
+
+    async def _send(self, send: Send) -> None:
+        writer = self.writer(send)
+        if writer is None or writer.is_closing():
+            return
+        frame = encode(send.message, send.tensors)
+        if send.half and self._due(send.half):
+            writer.write(frame[:len(frame) // 2])
+            while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():  # type: ignore[attr-defined]
+                await asyncio.sleep(0.001)
+            self._stop_here(send.half)
+            writer.write(frame[len(frame) // 2:])
+        else:
+            writer.write(frame)
+        if send.sent:
+            fields = send.message.model_dump(include={"round", "fragment"})
+            self.tape.record(send.sent, bytes=len(frame), **fields)
+
+    # -- hold points: the only thing in the trainer that exists for the experiment's sake -------------------------
+
+    def _hold(self, point: str) -> None:
+        if self._due(point):
+            self._stop_here(point)
+
+    def _due(self, point: str) -> bool:
+        if point not in self._holds or not getattr(self._core, "steady", False):
+            return False
+        self._passed[point] += 1
+        return self._passed[point] == self._holds[point]
+
+    def _stop_here(self, point: str) -> None:
+        """Stand still, all threads, until someone continues or kills this process."""
+        self.tape.record("held", point=point, count=self._passed[point])
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    # -- what subclasses add --------------------------------------------------------------------------------------
+
+    def writer(self, send: Send) -> asyncio.StreamWriter | None:
+        """Where a message goes; None: nowhere, it is dropped."""
+        raise NotImplementedError
+
+    def close(self, effect: Close) -> None:
+        """Close a connection."""
+        raise NotImplementedError
+
+    def compute(self, effect: Compute) -> None:
+        """Begin an inner step."""
+        raise NotImplementedError
+
+    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
+        """The effects before a mark are done."""
+        raise NotImplementedError

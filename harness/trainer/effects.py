@@ -1,0 +1,96 @@
+"""What a core asks its driver to do. Cores do no I/O: they return these, and the driver carries them out in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.trainer.messages import AnyMessage
+from harness.trainer.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a message; `to` is a connection of the syncer, None a learner's only one."""
+
+    message: AnyMessage
+    tensors: Tensors = field(default_factory=dict)
+    to: int | None = None
+    half: str = ""
+    """A hold point in the middle of this frame."""
+    sent: str = ""
+    """Event to record once the frame is written, with the message's round and fragment and its size in bytes."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """Close a connection and forget it."""
+
+    to: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Timer:
+    """Call `on_timer(key)` at this time, in seconds on the driver's clock; one timer per key, the newest counts."""
+
+    key: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """Write an event to the tape."""
+
+    event: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Save to stable storage; the effects behind it happen only once that has succeeded."""
+
+    name: str
+    tensors: Tensors
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Write the whole model for the loss curve."""
+
+    tensors: Tensors
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A named point of the protocol at which the driver stops the process if it was told so."""
+
+    point: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Call `on_mark(key)` when the effects before it are done: how a core measures what its effects took."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Run one inner step (or one gradient) away from the I/O, then call `on_computed`."""
+
+    position: int
+    """Batch of the learner's shard."""
+    lr: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Training is over for this node."""
+
+    reason: str
+
+
+Effect = Send | Close | Timer | Record | Commit | Snapshot | Hold | Mark | Compute | Stop

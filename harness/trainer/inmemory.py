@@ -1,0 +1,188 @@
+"""The cores of a whole cluster in one process under virtual time: for sweeps, and for tests that lose a chosen message.
+
+Every message takes `delay`, every inner step `compute`, learners begin at different phases of a step. Nothing else is
+modelled here: no bandwidth, no jitter, no disk.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from harness.tape import Event
+from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import (
+    Close,
+    Commit,
+    Compute,
+    Effect,
+    Hold,
+    Mark,
+    Record,
+    Send,
+    Snapshot,
+    Stop,
+    Timer,
+)
+from harness.trainer.learner import Learner
+from harness.trainer.messages import AnyMessage
+from harness.trainer.replica import Replica
+from harness.trainer.state import FragmentState, Ledger, fragment_file
+from harness.trainer.syncer import Syncer
+from harness.trainer.tensors import Tensors
+
+SYNCER = "syncer"
+Lose = Callable[[str, str, AnyMessage], bool]
+"""(sender, receiver, message) -> whether the connection breaks instead of delivering it."""
+
+
+class InMemoryCluster:
+    """One syncer and M learners; `run` goes on until training is over or `until` (virtual seconds)."""
+
+    def __init__(self, config: TrainerConfig, make_replica: Callable[[int], Replica], initial: Tensors, *,
+                 delay: float = 0.001, compute: float = 0.02, lose: Lose = lambda *_: False) -> None:
+        """`make_replica(index)` makes the replica of a new process of learner `index` (0-based)."""
+        self.config, self.now = config, 0.0
+        self._make_replica, self._initial = make_replica, initial
+        self._delay, self._compute, self._lose = delay, compute, lose
+        self.tape: list[Event] = []
+        self.snapshots: list[tuple[dict[str, Any], Tensors]] = []
+        self.disk: dict[str, tuple[Tensors, dict[str, Any]]] = {}
+        self.over = False
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._connections: dict[str, int] = {}  # learner -> its connection, while it stands
+        self._names: dict[int, str] = {}
+        self._numbers = count(1)
+        self._timers: dict[tuple[str, str], float] = {}
+        self.learners: dict[str, Learner] = {}
+        self.incarnations: dict[str, int] = {SYNCER: 0}
+        self.syncer: Syncer
+        self.start_syncer()
+        for index, name in enumerate(config.names):
+            self._at(index * config.step_time / config.learners, lambda name=name: self.start_learner(name))  # type: ignore[misc]
+
+    # -- what a test does to it ----------------------------------------------------------------------------------
+
+    def start_syncer(self) -> None:
+        """A new syncer process: from what was committed, or from the beginning."""
+        states, ledger = [], Ledger(self.config.warm_start)
+        for fragment in self.config.fragment_table():
+            found = self.disk.get(fragment_file(fragment.index))
+            if found:
+                states.append(FragmentState.restored(*found))
+                ledger.absorb(found[1]["ledger"])
+            else:
+                states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
+        self.syncer = Syncer(self.config, states, ledger, bool(self.disk))
+        self._do(SYNCER, list(self.syncer.start(self.now)))
+
+    def restart_syncer(self) -> None:
+        """Kill the syncer and start it again: every connection breaks."""
+        self.incarnations[SYNCER] += 1
+        for name in list(self._connections):
+            self.disconnect(name, tell_syncer=False)
+        self.start_syncer()
+
+    def start_learner(self, name: str) -> None:
+        """A new process of this learner."""
+        if name in self._connections:
+            self.disconnect(name, reconnect=False)
+        self.incarnations[name] = self.incarnations.get(name, -1) + 1
+        index = self.config.names.index(name)
+        self.learners[name] = Learner(self.config, name, self.incarnations[name], "token", self._make_replica(index))
+        self._connect(name)
+
+    def disconnect(self, name: str, reconnect: bool = True, tell_syncer: bool = True) -> None:
+        """Break a learner's connection; what is under way is lost."""
+        connection = self._connections.pop(name, None)
+        if connection is None:
+            return
+        del self._names[connection]
+        if tell_syncer:
+            self._do(SYNCER, list(self.syncer.on_lost(connection, "broken", self.now)))
+        if reconnect:
+            self._do(name, list(self.learners[name].on_lost("broken", self.now)))
+            self._at(self._delay, lambda: self._connect(name))
+
+    def run(self, until: float = float("inf")) -> None:
+        """Advance virtual time."""
+        while self._queue and not self.over and self._queue[0][0] <= until:
+            self.now, _, action = heapq.heappop(self._queue)
+            action()
+
+    # -- the driver ----------------------------------------------------------------------------------------------
+
+    def _at(self, after: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now + after, next(self._order), action))
+
+    def _connect(self, name: str) -> None:
+        if name in self._connections:
+            return
+        connection = next(self._numbers)
+        self._connections[name], self._names[connection] = connection, name
+        self._do(name, list(self.learners[name].on_connected(self.now)))
+
+    def _do(self, node: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._send(node, effect)
+                case Timer():
+                    self._timers[node, effect.key] = effect.at
+                    self._at(effect.at - self.now, lambda effect=effect: self._fire(node, effect))  # type: ignore[misc]
+                case Compute():
+                    learner = self.learners[node]
+                    began = self.now
+                    loss = learner.replica.train(effect.position, effect.lr)
+                    self._at(self._compute, lambda: self._computed(learner, loss, began))
+                case Record():
+                    self.tape.append(Event(self.now, node, self.incarnations[node], effect.event, effect.fields))
+                case Commit():
+                    self.disk[effect.name] = (effect.tensors, effect.meta)
+                case Snapshot():
+                    self.snapshots.append((effect.meta, effect.tensors))
+                case Mark():
+                    self._do(node, list(self.syncer.on_mark(effect.key, self.now)))
+                case Close():
+                    if effect.to in self._names:
+                        self.disconnect(self._names[effect.to], tell_syncer=False)
+                case Stop():
+                    self.over = self.over or node == SYNCER
+                case Hold():
+                    pass
+
+    def _send(self, node: str, effect: Send) -> None:
+        connection = effect.to if node == SYNCER else self._connections.get(node)
+        if connection not in self._names:
+            return
+        learner = self._names[connection]
+        receiver = learner if node == SYNCER else SYNCER
+        if effect.sent:
+            self.tape.append(Event(self.now, node, self.incarnations[node], effect.sent, {}))
+        if self._lose(node, receiver, effect.message):
+            self._at(0, lambda: self.disconnect(learner))
+            return
+
+        def deliver() -> None:
+            if self._names.get(connection) != learner:
+                return
+            core = self.syncer if receiver == SYNCER else self.learners[learner]
+            if isinstance(core, Syncer):
+                self._do(SYNCER, list(core.on_message(connection, effect.message, effect.tensors, self.now)))
+            else:
+                self._do(learner, list(core.on_message(effect.message, effect.tensors, self.now)))
+        self._at(self._delay, deliver)
+
+    def _fire(self, node: str, timer: Timer) -> None:
+        if self._timers.get((node, timer.key)) == timer.at:
+            core = self.syncer if node == SYNCER else self.learners[node]
+            self._do(node, list(core.on_timer(timer.key, self.now)))
+
+    def _computed(self, learner: Learner, loss: float, began: float) -> None:
+        if self.learners[learner.name] is learner:
+            self._do(learner.name, list(learner.on_computed(loss, began, self.now)))
+
+

@@ -1,0 +1,195 @@
+"""A learner: trains on its own shard, answers the syncer at step boundaries, never waits for the network.
+
+A state machine without I/O (arXiv 2604.21428, the decoupled learner). While an inner step is under way what arrives is
+kept for the step's end; while the learner waits out its pace it stands at a boundary and answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.trainer import tensors as arrays
+from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import Compute, Effect, Record, Send, Stop, Timer
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
+from harness.trainer.replica import Replica
+from harness.trainer.schedule import learning_rate
+from harness.trainer.tensors import Tensors
+
+
+@dataclass
+class Held:
+    """A learner's view of one fragment."""
+
+    version: int = -1
+    base: Tensors | None = None
+    """Value of that version, as received."""
+    steps: int = 0
+    """c_steps: inner steps since it was received (with `carry`: since the last answer that was merged or dropped)."""
+    answered: Tensors | None = None
+    """Own value when it was last answered; None when nothing is under way."""
+    answered_steps: int = 0
+
+
+class Learner:
+    """See the module. Failure semantics: a lost connection costs nothing but the exchange under way; training goes on
+    with the last known clock, and every report and answer is cumulative."""
+
+    def __init__(self, config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> None:
+        self.config = config
+        self.name, self.incarnation, self._token = name, incarnation, token
+        self.replica = replica
+        self.table = config.fragment_table()
+        self.held = [Held() for _ in self.table]
+        self.step = 0
+        self.position = 0
+        self.tokens = 0
+        """Processed by this incarnation."""
+        self.steady = False
+        """The syncer said that the cluster is steady."""
+        self._global_tokens = 0
+        self._started = False
+        self._computing = False
+        self._awaiting: int | None = None  # overlap 0: the fragment whose merge it waits for
+        self._inbox: list[tuple[AnyMessage, Tensors]] = []
+        self._pace_at: float | None = None  # when the step under way should have begun
+        self._done = False
+
+    def on_connected(self, now: float) -> Iterable[Effect]:
+        """A new connection stands: introduce yourself."""
+        self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, Request)]
+        yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
+                         tokens=self.tokens, position=self.position, versions=[held.version for held in self.held]))
+
+    def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
+        """The connection ended; the driver makes a new one. What was asked on the old one is void."""
+        yield Record("disconnected", {"reason": reason, "step": self.step})
+        for held in self.held:
+            held.answered = None
+        if self._awaiting is not None:
+            self._awaiting = None
+            yield from self._next_step(now)
+
+    def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A whole frame arrived."""
+        if isinstance(message, Clock):
+            self._global_tokens = max(self._global_tokens, message.tokens)
+            self.steady = message.steady
+        elif isinstance(message, Welcome):
+            self._global_tokens = max(self._global_tokens, message.tokens)
+            self.position = max(self.position, message.position)
+            if not self._started:
+                self.step = message.step
+        elif isinstance(message, Finish):
+            self._done = True
+            yield Record("finished", {"step": self.step, "tokens": self.tokens})
+            yield Stop("finished")
+        elif isinstance(message, (Broadcast, Request)):
+            if self._computing:
+                self._inbox.append((message, tensors))
+            else:
+                yield from self._at_boundary([(message, tensors)], now)
+
+    def on_computed(self, loss: float, began: float, now: float) -> Iterable[Effect]:
+        """The inner step that `Compute` asked for is done."""
+        self._computing = False
+        if self._done:
+            return
+        self.step += 1
+        self.position += 1
+        self.tokens += self.config.tokens_per_step
+        self._global_tokens += self.config.tokens_per_step  # until the syncer says more
+        for held in self.held:
+            held.steps += 1
+        yield Record("step", {"step": self.step, "tokens": self.config.tokens_per_step, "loss": round(loss, 4),
+                              "position": self.position - 1, "began": round(began, 6)})
+        inbox, self._inbox = self._inbox, []
+        yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
+        yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, fragments=[
+            (held.version, held.steps, held.steps * self.config.tokens_per_step) for held in self.held]))
+        yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
+        yield from self._next_step(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """The pace allows the next step."""
+        if not self._computing and self._awaiting is None and not self._done:
+            yield self._compute()
+
+    def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float, resume: bool = True) -> Iterable[Effect]:
+        for message, tensors in items:
+            if isinstance(message, Broadcast):
+                yield from self._receive(message, tensors)
+                if message.fragment == self._awaiting:
+                    self._awaiting = None
+                    if resume:
+                        yield from self._next_step(now)
+            elif isinstance(message, Request):
+                yield from self._give(message)
+        if not self._started and all(held.base is not None for held in self.held):
+            self._started = True
+            yield Record("ready", {"step": self.step, "position": self.position})
+            yield from self._next_step(now)
+
+    def _next_step(self, now: float) -> Iterable[Effect]:
+        """Begin the next inner step, now or when the pace allows; a late step may be made up for by half a step."""
+        if not self._started or self._computing or self._awaiting is not None or self._done:
+            return
+        pace = self.config.step_time
+        planned = now if self._pace_at is None else max(self._pace_at + pace, now - pace / 2)
+        self._pace_at = planned
+        if planned > now:
+            yield Timer("pace", planned)
+        else:
+            yield self._compute()
+
+    def _compute(self) -> Compute:
+        self._computing = True
+        return Compute(self.position, learning_rate(self.config, self._global_tokens))
+
+    def _give(self, request: Request) -> Iterable[Effect]:
+        """Answer with base minus current, and the counters at this moment."""
+        if request.fragment >= len(self.held):
+            return
+        held, fragment = self.held[request.fragment], self.table[request.fragment]
+        if held.base is None or held.steps == 0:
+            yield Send(Answer(round=request.round, fragment=request.fragment, base_version=max(held.version, 0),
+                              first_step=0, last_step=0, steps=0, tokens=0, digest=""))
+            return
+        current = self.replica.read(fragment.names)
+        delta = arrays.subtract(held.base, current)
+        held.answered, held.answered_steps = current, held.steps
+        answer = Answer(round=request.round, fragment=request.fragment, base_version=held.version,
+                        first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
+                        tokens=held.steps * self.config.tokens_per_step, digest=arrays.digest(delta))
+        yield Record("snapshot", {
+            "round": answer.round, "fragment": answer.fragment, "base": answer.base_version, "first": answer.first_step,
+            "step": answer.last_step, "steps": answer.steps, "tokens": answer.tokens, "digest": answer.digest})
+        yield Send(answer, delta, half="upload.half", sent="upload")
+        if self.config.overlap == 0:
+            self._awaiting = request.fragment
+
+    def _receive(self, message: Broadcast, tensors: Tensors) -> Iterable[Effect]:
+        """Take a fragment's new value; steps made since the answer are carried on top of it, or lost."""
+        if message.fragment >= len(self.held):
+            return
+        held, fragment = self.held[message.fragment], self.table[message.fragment]
+        received = arrays.digest(tensors)
+        if received != message.digest or tuple(sorted(tensors)) != fragment.names:
+            yield Record("refused", {"fragment": message.fragment, "version": message.version,
+                                     "reason": "wrong digest"})
+            return
+        if message.version < held.version:
+            yield Record("refused", {"fragment": message.fragment, "version": message.version,
+                                     "reason": "older than what is held"})
+            return
+        carried = 0
+        value = tensors
+        if self.config.on_receipt == "carry" and held.answered is not None and held.base is not None:
+            carried = held.steps - held.answered_steps
+            value = arrays.add(tensors, arrays.subtract(self.replica.read(fragment.names), held.answered))
+        self.replica.write(value)
+        dropped = held.steps - carried
+        self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried)
+        yield Record("received", {"fragment": message.fragment, "version": message.version, "step": self.step,
+                                  "digest": received, "closed": dropped, "carried": carried})

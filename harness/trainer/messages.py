@@ -1,0 +1,145 @@
+"""What nodes say to each other. The header of every frame is one of these; tensors travel as its payload."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Message(BaseModel):
+    """Base of all messages: immutable, and strict about unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Hello(Message):
+    """A learner's first frame on every connection."""
+
+    type: Literal["hello"] = "hello"
+    token: str
+    node: str
+    incarnation: Count
+    step: Count
+    """Own step count; 0 for a new process, which starts at the global step instead."""
+    tokens: Count
+    """Processed by this incarnation so far."""
+    position: Count
+    """Batches of its shard that were used so far, 0 for a new process."""
+    versions: list[int]
+    """Base version per fragment, -1 where it has none."""
+
+
+class Welcome(Message):
+    """The syncer's answer to Hello: where training stands."""
+
+    type: Literal["welcome"] = "welcome"
+    step: Count
+    """Global step t."""
+    tokens: Count
+    """Processed by all learners."""
+    position: Count
+    """Where to continue in this learner's shard."""
+    steady: bool
+
+
+class Clock(Message):
+    """Global step and processed tokens, sent when the step advances and as a heartbeat."""
+
+    type: Literal["clock"] = "clock"
+    step: Count
+    tokens: Count
+    steady: bool
+    """The syncer has merged from every learner: time zero of the experiment has passed."""
+
+
+class Report(Message):
+    """A learner's state after an inner step; cumulative, so that any report may be lost."""
+
+    type: Literal["report"] = "report"
+    step: Count
+    tokens: Count
+    position: Count
+    fragments: list[tuple[int, Count, Count]]
+    """Per fragment: base version, c_steps, c_tokens."""
+
+
+class Request(Message):
+    """The syncer asks for a learner's outer gradient of one fragment."""
+
+    type: Literal["request"] = "request"
+    round: Count
+    fragment: Count
+
+
+class Answer(Message):
+    """The outer gradient (base minus current) with the counters at that moment; no payload where steps is 0."""
+
+    type: Literal["answer"] = "answer"
+    round: Count
+    fragment: Count
+    base_version: Count
+    first_step: Count
+    last_step: Count
+    steps: Count
+    tokens: Count
+    digest: str
+
+
+class Broadcast(Message):
+    """A fragment's new value, to every learner."""
+
+    type: Literal["broadcast"] = "broadcast"
+    fragment: Count
+    version: Count
+    digest: str
+
+
+class Gradient(Message):
+    """Synchronous mode: one learner's gradient of one step."""
+
+    type: Literal["gradient"] = "gradient"
+    step: Count
+
+
+class Average(Message):
+    """Synchronous mode: the mean gradient of one step, and the tokens processed before it."""
+
+    type: Literal["average"] = "average"
+    step: Count
+    tokens: Count
+
+
+class Probe(Message):
+    """A harness' question through a link: answered at once with as many bytes as asked for."""
+
+    type: Literal["probe"] = "probe"
+    token: str
+    reply_bytes: Annotated[int, Field(ge=0, le=1 << 22)] = 0
+
+
+class Echo(Message):
+    """The answer to a Probe; the payload has the size that was asked for."""
+
+    type: Literal["echo"] = "echo"
+
+
+class Finish(Message):
+    """Training is over: the budget of tokens was processed."""
+
+    type: Literal["finish"] = "finish"
+
+
+class Refused(Message):
+    """The connection is closed for this reason."""
+
+    type: Literal["refused"] = "refused"
+    reason: str
+
+
+AnyMessage = Annotated[
+    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Gradient | Average | Probe | Echo | Finish
+    | Refused, Field(discriminator="type")]
+ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)

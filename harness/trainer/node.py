@@ -1,0 +1,147 @@
+"""A node's process: `python -m harness.trainer.node --role learner --name learner-1 ...`; started by a cluster.
+
+Its settings lie in the run's folder (`cluster.json`), its token in the environment (DILOCO_CHAOS_TOKEN).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.lifeline import die_with_parent
+from harness.tape import TapeWriter
+from harness.trainer import checkpoint
+from harness.trainer.config import TrainerConfig
+from harness.trainer.driver import Driver
+from harness.trainer.tensors import Tensors
+
+TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the variable's name, not a secret
+SETTINGS = "cluster.json"
+LOOPBACK = "127.0.0.1"
+
+
+class NodeSettings(BaseModel):
+    """What all nodes of a run share, written to the run's folder before they start."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trainer: TrainerConfig
+    corpus_file: Path
+    initial: Path | None = None
+    """Checkpoint that the run begins from; None: fresh values from the seed."""
+
+    def initial_values(self) -> Tensors:
+        """The model at the beginning.
+
+        Raises:
+            CheckpointError: the checkpoint can't be trusted.
+        """
+        if self.initial is None:
+            return self.trainer.spec.initial(self.trainer.seed)
+        return checkpoint.load(self.initial)[0]
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of a node."""
+    parser = argparse.ArgumentParser(prog="python -m harness.trainer.node", description=__doc__)
+    parser.add_argument("--role", choices=["syncer", "learner"], required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--incarnation", type=int, default=0)
+    parser.add_argument("--run", type=Path, required=True, help="the run's folder")
+    parser.add_argument("--epoch", type=float, required=True, help="the run's beginning on CLOCK_MONOTONIC, seconds")
+    parser.add_argument("--parent", type=int, help="die with this process")
+    parser.add_argument("--listen", type=int, default=0, help="syncer: port, 0 for any")
+    parser.add_argument("--connect", help="learner: host:port of the syncer, or of the link to it")
+    parser.add_argument("--hold", action="append", default=[], metavar="POINT[:N]",
+                        help="stop at the N-th time that this point of the protocol is reached")
+    return parser.parse_args(arguments)
+
+
+def holds(options: Sequence[str]) -> dict[str, int]:
+    """`upload.half:3` -> {"upload.half": 3}."""
+    pairs = [option.partition(":") for option in options]
+    return {point: int(times or 1) for point, _, times in pairs}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one node until training is over or somebody ends it."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.parent:
+        die_with_parent(options.parent)
+    faulthandler.register(signal.SIGUSR1)  # a run that misses its deadline leaves every node's stacks in its log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the harness ends its nodes itself
+    tape = TapeWriter(options.run / "tape", options.name, options.incarnation, options.epoch)
+    tape.record("start", role=options.role, pid=os.getpid())
+    settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
+    try:
+        asyncio.run(_run(options, settings, tape))
+    except checkpoint.CheckpointError as error:
+        tape.record("refused_checkpoint", reason=str(error))
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        tape.record("failed", reason=str(error))
+        print(f"{options.name}: {error}", file=sys.stderr)
+        return 1
+    tape.record("exit")
+    return 0
+
+
+async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> None:
+    driver: Driver
+    loop = asyncio.get_running_loop()
+    if options.role == "syncer":
+        driver = server = _syncer(options, settings, tape)
+        loop.add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
+        await server.run(LOOPBACK, options.listen)
+    else:
+        driver = client = _learner(options, settings, tape)
+        loop.add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
+        host, _, port = options.connect.rpartition(":")
+        await client.run(host, int(port))
+
+
+def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter):  # type: ignore[no-untyped-def]
+    from harness.trainer.server import ServerDriver
+    from harness.trainer.state import restore
+    from harness.trainer.synchronous import Hub
+    from harness.trainer.syncer import Syncer
+    config = settings.trainer
+    core: Syncer | Hub
+    if config.mode == "data_parallel":
+        core = Hub(config)
+    else:
+        core = Syncer(config, *restore(options.run / "state", config.fragment_table(), settings.initial_values(),
+                                       config.warm_start))
+    return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
+
+
+def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter):  # type: ignore[no-untyped-def]
+    import torch
+
+    from harness.trainer.client import ClientDriver
+    from harness.trainer.data import Corpus
+    from harness.trainer.learner import Learner
+    from harness.trainer.synchronous import Peer
+    from harness.trainer.transformer import Transformer
+    torch.set_num_threads(1)
+    tape.record("imported")
+    config = settings.trainer
+    index = config.names.index(options.name)
+    corpus = Corpus(settings.corpus_file, config.spec.context, config.learners, config.batch, config.seed)
+    replica = Transformer(config.spec, settings.initial_values(), corpus, index)
+    kind = Peer if config.mode == "data_parallel" else Learner
+    core = kind(config, options.name, options.incarnation, os.environ[TOKEN], replica)
+    return ClientDriver(core, tape, options.epoch, options.run, holds(options.hold))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

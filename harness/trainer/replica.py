@@ -1,0 +1,31 @@
+"""What a learner trains: the seam between the protocol and a model (torch here, anything with these methods elsewhere)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.trainer.tensors import Tensors
+
+
+class Replica(Protocol):
+    """One learner's copy of the model, with its inner optimizer and its data."""
+
+    def read(self, names: tuple[str, ...]) -> Tensors:
+        """Copies of these tensors' current values."""
+        ...
+
+    def write(self, tensors: Tensors) -> None:
+        """Overwrite these tensors; the inner optimizer's state stays."""
+        ...
+
+    def train(self, position: int, lr: float) -> float:
+        """One inner step on batch `position` of this learner's shard. Returns the training loss in nats per byte."""
+        ...
+
+    def gradient(self, position: int) -> tuple[float, Tensors]:
+        """Loss and gradient of one batch, without a step."""
+        ...
+
+    def apply(self, gradient: Tensors, lr: float) -> None:
+        """One optimizer step with a given gradient."""
+        ...

@@ -1,0 +1,21 @@
+"""The inner learning rate as a function of the global count of processed tokens."""
+
+from __future__ import annotations
+
+import math
+
+from harness.trainer.config import TrainerConfig
+
+
+def learning_rate(config: TrainerConfig, tokens: int) -> float:
+    """Linear warm-up, then cosine decay to `final_lr` of the peak at the end of the budget.
+
+    `tokens` is the count over all learners that the syncer sends: a learner that was away, or that is slow, is at the
+    same position as everyone else, and every run ends fully decayed at the same number of processed tokens.
+    """
+    peak = config.lr if config.mode == "decoupled" else config.synchronous_lr
+    step = tokens / (config.tokens_per_step * config.learners)
+    if step < config.warmup:
+        return peak * (step + 1) / (config.warmup + 1)
+    done = min(1.0, (step - config.warmup) / max(1, config.budget - config.warmup))
+    return peak * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)

@@ -1,0 +1,134 @@
+"""What the syncer must not forget: one committed file per fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.trainer import checkpoint, outer
+from harness.trainer.config import TrainerConfig
+from harness.trainer.fragments import Fragment
+from harness.trainer.merge import merge, token_weight
+from harness.trainer.rounds import Contribution
+from harness.trainer.tensors import Tensors, digest
+
+_VALUE, _MOMENTUM = "value/", "momentum/"
+
+
+@dataclass(frozen=True)
+class FragmentState:
+    """One version of a fragment; a merge makes a new one."""
+
+    value: Tensors
+    momentum: Tensors
+    version: int = 0
+    merged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Learner -> (newest incarnation, its last merged step): what makes a double merge impossible."""
+    merged_tokens: int = 0
+
+    @classmethod
+    def initial(cls, value: Tensors) -> FragmentState:
+        """Version 0, momentum at rest."""
+        return cls(value, {name: np.zeros_like(array) for name, array in value.items()})
+
+    def already_merged(self, learner: str, incarnation: int, first_step: int) -> str:
+        """Why a contribution that begins at this step must be refused; empty where it may be merged."""
+        newest, last = self.merged.get(learner, (-1, 0))
+        if incarnation < newest:
+            return "old incarnation"
+        return "already merged" if incarnation == newest and first_step <= last else ""
+
+    def after(self, answers: list[Contribution], config: TrainerConfig) -> FragmentState:
+        """The version that follows from merging these (in the order of the learners' names)."""
+        gradient = merge([answer.tensors for answer in answers],
+                         [token_weight(answer.tokens, answer.steps) for answer in answers],
+                         config.merge, config.spec.embeddings())
+        value, momentum = outer.nesterov(self.value, self.momentum, gradient, config.outer_lr, config.outer_momentum)
+        merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
+        return FragmentState(value, momentum, self.version + 1, merged,
+                             self.merged_tokens + sum(answer.tokens for answer in answers))
+
+    def tensors(self) -> Tensors:
+        """Value and momentum under one roof, for a file."""
+        return ({_VALUE + name: array for name, array in self.value.items()}
+                | {_MOMENTUM + name: array for name, array in self.momentum.items()})
+
+    def meta(self) -> dict[str, Any]:
+        """Everything else, for the file's metadata."""
+        return {"version": self.version, "merged": dict(self.merged), "merged_tokens": self.merged_tokens}
+
+    @classmethod
+    def restored(cls, tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
+        """The inverse of `tensors` and `meta`."""
+        def under(prefix: str) -> Tensors:
+            return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+        merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
+        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]))
+
+
+@dataclass
+class Ledger:
+    """Counts that belong to the whole run: the global step and what every learner processed."""
+
+    step: int = 0
+    tokens: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Learner -> incarnation -> tokens processed."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """Learner -> batches of its shard that were used."""
+
+    def report(self, learner: str, incarnation: int, tokens: int, position: int) -> None:
+        """Take in cumulative counts."""
+        mine = self.tokens.setdefault(learner, {})
+        mine[incarnation] = max(tokens, mine.get(incarnation, 0))
+        self.positions[learner] = max(position, self.positions.get(learner, 0))
+
+    @property
+    def processed(self) -> int:
+        """Tokens processed by all learners together, as far as they could report it."""
+        return sum(sum(counts.values()) for counts in self.tokens.values())
+
+    def meta(self) -> dict[str, Any]:
+        """For a file's metadata."""
+        return {"step": self.step, "tokens": self.tokens, "positions": self.positions}
+
+    def absorb(self, meta: dict[str, Any]) -> None:
+        """Take what a file remembers, where it is further than what is known."""
+        self.step = max(self.step, int(meta["step"]))
+        for learner, counts in meta["tokens"].items():
+            for incarnation, tokens in counts.items():
+                self.report(learner, int(incarnation), int(tokens), int(meta["positions"].get(learner, 0)))
+
+
+def fragment_file(index: int) -> str:
+    """Name of the fragment's file in the state folder."""
+    return f"fragment-{index:02d}.safetensors"
+
+
+def restore(folder: Path, table: list[Fragment], initial: Tensors, step: int) -> tuple[list[FragmentState], Ledger, bool]:
+    """Every fragment's newest committed version, or its initial one, the run's counts, and whether any was found.
+
+    `step` is the global step at which a run that has no committed state begins.
+
+    Raises:
+        CheckpointError: a file is there but can't be trusted.
+    """
+    states, ledger, resumed = [], Ledger(step), False
+    for fragment in table:
+        path = folder / fragment_file(fragment.index)
+        if path.exists():
+            tensors, meta = checkpoint.load(path)
+            states.append(FragmentState.restored(tensors, meta))
+            ledger.absorb(meta["ledger"])
+            resumed = True
+        else:
+            states.append(FragmentState.initial({name: initial[name] for name in fragment.names}))
+    return states, ledger, resumed
+
+
+def digests(states: list[FragmentState]) -> list[str]:
+    """Digest of every fragment's value."""
+    return [digest(state.value) for state in states]

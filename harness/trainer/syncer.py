@@ -1,0 +1,318 @@
+"""The syncer: pulls fragments, merges them as soon as K learners have answered, sends the result to everyone.
+
+A state machine without I/O (arXiv 2604.21428, the decoupled syncer): it takes messages, timers and lost connections,
+each with the time, and returns effects. The same code runs on sockets and under virtual time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import count
+
+from harness.trainer import tensors as arrays
+from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import Close, Commit, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.fragments import due
+from harness.trainer.merge import token_weight
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
+from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
+from harness.trainer.state import FragmentState, Ledger, digests, fragment_file
+from harness.trainer.tensors import Tensors
+
+HEARTBEAT = 0.5
+
+
+class Syncer:
+    """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
+    complete; a merge exists once it is committed, and is broadcast only then."""
+
+    def __init__(self, config: TrainerConfig, states: list[FragmentState], ledger: Ledger, resumed: bool) -> None:
+        self.config = config
+        self.table = config.fragment_table()
+        self.states = states
+        self.ledger = ledger
+        self.peers: dict[str, Peer] = {}
+        self.steady = False
+        self.finished = False
+        self._resumed = resumed
+        self._by_connection: dict[int, Peer] = {}
+        self._rounds: dict[int, Round] = {}  # fragment -> its open round
+        self._waiting: list[int] = []  # fragments that are due and not open yet
+        self._numbers = count(1)
+        self._merged_from: set[str] = set()
+        self._sync_time = MovingAverage()
+        self._closed_at: dict[str, float] = {}
+        self._marks = snapshot_marks(config)
+        if resumed:
+            self._marks = [mark for mark in self._marks if mark[1] > self.processed]
+
+    @property
+    def processed(self) -> int:
+        """Tokens processed so far by all learners, warm start included."""
+        return self.config.warm_tokens + self.ledger.processed
+
+    @property
+    def merged(self) -> float:
+        """Tokens merged so far: mean over fragments weighted by size, warm start included."""
+        total = sum(fragment.size for fragment in self.table)
+        return self.config.warm_tokens + sum(
+            state.merged_tokens * fragment.size for state, fragment in zip(self.states, self.table, strict=True)) / total
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """The first effects of a new process."""
+        yield Record("resumed" if self._resumed else "initial", {
+            "versions": [state.version for state in self.states], "digests": digests(self.states),
+            "step": self.ledger.step, "processed": self.processed})
+        yield Timer("heartbeat", now + HEARTBEAT)
+        yield from self._snapshots()
+
+    def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A whole frame arrived."""
+        if isinstance(message, Hello):
+            yield from self._hello(connection, message, now)
+            return
+        peer = self._by_connection.get(connection)
+        if peer is None:
+            yield Close(connection, "the first frame must be a hello")
+            return
+        peer.heard = now
+        if isinstance(message, Report):
+            yield from self._report(peer, message, now)
+        elif isinstance(message, Answer):
+            yield from self._answer(peer, message, tensors, now)
+        else:
+            yield Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"})
+
+    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended. What it had answered stays; what it was asked for is not waited for."""
+        peer = self._by_connection.pop(connection, None)
+        if peer is None or peer.connection != connection:
+            return
+        peer.connection = None
+        yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        for round_ in list(self._rounds.values()):
+            if peer.name not in round_.answers:
+                round_.asked.pop(peer.name, None)
+            yield from self._consider(round_, now)
+        yield from self._advance(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired: a heartbeat, or the end of a grace window."""
+        if key == "heartbeat":
+            yield Timer("heartbeat", now + HEARTBEAT)
+            for peer in list(self.peers.values()):
+                if peer.connection is not None and now - peer.heard > self.config.silence:
+                    connection = peer.connection
+                    yield Close(connection, "silent")
+                    yield from self.on_lost(connection, f"silent for {now - peer.heard:.1f} s", now)
+            yield from self._send_clock()
+        else:
+            for round_ in list(self._rounds.values()):
+                if key == f"grace {round_.number}":
+                    yield from self._consider(round_, now)
+
+    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
+        """A merge's effects are done: commit and broadcast took this long."""
+        self._sync_time.add(now - self._closed_at.pop(key))
+        return ()
+
+    # -- learners come and tell ----------------------------------------------------------------------------------
+
+    def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
+        known = self.peers.get(hello.node)
+        if hello.node not in self.config.names or len(hello.versions) != len(self.table):
+            yield Close(connection, f"{hello.node} is not a learner of this run")
+            return
+        if known and hello.incarnation < known.incarnation:
+            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
+                                     "reason": "old incarnation"})
+            yield Close(connection, "a newer incarnation of this learner is known")
+            return
+        if known and known.connection is not None:
+            old = known.connection
+            yield Close(old, "replaced by a newer connection")
+            yield from self.on_lost(old, "replaced by a newer connection", now)
+        fresh = all(version < 0 for version in hello.versions)
+        step = self.ledger.step if fresh else hello.step
+        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.versions), [0] * len(self.table), now)
+        self.peers[hello.node] = self._by_connection[connection] = peer
+        self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
+        yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
+                               "versions": [state.version for state in self.states], "held": hello.versions})
+        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
+                           position=max(self.config.warm_start, self.ledger.positions[hello.node])),
+                   to=connection)
+        for index, state in enumerate(self.states):
+            held = hello.versions[index]
+            if held < 0 or held > state.version or state.version - held > self.config.max_staleness:
+                yield self._fragment(index, connection)
+                peer.versions[index] = state.version
+        yield from self._advance(now)
+
+    def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:
+        if len(report.fragments) != len(self.table):
+            yield Record("refused", {"learner": peer.name, "reason": "report of another model"})
+            return
+        peer.report(report.step, report.fragments, now)
+        self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position)
+        yield from self._advance(now)
+        yield from self._snapshots()
+        if self.processed >= self.config.budget_tokens and not self.finished:
+            yield from self._finish()
+
+    def _answer(self, peer: Peer, answer: Answer, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if answer.fragment >= len(self.table):
+            yield Record("refused", {"learner": peer.name, "reason": "no such fragment"})
+            return
+        round_ = self._rounds.get(answer.fragment)
+        current = round_ is not None and round_.number == answer.round and peer.name in round_.asked
+        if current and round_ is not None and answer.steps == 0:
+            round_.declined.add(peer.name)
+            yield from self._consider(round_, now)
+            return
+        state = self.states[answer.fragment]
+        reason, refresh = self._objection(peer, answer, tensors, state)
+        if not reason and not current:
+            reason = "late"
+        if not reason and round_ is not None and peer.name in round_.answers:
+            reason = "duplicate"
+        if reason:
+            yield Record("refused", {
+                "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
+                "round": answer.round, "first": answer.first_step, "last": answer.last_step,
+                "base": answer.base_version, "version": state.version})
+            if current and round_ is not None:
+                round_.declined.add(peer.name)
+                yield from self._consider(round_, now)
+            if refresh and peer.connection is not None:
+                yield self._fragment(answer.fragment, peer.connection)
+            return
+        assert round_ is not None
+        round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
+                                 answer.steps, answer.tokens, answer.digest, now, tensors))
+        if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
+            round_.reached(now, self.config.grace, self.config.overlap,
+                           typical_step_time(list(self.peers.values()), self.config.step_time),
+                           self._sync_time.value or 0.0)
+            yield Timer(f"grace {round_.number}", now + round_.grace)
+        yield from self._consider(round_, now)
+
+    def _objection(self, peer: Peer, answer: Answer, tensors: Tensors, state: FragmentState) -> tuple[str, bool]:
+        """Why this answer can't be merged (empty: it can), and whether the learner needs the current value."""
+        if not arrays.same_shapes(tensors, state.value):
+            return "wrong shapes", True
+        if not arrays.all_finite(tensors):
+            return "not finite", True
+        if arrays.digest(tensors) != answer.digest:
+            return "wrong digest", True
+        if answer.base_version > state.version or answer.steps != answer.last_step - answer.first_step + 1:
+            return "impossible counters", True
+        already = state.already_merged(peer.name, peer.incarnation, answer.first_step)
+        if already:
+            return already, True
+        if state.version - answer.base_version > self.config.max_staleness:
+            return "stale", True
+        return "", False
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def _advance(self, now: float) -> Iterable[Effect]:
+        """Move the global clock, queue what came due, open rounds while the overlap has room for them."""
+        step = global_step(list(self.peers.values()), self.config.quorum, self.ledger.step)
+        if step > self.ledger.step:
+            for fragment in due(self.ledger.step, step, len(self.table), self.config.sync_every):
+                if fragment not in self._waiting and fragment not in self._rounds:
+                    self._waiting.append(fragment)
+            self.ledger.step = step
+            yield from self._send_clock()
+        if self.finished:
+            return
+        for fragment in list(self._waiting):
+            if len(self._rounds) >= max(1, math.ceil(self.config.overlap)):
+                break
+            if any(peer.live and peer.c_steps[fragment] >= 1 for peer in self.peers.values()):
+                self._waiting.remove(fragment)
+                self._rounds[fragment] = Round(next(self._numbers), fragment, now)
+        for round_ in self._rounds.values():
+            yield from self._ask(round_)
+
+    def _ask(self, round_: Round) -> Iterable[Effect]:
+        """Ask every live learner that has something to give; latecomers only while there is no quorum."""
+        if round_.quorum_at is not None:
+            return
+        for peer in self.peers.values():
+            if peer.connection is not None and peer.c_steps[round_.fragment] >= 1 and peer.name not in round_.asked:
+                round_.asked[peer.name] = peer.incarnation
+                yield Send(Request(round=round_.number, fragment=round_.fragment), to=peer.connection)
+
+    def _consider(self, round_: Round, now: float) -> Iterable[Effect]:
+        ready, why = round_.may_merge(now)
+        if not ready or self.finished:
+            return
+        del self._rounds[round_.fragment]
+        yield from self._merge(round_, why, now)
+        yield from self._advance(now)
+
+    def _merge(self, round_: Round, why: str, now: float) -> Iterable[Effect]:
+        answers = [round_.answers[name] for name in sorted(round_.answers)]
+        state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config)
+        yield Hold("merge.before_commit")
+        yield Commit(fragment_file(round_.fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
+        yield Record("merge", {
+            "round": round_.number, "fragment": round_.fragment, "version": state.version,
+            "digest": arrays.digest(state.value), "step": self.ledger.step, "processed": self.processed,
+            "merged": round(self.merged), "opened": round_.opened, "quorum_at": round_.quorum_at,
+            "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
+            "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),
+            "contributions": [{
+                "learner": answer.learner, "incarnation": answer.incarnation, "base": answer.base_version,
+                "first": answer.first_step, "last": answer.last_step, "steps": answer.steps, "tokens": answer.tokens,
+                "weight": token_weight(answer.tokens, answer.steps), "arrived": answer.arrived,
+                "digest": answer.digest} for answer in answers]})
+        yield Hold("commit.before_broadcast")
+        for peer in self.peers.values():
+            if peer.connection is not None:
+                peer.c_steps[round_.fragment] = 0
+                yield self._fragment(round_.fragment, peer.connection)
+        self._closed_at[f"round {round_.number}"] = now
+        yield Mark(f"round {round_.number}")
+        self._merged_from.update(round_.answers)
+        if not self.steady and self._merged_from.issuperset(self.config.names):
+            self.steady = True
+            yield Record("steady", {"step": self.ledger.step, "processed": self.processed})
+            yield from self._send_clock()
+
+    # -- what everyone is told -----------------------------------------------------------------------------------
+
+    def _fragment(self, index: int, connection: int) -> Send:
+        state = self.states[index]
+        return Send(Broadcast(fragment=index, version=state.version, digest=arrays.digest(state.value)),
+                    state.value, to=connection)
+
+    def _send_clock(self) -> Iterable[Effect]:
+        clock = Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
+        return [Send(clock, to=peer.connection) for peer in self.peers.values() if peer.connection is not None]
+
+    def _snapshots(self) -> Iterable[Effect]:
+        while self._marks and self.processed >= self._marks[0][1]:
+            yield self._snapshot(self._marks.pop(0)[0])
+
+    def _snapshot(self, number: int) -> Snapshot:
+        value = {name: array for state in self.states for name, array in state.value.items()}
+        return Snapshot(value, {"number": number, "processed": self.processed, "merged": round(self.merged),
+                                "step": self.ledger.step})
+
+    def _finish(self) -> Iterable[Effect]:
+        self.finished = True
+        yield Record("finished", {"step": self.ledger.step, "processed": self.processed, "merged": round(self.merged)})
+        for peer in self.peers.values():
+            if peer.connection is not None:
+                yield Send(Finish(), to=peer.connection)
+        yield Stop("finished")
+
+
+def snapshot_marks(config: TrainerConfig) -> list[tuple[int, float]]:
+    """(number, processed tokens) at which the model is written down, from the warm start's end to the budget's."""
+    span = config.budget_tokens - config.warm_tokens
+    return [(number, config.warm_tokens + span * number / config.snapshots) for number in range(config.snapshots + 1)]

@@ -1,0 +1,47 @@
+"""Named float32 arrays: what fragments, outer gradients and snapshots are made of."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+Tensors = dict[str, Array]
+
+
+def digest(tensors: Tensors) -> str:
+    """128-bit BLAKE2b over names, shapes and bytes in the order of names: equal digests, equal content."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        hasher.update(f"{name}{array.shape}{array.dtype}".encode())
+        hasher.update(array.data)
+    return hasher.hexdigest()
+
+
+def copy(tensors: Tensors) -> Tensors:
+    """An independent copy."""
+    return {name: array.copy() for name, array in tensors.items()}
+
+
+def subtract(left: Tensors, right: Tensors) -> Tensors:
+    """left - right, tensor by tensor."""
+    return {name: left[name] - right[name] for name in left}
+
+
+def add(left: Tensors, right: Tensors) -> Tensors:
+    """left + right, tensor by tensor."""
+    return {name: left[name] + right[name] for name in left}
+
+
+def all_finite(tensors: Tensors) -> bool:
+    """True where no value is NaN or infinite."""
+    return all(bool(np.isfinite(array).all()) for array in tensors.values())
+
+
+def same_shapes(left: Tensors, right: Tensors) -> bool:
+    """True where both have the same names, shapes and dtypes."""
+    return left.keys() == right.keys() and all(
+        left[name].shape == right[name].shape and left[name].dtype == right[name].dtype for name in left)

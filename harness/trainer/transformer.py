@@ -1,0 +1,108 @@
+"""The torch model behind a learner: forward pass, inner AdamW, held-out loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from harness.trainer.tensors import Tensors
+
+if TYPE_CHECKING:
+    from harness.trainer.data import Corpus
+    from harness.trainer.model import ModelSpec
+
+_CLIP = 1.0
+_BETAS = (0.9, 0.99)
+
+
+class Transformer:
+    """Implements `harness.trainer.replica.Replica`. All parameters lie in one flat tensor, so that the optimizer's
+    step is one fused call and a fragment is a set of views."""
+
+    def __init__(self, spec: ModelSpec, values: Tensors, corpus: Corpus, learner: int) -> None:
+        """`values` as of `ModelSpec.initial`; `learner` is the 0-based shard. AdamW begins with fresh moments."""
+        self._spec, self._corpus, self._learner = spec, corpus, learner
+        shapes = spec.shapes()
+        size = sum(int(np.prod(shape)) for shape in shapes.values())
+        self._flat, self._grad = torch.zeros(size), torch.zeros(size)
+        self._first, self._second, self._count = torch.zeros(size), torch.zeros(size), torch.tensor(0.0)
+        self._views: dict[str, torch.Tensor] = {}
+        at = 0
+        for name, shape in shapes.items():
+            end = at + int(np.prod(shape))
+            view = self._flat[at:end].view(shape).detach().requires_grad_(True)
+            view.grad = self._grad[at:end].view(shape)
+            self._views[name], at = view, end
+        self.write(values)
+
+    def read(self, names: tuple[str, ...]) -> Tensors:
+        """Copies of these tensors' current values."""
+        return {name: self._views[name].detach().numpy().copy() for name in names}
+
+    def write(self, tensors: Tensors) -> None:
+        """Overwrite these tensors; the inner optimizer's state stays."""
+        with torch.no_grad():
+            for name, array in tensors.items():
+                self._views[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
+
+    def train(self, position: int, lr: float) -> float:
+        """One inner step on a batch of this shard; returns its loss in nats per byte."""
+        loss = self._backward(position)
+        self._step(lr)
+        return loss
+
+    def gradient(self, position: int) -> tuple[float, Tensors]:
+        """Loss and gradient of one batch, without a step: one flat array under the name `gradient`."""
+        loss = self._backward(position)
+        return loss, {"gradient": self._grad.numpy().copy()}
+
+    def apply(self, gradient: Tensors, lr: float) -> None:
+        """One AdamW step with this flat gradient."""
+        self._grad.copy_(torch.from_numpy(gradient["gradient"]))
+        self._step(lr)
+
+    def held_out_loss(self) -> float:
+        """Mean loss on the held-out windows, nats per byte."""
+        inputs, targets = self._corpus.held_out()
+        with torch.no_grad():
+            losses = [self._loss(torch.from_numpy(inputs[at:at + 64]), torch.from_numpy(targets[at:at + 64])).item()
+                      for at in range(0, len(inputs), 64)]
+        return float(np.mean(losses))
+
+    def _backward(self, position: int) -> float:
+        inputs, targets = self._corpus.batch(self._learner, position)
+        self._grad.zero_()
+        loss = self._loss(torch.from_numpy(inputs), torch.from_numpy(targets))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.item())
+
+    def _step(self, lr: float) -> None:
+        """AdamW (betas .9 and .99, no decay), the gradient clipped to norm 1."""
+        norm = float(self._grad.norm())
+        if norm > _CLIP:
+            self._grad.mul_(_CLIP / norm)
+        self._count += 1
+        torch._fused_adamw_([self._flat], [self._grad], [self._first], [self._second], [], [self._count],
+                            lr=lr, beta1=_BETAS[0], beta2=_BETAS[1], weight_decay=0.0, eps=1e-8, amsgrad=False,
+                            maximize=False)
+
+    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        spec, views = self._spec, self._views
+        batch, context = inputs.shape
+        width, heads = spec.width, spec.heads
+        hidden = views["embed.token"][inputs] + views["embed.position"]
+        for index in range(spec.blocks):
+            def weight(name: str, block: int = index) -> torch.Tensor:
+                return views[f"block{block}.{name}"]
+            normed = F.layer_norm(hidden, (width,), weight("norm1"))
+            query, key, value = F.linear(normed, weight("qkv")).view(
+                batch, context, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            hidden = hidden + F.linear(mixed.transpose(1, 2).reshape(batch, context, width), weight("proj"))
+            normed = F.layer_norm(hidden, (width,), weight("norm2"))
+            hidden = hidden + F.linear(F.relu(F.linear(normed, weight("up"))).square(), weight("down"))
+        logits = F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"])
+        return F.cross_entropy(logits.reshape(batch * context, -1), targets.reshape(-1))

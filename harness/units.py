@@ -1,0 +1,84 @@
+"""Quantities as people write them in YAML: `8s`, `250ms`, `1MB/s`, `600 steps`, `80%`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+_NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
+_BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def _quantity(text: str, units: dict[str, float], what: str, example: str) -> float:
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[A-Za-z]+(?:/s)?)\s*", text)
+    if not found or found["unit"] not in units:
+        raise ValueError(f"{text!r} is not a {what}: write it like {example}")
+    return float(found["number"]) * units[found["unit"]]
+
+
+def seconds(value: Any) -> Any:
+    """A duration in seconds from `8s`, `250ms` or `2min`; 0 needs no unit.
+
+    Raises:
+        ValueError: any other number without a unit, a negative one, or an unknown unit.
+    """
+    if isinstance(value, str):
+        if value.strip() in ("0", "0.0"):
+            return 0.0
+        return _quantity(value, _SECONDS, "duration", "8s or 250ms")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:
+        raise ValueError(f"{value} has no unit: write {value}s or {value}ms" if value > 0 else
+                         f"{value}: a duration can't be negative; write it like 8s or 250ms")
+    return value
+
+
+def bytes_per_second(value: Any) -> Any:
+    """A rate in bytes per second from `1MB/s` or `500kB/s` (decimal multiples).
+
+    Raises:
+        ValueError: no unit, a negative number, or an unknown unit.
+    """
+    if isinstance(value, str):
+        return _quantity(value, {f"{unit}/s": size for unit, size in _BYTES.items()}, "rate", "1MB/s")
+    raise ValueError(f"{value} has no unit: write it like 1MB/s or 500kB/s")
+
+
+def steps(value: Any) -> Any:
+    """A count of inner steps from `600 steps` or 600."""
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+)\s*(?:steps?)?\s*", value)
+        if not found:
+            raise ValueError(f"{value!r} is not a number of steps: write it like 600 steps")
+        return int(found[1])
+    return value
+
+
+def share(value: Any) -> Any:
+    """A share of one from `80%` or 0.8; parity margins may be above 100%."""
+    if isinstance(value, str):
+        found = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*", value)
+        if not found:
+            raise ValueError(f"{value!r} is not a share: write it like 80% or 0.8")
+        return float(found["number"]) / 100
+    return value
+
+
+# Written to JSON with their unit again, so that a frozen plan is read by the very models that read people's YAML.
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(seconds),
+                    PlainSerializer(lambda value: f"{value!r}s", when_used="json")]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(bytes_per_second),
+                 PlainSerializer(lambda value: f"{value!r}B/s", when_used="json")]
+Steps = Annotated[int, Field(ge=0), BeforeValidator(steps)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(share)]
+
+
+def show_seconds(value: float) -> str:
+    """A duration as a person reads it: `250 ms`, `8.0 s`, `2 min 5 s`."""
+    if value < 0.9995:
+        return f"{value * 1e3:.0f} ms"
+    if value < 119.95:
+        return f"{value:.1f} s"
+    return f"{int(value // 60)} min {int(value % 60)} s"
