@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
@@ -99,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -48,7 +48,8 @@ def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:
     for step in range(config.budget):
         if step == config.warm_start:
             warm = peers[0].read(names)
-        mean = np.mean([peer.gradient(step)[1]["gradient"] for peer in peers], axis=0, dtype=np.float32)
+        gradients = [peer.gradient(step)[1]["gradient"] for peer in peers]
+        mean = np.asarray(np.mean(gradients, axis=0, dtype=np.float32))
         rate = learning_rate(config, step * config.tokens_per_step * config.learners)
         for peer in peers:
             peer.apply({"gradient": mean}, rate)

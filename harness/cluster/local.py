@@ -17,7 +17,7 @@ from harness.links.client import Links, Toxic
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 2.0
-DUTY_PERIOD_S = 0.96
+DUTY_PERIOD_S = 1.6
 """Period of a straggler's duty cycle: long against a step, so that whole steps fit into its share."""
 _LINKS = "links"
 
@@ -168,7 +168,7 @@ class LocalCluster:
         filled = {"incarnation": str(incarnation), "listen": str(self._ports.get(spec.name, 0)),
                   "connect": self._addresses.get(spec.name, "")}
         argv = [part.format(**filled) for part in spec.argv] + list(spec.first_start if incarnation == 0 else ())
-        popen = self._popen(argv + ["--parent", str(os.getpid())], spec.name, incarnation, dict(spec.env))
+        popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, incarnation, dict(spec.env))
         self._processes[spec.name] = _Process(spec, incarnation, popen)
         self._record("spawn", target=spec.name, incarnation=incarnation, pid=popen.pid)
 

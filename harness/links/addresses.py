@@ -1,4 +1,4 @@
-"""Addresses as Toxiproxy writes them, and sockets bound to them; nothing here leaves loopback."""
+"""Addresses as Toxiproxy writes them, and sockets bound to them: on loopback only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import socket
 
 
-class NotLoopback(ValueError):
+class NotLoopbackError(ValueError):
     """A proxy was asked to listen where other machines could reach it."""
 
 
@@ -35,7 +35,8 @@ def loopback_address(address: str) -> tuple[str, int]:
     """Numeric host and port of a listen address.
 
     Raises:
-        NotLoopback: the host is anything but `localhost` or a loopback IP, an empty one (all interfaces) included.
+        NotLoopbackError: the host is anything but `localhost` or a loopback IP, an empty one (all interfaces)
+            included.
         ValueError: it isn't `host:port`.
     """
     host, port = split_address(address)
@@ -44,12 +45,14 @@ def loopback_address(address: str) -> tuple[str, int]:
     except ValueError:
         ip = None
     if ip is None or not ip.is_loopback:
-        raise NotLoopback(f"listen address {address} is not on loopback: use 127.0.0.1:0 or another local port")
+        raise NotLoopbackError(f"listen address {address} is not on loopback: use 127.0.0.1, port 0 for any")
     return str(ip), port
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A TCP socket bound to the address, not yet listening: connections to it are refused, and no one else gets it.
+def bound_socket(host: str, port: int, backlog: int | None = None) -> socket.socket:
+    """A non-blocking TCP socket bound to the address.
+
+    Without a `backlog` it doesn't listen: connections to it are refused, and no one else gets the address.
 
     Raises:
         OSError: the address is taken.
@@ -57,7 +60,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
         sock.bind((host, port))
+        if backlog is not None:
+            sock.listen(backlog)
     except OSError as error:
         sock.close()
         raise OSError(error.errno, f"listen tcp {join_address(host, port)}: {error.strerror}") from error

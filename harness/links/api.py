@@ -1,21 +1,21 @@
 """Toxiproxy's HTTP API without the HTTP: method, path and body in, status and JSON out.
 
 Paths, fields, defaults, status codes and error titles are those of Toxiproxy 2.x
-(https://github.com/Shopify/toxiproxy#http-api). All calls run in one asyncio loop, one at a time. `/populate` and
-`/metrics` are not served; a further endpoint is one more line in `_ROUTES`.
+(https://github.com/Shopify/toxiproxy#http-api). Called in the loop that carries the traffic; nothing here
+waits, so that requests can't get into each other's way. `/populate` and `/metrics` are not served; a further
+endpoint is one more line in `_ROUTES`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
 from harness.links.addresses import join_address, loopback_address
-from harness.links.fields import BadRequest, flag, json_object, text
+from harness.links.fields import BadRequestError, flag, json_object, text
 from harness.links.proxy import Proxy
 from harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
 
@@ -33,6 +33,7 @@ class ApiError(Exception):
 
     @property
     def answer(self) -> Answer:
+        """The answer in Toxiproxy's form."""
         return self.status, {"error": str(self), "status": self.status}
 
 
@@ -42,17 +43,15 @@ class Api:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._proxies: dict[str, Proxy] = {}
-        self._turn = asyncio.Lock()
 
-    async def handle(self, method: str, path: str, body: bytes) -> Answer:
+    def handle(self, method: str, path: str, body: bytes) -> Answer:
         """Answer one request; every failure is an answer too."""
         try:
             route, names = _route(method, path)
-            async with self._turn:
-                return await route(self, body, *names)
+            return route(self, body, *names)
         except ApiError as error:
             return error.answer
-        except BadRequest as error:
+        except BadRequestError as error:
             return ApiError(400, str(error)).answer
 
     def close(self) -> None:
@@ -61,33 +60,33 @@ class Api:
             proxy.close()
         self._proxies.clear()
 
-    async def list_proxies(self, body: bytes) -> Answer:
+    def _list_proxies(self, body: bytes) -> Answer:
         return 200, {name: proxy.as_json() for name, proxy in self._proxies.items()}
 
-    async def create_proxy(self, body: bytes) -> Answer:
+    def _create_proxy(self, body: bytes) -> Answer:
         fields = json_object(body)
         name, upstream = text(fields, "name", ""), text(fields, "upstream", "")
+        listen, enabled = text(fields, "listen", ""), flag(fields, "enabled", True)
         for field, value in (("name", name), ("upstream", upstream)):
             if not value:
-                raise BadRequest(f"missing required field: {field}")
+                raise BadRequestError(f"missing required field: {field}")
         if name in self._proxies:
             raise ApiError(409, "proxy already exists")
-        enabled = flag(fields, "enabled", True)
         proxy = Proxy(name, upstream, self._rng)
         try:
-            _reserve(proxy, text(fields, "listen", ""))
+            _reserve(proxy, listen)
             if enabled:
-                await _start(proxy)
+                _start(proxy)
         except ApiError:
             proxy.close()
             raise
         self._proxies[name] = proxy
         return 201, proxy.as_json()
 
-    async def show_proxy(self, body: bytes, name: str) -> Answer:
+    def _show_proxy(self, body: bytes, name: str) -> Answer:
         return 200, self._proxy(name).as_json()
 
-    async def update_proxy(self, body: bytes, name: str) -> Answer:
+    def _update_proxy(self, body: bytes, name: str) -> Answer:
         proxy = self._proxy(name)
         fields = json_object(body)
         listen, upstream = text(fields, "listen", proxy.listen), text(fields, "upstream", proxy.upstream)
@@ -98,20 +97,20 @@ class Api:
             proxy.stop()  # connections to the old upstream end, as those to an old listen address do
             proxy.upstream = upstream
         if enabled:
-            await _start(proxy)
+            _start(proxy)
         else:
             proxy.stop()
         return 200, proxy.as_json()
 
-    async def delete_proxy(self, body: bytes, name: str) -> Answer:
+    def _delete_proxy(self, body: bytes, name: str) -> Answer:
         self._proxy(name).close()
         del self._proxies[name]
         return 204, None
 
-    async def list_toxics(self, body: bytes, name: str) -> Answer:
+    def _list_toxics(self, body: bytes, name: str) -> Answer:
         return 200, self._proxy(name).toxics_json()
 
-    async def add_toxic(self, body: bytes, name: str) -> Answer:
+    def _add_toxic(self, body: bytes, name: str) -> Answer:
         proxy = self._proxy(name)
         toxic = new_toxic(json_object(body))
         if toxic.name in proxy.toxics:
@@ -119,29 +118,29 @@ class Api:
         proxy.put_toxic(toxic)
         return 200, toxic.as_json()
 
-    async def show_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+    def _show_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
         return 200, _toxic(self._proxy(name), toxic_name).as_json()
 
-    async def update_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+    def _update_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
         proxy = self._proxy(name)
         toxic = updated_toxic(_toxic(proxy, toxic_name), json_object(body))
         proxy.put_toxic(toxic)
         return 200, toxic.as_json()
 
-    async def remove_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
+    def _remove_toxic(self, body: bytes, name: str, toxic_name: str) -> Answer:
         proxy = self._proxy(name)
         _toxic(proxy, toxic_name)
         proxy.remove_toxic(toxic_name)
         return 204, None
 
-    async def reset(self, body: bytes) -> Answer:
+    def _reset(self, body: bytes) -> Answer:
         for proxy in self._proxies.values():
             for name in list(proxy.toxics):
                 proxy.remove_toxic(name)
-            await _start(proxy)
+            _start(proxy)
         return 204, None
 
-    async def version(self, body: bytes) -> Answer:
+    def _version(self, body: bytes) -> Answer:
         return 200, {"version": VERSION}
 
     def _proxy(self, name: str) -> Proxy:
@@ -150,17 +149,17 @@ class Api:
         return self._proxies[name]
 
 
-_Route = Callable[..., Coroutine[Any, Any, Answer]]
+_Route = Callable[..., Answer]
 
 _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
-    (r"/version", {"GET": Api.version}),
-    (r"/reset", {"POST": Api.reset}),
-    (r"/proxies", {"GET": Api.list_proxies, "POST": Api.create_proxy}),
-    (r"/proxies/([^/]+)", {"GET": Api.show_proxy, "POST": Api.update_proxy, "PATCH": Api.update_proxy,
-                           "DELETE": Api.delete_proxy}),
-    (r"/proxies/([^/]+)/toxics", {"GET": Api.list_toxics, "POST": Api.add_toxic}),
-    (r"/proxies/([^/]+)/toxics/([^/]+)", {"GET": Api.show_toxic, "POST": Api.update_toxic,
-                                          "PATCH": Api.update_toxic, "DELETE": Api.remove_toxic}),
+    (r"/version", {"GET": Api._version}),
+    (r"/reset", {"POST": Api._reset}),
+    (r"/proxies", {"GET": Api._list_proxies, "POST": Api._create_proxy}),
+    (r"/proxies/([^/]+)", {"GET": Api._show_proxy, "POST": Api._update_proxy, "PATCH": Api._update_proxy,
+                           "DELETE": Api._delete_proxy}),
+    (r"/proxies/([^/]+)/toxics", {"GET": Api._list_toxics, "POST": Api._add_toxic}),
+    (r"/proxies/([^/]+)/toxics/([^/]+)", {"GET": Api._show_toxic, "POST": Api._update_toxic,
+                                          "PATCH": Api._update_toxic, "DELETE": Api._remove_toxic}),
 )
 
 
@@ -177,7 +176,7 @@ def _canonical(listen: str) -> str:
     try:
         return join_address(*loopback_address(listen))
     except ValueError as error:
-        raise BadRequest(str(error)) from None
+        raise BadRequestError(str(error)) from None
 
 
 def _reserve(proxy: Proxy, listen: str) -> None:
@@ -187,9 +186,9 @@ def _reserve(proxy: Proxy, listen: str) -> None:
         raise ApiError(500, error.strerror or str(error)) from None
 
 
-async def _start(proxy: Proxy) -> None:
+def _start(proxy: Proxy) -> None:
     try:
-        await proxy.start()
+        proxy.start()
     except OSError as error:
         raise ApiError(500, error.strerror or str(error)) from None
 

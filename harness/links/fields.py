@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 _INT64_MAX = 2**63 - 1  # Toxiproxy decodes whole numbers into Go's int64
 
 
-class BadRequest(ValueError):
+class BadRequestError(ValueError):
     """The request can't be used; the message is the one that goes into the HTTP answer (status 400)."""
 
 
@@ -17,64 +17,64 @@ def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object that a request body holds.
 
     Raises:
-        BadRequest: it holds anything else.
+        BadRequestError: it holds anything else.
     """
     try:
         fields = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"bad request body: {error}") from None
+        raise BadRequestError(f"bad request body: {error}") from None
     if not isinstance(fields, dict):
-        raise BadRequest("bad request body: must be a JSON object")
+        raise BadRequestError("bad request body: must be a JSON object")
     return fields
 
 
 def text(fields: Mapping[str, Any], field: str, default: str) -> str:
-    """Raises BadRequest where the field is there and not a string."""
+    """Raises BadRequestError where the field is there and not a string."""
     value = fields.get(field)
     if value is None:
         return default
     if not isinstance(value, str):
-        raise BadRequest(f"bad request body: {field} must be a string")
+        raise BadRequestError(f"bad request body: {field} must be a string")
     return value
 
 
 def flag(fields: Mapping[str, Any], field: str, default: bool) -> bool:
-    """Raises BadRequest where the field is there and neither true nor false."""
+    """Raises BadRequestError where the field is there and neither true nor false."""
     value = fields.get(field)
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise BadRequest(f"bad request body: {field} must be true or false")
+        raise BadRequestError(f"bad request body: {field} must be true or false")
     return value
 
 
 def probability(fields: Mapping[str, Any], field: str, default: float) -> float:
-    """Raises BadRequest where the field is there and not a number from 0 to 1."""
+    """Raises BadRequestError where the field is there and not a number from 0 to 1."""
     value = fields.get(field)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise BadRequest(f"bad request body: {field} must be a number from 0 to 1")
+        raise BadRequestError(f"bad request body: {field} must be a number from 0 to 1")
     return float(value)
 
 
 def whole(fields: Mapping[str, Any], field: str, default: int) -> int:
-    """Raises BadRequest where the field is there and not a whole number from 0 to 2**63 - 1."""
+    """Raises BadRequestError where the field is there and not a whole number from 0 to 2**63 - 1."""
     value = fields.get(field)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT64_MAX:
-        raise BadRequest(f"bad request body: {field} must be a whole number, 0 or more")
+        raise BadRequestError(f"bad request body: {field} must be a whole number, 0 or more")
     return value
 
 
 def nested(fields: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """The object in a field, empty where it is absent. Raises BadRequest where it is anything else."""
+    """The object in a field, empty where it is absent. Raises BadRequestError where it is anything else."""
     value = fields.get(field)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadRequest(f"bad request body: {field} must be an object")
+        raise BadRequestError(f"bad request body: {field} must be an object")
     return value
 
 

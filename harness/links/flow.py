@@ -1,8 +1,8 @@
 """One direction of one connection: bytes come in from a source and go out to a sink when their time has come.
 
-Driven by the transports' callbacks and one timer, not by tasks: where no toxic hits, a chunk goes from one socket to the
-other within the callback that read it. What waits here is bounded: at the window the source is no longer read, and TCP
-holds the sender back.
+Driven by the transports' callbacks and one timer, not by tasks: where no toxic hits, a chunk goes from one
+socket to the other within the callback that read it. What waits here is bounded: at the window the source is
+no longer read, and TCP holds the sender back.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from collections.abc import Callable, Iterable
 
 from harness.links.toxics import Attributes, Pace
 
-_CHUNK_OVERHEAD = 256  # what a queued chunk costs beside its bytes, so that a flood of tiny ones is bounded as well
+_CHUNK_OVERHEAD = 256  # what a queued chunk costs beside its bytes: a flood of tiny ones is bounded as well
+# asyncio reads into 256 KiB and shrinks that, which leaves a page to the smallest chunk: queue a copy.
+_SMALL_CHUNK = 16 * 1024
 
 
 class Flow:
     """Carries bytes from `source` to `sink` at the pace that the toxics allow, in order.
 
-    `on_end` is called once, when the source has ended and all its data has gone on; `on_silence` when a toxic wants the
-    connection closed.
+    `on_end` is called once, when the source has ended and all its data has gone on; `on_silence` when a toxic
+    wants the connection closed.
     """
 
-    def __init__(self, source: asyncio.Transport, sink: asyncio.Transport, rng: random.Random, *,
-                 on_end: Callable[[], None], on_silence: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop, source: asyncio.Transport, sink: asyncio.Transport,
+                 rng: random.Random, *, on_end: Callable[[], None], on_silence: Callable[[], None]) -> None:
+        self._loop = loop
         self._source = source
         self.sink = sink
         self._pace = Pace(rng)
@@ -69,6 +71,8 @@ class Flow:
         if self._pace.untouched and not self._queue and not self._blocked:
             self.sink.write(data)
             return
+        if len(data) < _SMALL_CHUNK:
+            data = bytes(memoryview(data))
         self._queue.append((self._loop.time(), memoryview(data)))
         self._held += len(data) + _CHUNK_OVERHEAD
         self._throttle()

@@ -1,8 +1,9 @@
 """A TCP proxy on loopback: a listen address, an upstream, and the toxics of both directions.
 
-Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, with two differences that
-chaos runs need: a half-closed connection still carries the other direction, as plain TCP does, and a disabled proxy
-keeps its port reserved, so that enabling it can't fail because something else took the port meanwhile.
+Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, with two
+differences that chaos runs need: a half-closed connection still carries the other direction, as plain TCP
+does, and a disabled proxy keeps its port reserved, so that enabling it can't fail because something else took
+the port meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Callable
 from typing import Any, cast
 
 from harness.links.addresses import bound_socket, join_address, loopback_address, split_address
@@ -18,6 +18,7 @@ from harness.links.flow import Flow
 from harness.links.toxics import STREAMS, ToxicSettings
 
 _BACKLOG = 512
+_BREATHER_S = 0.5
 
 
 class _Side(asyncio.Protocol):
@@ -31,7 +32,7 @@ class _Side(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._connection.side_opened(self)
+        self._connection.side_opened(self, self.transport)
 
     def data_received(self, data: bytes) -> None:
         if self.outgoing is not None:
@@ -58,25 +59,40 @@ class _Side(asyncio.Protocol):
 class Connection:
     """An accepted client, its upstream, and the flows between them."""
 
-    def __init__(self, proxy: Proxy, rng: random.Random, on_gone: Callable[[Connection], None]) -> None:
+    def __init__(self, proxy: Proxy, accepted: socket.socket, rng: random.Random) -> None:
         self._proxy = proxy
         self._rng = rng
-        self._on_gone = on_gone
-        self.client = _Side(self)
+        self._client = _Side(self)
         self._upstream = _Side(self)
-        self._dial: asyncio.Task[None] | None = None
         self._flows: dict[str, Flow] = {}  # by stream; empty until the upstream answered
         self._hit: set[str] = set()  # names of the toxics that toxicity let hit this connection
+        self._aborted = False
+        self._opening = asyncio.get_running_loop().create_task(self._open(accepted))
+        self._opening.add_done_callback(lambda _: self._opened(accepted))
 
-    def side_opened(self, side: _Side) -> None:
-        assert side.transport is not None
-        if side is self._upstream:
-            self._link()
-        elif self._proxy.admit(self):
-            side.transport.pause_reading()  # until there is somewhere to send it
-            self._dial = asyncio.get_running_loop().create_task(self._connect())
+    async def _open(self, accepted: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: self._client, accepted)
+            host, port = split_address(self._proxy.upstream)
+            await loop.create_connection(lambda: self._upstream, host, port)
+        except (OSError, ValueError):  # refused, unreachable or no address at all: as if the cable were cut
+            self._close()
+
+    def _opened(self, accepted: socket.socket) -> None:
+        if self._client.transport is None:  # cancelled before there was one, or lost again
+            accepted.close()
+            self._proxy.dismiss(self)
+
+    def side_opened(self, side: _Side, transport: asyncio.Transport) -> None:
+        """A socket is there: that of the client first, then that of the upstream."""
+        client = self._client.transport
+        if self._aborted or client is None:
+            transport.abort()
+        elif side is self._client:
+            transport.pause_reading()  # until there is somewhere to send it
         else:
-            side.transport.abort()
+            self._link(client, transport)
 
     def side_lost(self, side: _Side) -> None:
         """A socket is gone: what it sent still reaches the other one, what was meant for it doesn't."""
@@ -86,10 +102,10 @@ class Connection:
                 self._close()
             else:
                 side.outgoing.end()
-        elif self._dial is not None:
-            self._dial.cancel()
-        if self.client.transport is None and self._upstream.transport is None:
-            self._on_gone(self)
+        else:
+            self._opening.cancel()
+        if self._client.transport is None and self._upstream.transport is None:
+            self._proxy.dismiss(self)
 
     def roll(self, toxic: ToxicSettings) -> None:
         """Draw whether `toxic` hits this connection, and apply the outcome."""
@@ -111,37 +127,26 @@ class Connection:
 
     def abort(self) -> None:
         """Drop both sockets with all that is queued."""
-        if self._dial is not None:
-            self._dial.cancel()
+        self._aborted = True
+        self._opening.cancel()
         for flow in self._flows.values():
             flow.stop()
-        for side in (self.client, self._upstream):
+        for side in (self._client, self._upstream):
             if side.transport is not None:
                 side.transport.abort()
 
-    async def _connect(self) -> None:
-        try:
-            host, port = split_address(self._proxy.upstream)
-            await asyncio.get_running_loop().create_connection(lambda: self._upstream, host, port)
-        except (OSError, ValueError):  # refused, unreachable or no address at all: as if the cable were cut
-            self._close()
-
-    def _link(self) -> None:
-        client, upstream = self.client, self._upstream
-        assert upstream.transport is not None
-        if client.transport is None:
-            upstream.transport.abort()
-            return
-        up = Flow(client.transport, upstream.transport, self._rng,
+    def _link(self, client: asyncio.Transport, upstream: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        up = Flow(loop, client, upstream, self._rng,
                   on_end=lambda: self._flow_ended("upstream"), on_silence=self.abort)
-        down = Flow(upstream.transport, client.transport, self._rng,
+        down = Flow(loop, upstream, client, self._rng,
                     on_end=lambda: self._flow_ended("downstream"), on_silence=self.abort)
-        client.outgoing = upstream.incoming = up
-        client.incoming = upstream.outgoing = down
+        self._client.outgoing = self._upstream.incoming = up
+        self._client.incoming = self._upstream.outgoing = down
         self._flows = {"upstream": up, "downstream": down}
         for stream in STREAMS:
             self._apply(stream)
-        client.transport.resume_reading()
+        client.resume_reading()
 
     def _apply(self, stream: str) -> None:
         if stream in self._flows:
@@ -156,7 +161,7 @@ class Connection:
 
     def _close(self) -> None:
         """Close both sockets once the data already handed to them is out."""
-        for side in (self.client, self._upstream):
+        for side in (self._client, self._upstream):
             if side.transport is not None:
                 side.transport.close()
 
@@ -171,15 +176,16 @@ class Proxy:
         self.toxics: dict[str, ToxicSettings] = {}  # by name, in the order they were added
         self._rng = rng
         self._reserved: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._connections: set[Connection] = set()
 
     @property
     def enabled(self) -> bool:
-        return self._server is not None
+        """Whether it listens."""
+        return self._listening is not None
 
     def reserve(self, listen: str) -> None:
-        """Take the listen address (port 0: a free one); an enabled proxy is stopped once the new address is sure.
+        """Take the listen address (port 0: a free one), and stop listening at the old one.
 
         Raises:
             ValueError: the address isn't `host:port`, or not on loopback.
@@ -191,22 +197,22 @@ class Proxy:
         self._reserved = sock
         self.listen = join_address(host, sock.getsockname()[1])
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Listen; nothing happens where it does already.
 
         Raises:
             OSError: the address is taken.
         """
-        if self._server is None:
-            sock = bound_socket(*split_address(self.listen))
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self, self._rng, self._connections.discard).client, sock=sock, backlog=_BACKLOG)
+        if self._listening is None:
+            self._listening = bound_socket(*split_address(self.listen), backlog=_BACKLOG)
+            self._watch(self._listening)
 
     def stop(self) -> None:
         """Listen no more and drop all connections; the address stays reserved."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
         for connection in list(self._connections):
             connection.abort()
 
@@ -217,14 +223,9 @@ class Proxy:
             self._reserved.close()
             self._reserved = None
 
-    def admit(self, connection: Connection) -> bool:
-        """Whether a client just accepted is let in; False for one that came while the proxy was being stopped."""
-        if self._server is None:
-            return False
-        self._connections.add(connection)
-        for toxic in self.toxics.values():
-            connection.roll(toxic)
-        return True
+    def dismiss(self, connection: Connection) -> None:
+        """Called by a connection whose sockets are both closed."""
+        self._connections.discard(connection)
 
     def put_toxic(self, toxic: ToxicSettings) -> None:
         """Add `toxic`, or change the one of its name, on all connections."""
@@ -247,5 +248,27 @@ class Proxy:
         return [t.as_json() for stream in STREAMS for t in self.toxics.values() if t.stream == stream]
 
     def as_json(self) -> dict[str, Any]:
+        """The proxy as the HTTP API shows it."""
         return {"name": self.name, "listen": self.listen, "upstream": self.upstream, "enabled": self.enabled,
                 "toxics": self.toxics_json()}
+
+    # asyncio's own servers lose a connection that was accepted just before they are closed: its client hangs.
+    def _watch(self, listening: socket.socket) -> None:
+        if listening is self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # no file descriptor left: clients wait in the backlog for a while
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            loop.call_later(_BREATHER_S, self._watch, listening)
+            return
+        accepted.setblocking(False)
+        connection = Connection(self, accepted, self._rng)
+        self._connections.add(connection)
+        for toxic in self.toxics.values():
+            connection.roll(toxic)

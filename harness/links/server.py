@@ -1,8 +1,9 @@
-"""The embedded link server: Toxiproxy's HTTP API on loopback, for where the real toxiproxy-server isn't at hand.
+"""The embedded link server: Toxiproxy's HTTP API on loopback, where the real toxiproxy-server isn't at hand.
 
-Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are read in a thread each and answered in
-the asyncio loop that carries the traffic, so that no state is shared between threads. The API has no authentication:
-what keeps web pages from driving it is that only local Host and Origin headers are let in, and no browsers.
+Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are read in a thread each and
+answered in the asyncio loop that carries the traffic, so that no state is shared between threads. The API has
+no authentication: what keeps web pages from driving it is that only local Host and Origin headers are let in,
+and no browsers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from harness.links.api import Answer, Api, ApiError
 
 _MAX_BODY = 64 * 1024
-_MAX_DISCARD = 1024 * 1024  # a body up to this size is read off before it is refused, so that the refusal arrives
+_MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
 _IDLE_S = 15.0
 _ANSWER_S = 10.0
 _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
@@ -37,7 +38,8 @@ def refused(headers: Message) -> str | None:
     hosts = headers.get_all("Host", [])
     if len(hosts) != 1 or not re.fullmatch(_LOCAL, hosts[0], re.IGNORECASE):
         return "Host not allowed: use 127.0.0.1 or localhost"
-    if not all(re.fullmatch("https?://" + _LOCAL, origin, re.IGNORECASE) for origin in headers.get_all("Origin", [])):
+    origins = headers.get_all("Origin", [])
+    if not all(re.fullmatch("https?://" + _LOCAL, origin, re.IGNORECASE) for origin in origins):
         return "Origin not allowed"
     return None
 
@@ -57,7 +59,7 @@ def body_length(headers: Message) -> int:
 
 
 class LinkServer(ThreadingHTTPServer):
-    """The listening socket of the API, and the loop in which it is answered.
+    """The API's listening socket: requests come in from the running loop on, and are read in a thread each.
 
     Raises:
         OSError: the port is taken.
@@ -66,34 +68,36 @@ class LinkServer(ThreadingHTTPServer):
     request_queue_size = 128
     timeout = 0  # handle_request() is called when there is one, and must not wait for another
 
-    def __init__(self, port: int) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.api: Api | None = None
+    def __init__(self, port: int, api: Api) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
+        self._api = api
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self.fileno(), self.handle_request)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's own also asks DNS for the host's name, which can take seconds
-
-    def serve(self, loop: asyncio.AbstractEventLoop, api: Api) -> None:
-        """Answer requests from now on, in threads started by `loop`."""
-        self.loop, self.api = loop, api
-        loop.add_reader(self.fileno(), self.handle_request)
+        """Bind without HTTPServer's question to DNS for the host's name, which can take seconds."""
+        TCPServer.server_bind(self)
 
     def close(self) -> None:
         """Take no more requests."""
-        if self.loop is not None:
-            self.loop.remove_reader(self.fileno())
+        self._loop.remove_reader(self.fileno())
         self.server_close()
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
-        """Called in a request's thread: the API's answer, from the loop's thread."""
-        assert self.loop is not None and self.api is not None
-        future = asyncio.run_coroutine_threadsafe(self.api.handle(method, path, body), self.loop)
+        """The API's answer; called in a request's thread and made in the loop's.
+
+        Raises:
+            ApiError: the loop is stuck.
+        """
+        future = asyncio.run_coroutine_threadsafe(self._answer(method, path, body), self._loop)
         try:
             return future.result(_ANSWER_S)
         except TimeoutError:
             future.cancel()
             raise ApiError(503, f"no answer within {_ANSWER_S:.0f} s") from None
+
+    async def _answer(self, method: str, path: str, body: bytes) -> Answer:
+        return self._api.handle(method, path, body)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away in mid-request is no news; any other error keeps its traceback."""
@@ -125,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise
         self._reply(answer)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = do_HEAD = do_OPTIONS = _handle
+    do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = do_HEAD = do_OPTIONS = _handle  # noqa: N815
 
     def _body(self) -> bytes:
         try:
@@ -156,26 +160,31 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Called by the base class for what isn't HTTP: answered in JSON like every other error."""
         self.close_connection = True
-        self.request_version = self.protocol_version  # not known yet; as HTTP/0.9 the answer would have no status
+        self.request_version = self.protocol_version  # unknown yet: as HTTP/0.9 there'd be no status
         self._reply(ApiError(code, message or self.responses.get(code, ("error",))[0]).answer)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests aren't logged: the harness keeps its own record of what it set."""
 
 
-async def _serve(server: LinkServer, address_file: Path | None, rng: random.Random) -> None:
-    loop = asyncio.get_running_loop()
+async def _serve(port: int, address_file: Path | None, rng: random.Random) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     api = Api(rng)
-    server.serve(loop, api)
+    try:
+        server = LinkServer(port, api)
+    except OSError as error:
+        print(f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another --port, 0 for a free one",
+              file=sys.stderr)
+        return 2
     if address_file is not None:
         _write_whole(address_file, "{}:{}".format(*server.server_address[:2]))
     await stop.wait()
     server.close()
     api.close()
     await asyncio.sleep(0)  # let the dropped connections close their sockets
+    return 0
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -193,24 +202,18 @@ def _port(text: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; 0 then, 2 where the port is taken or the arguments are wrong."""
-    parser = argparse.ArgumentParser(prog="python -m harness.links.server", description="embedded link server")
-    parser.add_argument("--port", type=_port, default=8474, help="port on 127.0.0.1 (default 8474, 0: any free one)")
+    parser = argparse.ArgumentParser(prog="python -m harness.links.server",
+                                     description="The embedded link server")
+    parser.add_argument("--port", type=_port, default=8474, help="on 127.0.0.1 (default 8474; 0: a free one)")
     parser.add_argument("--address-file", type=Path, help="file to write 127.0.0.1:PORT to when ready")
     parser.add_argument("--parent", type=int, help="process id of the starter, to end together with it")
-    parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a different one each time)")
+    parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a new one each time)")
     args = parser.parse_args(argv)
     if args.parent is not None:
         from harness.lifeline import die_with_parent
 
         die_with_parent(args.parent)
-    try:
-        server = LinkServer(args.port)
-    except OSError as error:
-        print(f"can't listen on 127.0.0.1:{args.port}: {error.strerror}; choose another --port, or 0 for a free one",
-              file=sys.stderr)
-        return 2
-    asyncio.run(_serve(server, args.address_file, random.Random(args.seed)))
-    return 0
+    return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """What a toxic is set to, and the arithmetic of when the bytes it touches may go on.
 
 Field names, units and defaults are those of Toxiproxy's HTTP API documentation
-(https://github.com/Shopify/toxiproxy#toxics). Settings are frozen and shared by all connections of a proxy; what one
-direction of one connection remembers lives in its own `Pace`. A further toxic type is one more subclass of `Attributes`
-and one more line in `REGISTRY`; where the hooks below can't express it, it adds a hook that is neutral by default.
+(https://github.com/Shopify/toxiproxy#toxics). Settings are frozen and shared by all connections of a proxy;
+what one direction of one connection remembers lives in its own `Pace`. A further toxic type is one more
+subclass of `Attributes` and one more line in `REGISTRY`; where the hooks below can't express it, it adds a
+hook that is neutral by default.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from harness.links.fields import BadRequest, nested, probability, text, whole
+from harness.links.fields import BadRequestError, nested, probability, text, whole
 
 STREAMS = ("upstream", "downstream")
 
 _KILOBYTE = 1000  # Toxiproxy's KB/s are decimal: `rate` bytes every millisecond
 _SLICE_S = 0.1  # a slow link hands over what it carries every 100 ms, not when a large chunk is complete
-_CATCH_UP_S = 0.1  # how much lateness (of a timer, of a stalled receiver) a rate limit makes up for afterwards
+_CATCH_UP_S = 0.1  # how much lateness (a timer's, a stalled receiver's) a rate limit makes up for
 _PLAIN_WINDOW = 256 * 1024
 _DELAYED_WINDOW = 16 * 1024 * 1024
 
@@ -29,7 +30,7 @@ _DELAYED_WINDOW = 16 * 1024 * 1024
 class Attributes:
     """What a toxic does to the bytes of one direction; the neutral base of all types."""
 
-    window_bytes: ClassVar[int] = _PLAIN_WINDOW  # bytes that may be under way in one direction of one connection
+    window_bytes: ClassVar[int] = _PLAIN_WINDOW  # that may be under way in one direction of a connection
     swallows: ClassVar[bool] = False  # no byte gets through
     closes_on_removal: ClassVar[bool] = False  # a stream with a hole in it can't go on once the toxic is gone
 
@@ -57,6 +58,7 @@ class Latency(Attributes):
     window_bytes: ClassVar[int] = _DELAYED_WINDOW
 
     def delay_s(self, rng: random.Random) -> float:
+        """Uniform over the jitter; never negative."""
         return max(0.0, self.latency + self.jitter * rng.uniform(-1.0, 1.0)) / 1000
 
 
@@ -67,12 +69,13 @@ class Bandwidth(Attributes):
     rate: int = 0
 
     def bytes_per_s(self) -> float:
+        """The rate in bytes."""
         return float(self.rate * _KILOBYTE)
 
 
 @dataclass(frozen=True)
 class Timeout(Attributes):
-    """Drops all data and closes the connection after `timeout` milliseconds without any (0: when it is removed)."""
+    """Drops all data; closes the connection after `timeout` ms without any, or on removal (0: then only)."""
 
     timeout: int = 0
 
@@ -80,6 +83,7 @@ class Timeout(Attributes):
     closes_on_removal: ClassVar[bool] = True
 
     def silence_s(self) -> float | None:
+        """The timeout in seconds."""
         return self.timeout / 1000 if self.timeout else None
 
 
@@ -97,6 +101,7 @@ class ToxicSettings:
     attributes: Attributes
 
     def as_json(self) -> dict[str, Any]:
+        """The toxic as the HTTP API writes it."""
         return {"attributes": _values(self.attributes), "name": self.name, "type": self.type,
                 "stream": self.stream, "toxicity": self.toxicity}
 
@@ -105,14 +110,14 @@ def new_toxic(body: Mapping[str, Any]) -> ToxicSettings:
     """The toxic that a POST to `/proxies/{proxy}/toxics` asks for.
 
     Raises:
-        BadRequest: the stream or type is unknown, or a field has the wrong type or range.
+        BadRequestError: the stream or type is unknown, or a field has the wrong type or range.
     """
     stream = text(body, "stream", "downstream").lower()
     if stream not in STREAMS:
-        raise BadRequest("stream was invalid, can be either upstream or downstream")
+        raise BadRequestError("stream was invalid, can be either upstream or downstream")
     kind = text(body, "type", "")
     if kind not in REGISTRY:
-        raise BadRequest("invalid toxic type")
+        raise BadRequestError("invalid toxic type")
     name = text(body, "name", "") or f"{kind}_{stream}"
     toxicity = probability(body, "toxicity", 1.0)
     return ToxicSettings(name, kind, stream, toxicity, _attributes(body, REGISTRY[kind]()))
@@ -122,7 +127,7 @@ def updated_toxic(toxic: ToxicSettings, body: Mapping[str, Any]) -> ToxicSetting
     """The toxic with the attributes and toxicity that `body` names; the others, and its identity, stay.
 
     Raises:
-        BadRequest: a field has the wrong type or range.
+        BadRequestError: a field has the wrong type or range.
     """
     return replace(toxic, toxicity=probability(body, "toxicity", toxic.toxicity),
                    attributes=_attributes(body, toxic.attributes))
@@ -140,8 +145,8 @@ def _attributes(body: Mapping[str, Any], current: Attributes) -> Attributes:
 class Pace:
     """When the bytes of one direction of one connection may go on, given the toxics that hit it.
 
-    Times are seconds of the caller's monotonic clock, which is never read here. Delays add up and the lowest rate
-    wins, so the order in which toxics were added makes no difference.
+    Times are seconds of the caller's monotonic clock, which is never read here. Delays add up and the lowest
+    rate wins, so the order in which toxics were added makes no difference.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -154,7 +159,7 @@ class Pace:
         self.silence_s: float | None = None
 
     def set(self, toxics: Iterable[Attributes], now: float) -> None:
-        """Take `toxics` for all data that hasn't gone on by `now`; the debt of an old rate limit is forgiven."""
+        """Take `toxics` for all data that hasn't gone on by `now`; an old rate limit is forgotten."""
         self._toxics = tuple(toxics)
         self._free_at = now
         self._rate = min((toxic.bytes_per_s() for toxic in self._toxics), default=math.inf)

@@ -42,10 +42,8 @@ class ClientDriver(Driver):
 
     def writer(self, send: Send) -> asyncio.StreamWriter | None:
         """The connection, where there is one and the message is worth its place in the queue."""
-        if self._writer is not None and isinstance(send.message, Report):
-            if self._writer.transport.get_write_buffer_size() > _CONGESTED:  # type: ignore[attr-defined]
-                return None
-        return self._writer
+        congested = self._writer is not None and self._writer.transport.get_write_buffer_size() > _CONGESTED
+        return None if congested and isinstance(send.message, Report) else self._writer
 
     def close(self, effect: Close) -> None:
         """Close the connection; a new one is made."""

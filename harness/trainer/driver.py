@@ -96,7 +96,7 @@ class Driver:
         frame = encode(send.message, send.tensors)
         if send.half and self._due(send.half):
             writer.write(frame[:len(frame) // 2])
-            while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():  # type: ignore[attr-defined]
+            while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():
                 await asyncio.sleep(0.001)
             self._stop_here(send.half)
             writer.write(frame[len(frame) // 2:])

@@ -134,10 +134,7 @@ class InMemoryCluster:
                     self._timers[node, effect.key] = effect.at
                     self._at(effect.at - self.now, lambda effect=effect: self._fire(node, effect))  # type: ignore[misc]
                 case Compute():
-                    learner = self.learners[node]
-                    began = self.now
-                    loss = learner.replica.train(effect.position, effect.lr)
-                    self._at(self._compute, lambda: self._computed(learner, loss, began))
+                    self._train(self.learners[node], effect)
                 case Record():
                     self.tape.append(Event(self.now, node, self.incarnations[node], effect.event, effect.fields))
                 case Commit():
@@ -180,6 +177,10 @@ class InMemoryCluster:
         if self._timers.get((node, timer.key)) == timer.at:
             core = self.syncer if node == SYNCER else self.learners[node]
             self._do(node, list(core.on_timer(timer.key, self.now)))
+
+    def _train(self, learner: Learner, effect: Compute) -> None:
+        began, loss = self.now, learner.replica.train(effect.position, effect.lr)
+        self._at(self._compute, lambda: self._computed(learner, loss, began))
 
     def _computed(self, learner: Learner, loss: float, began: float) -> None:
         if self.learners[learner.name] is learner:

@@ -60,7 +60,8 @@ class Learner:
         """A new connection stands: introduce yourself."""
         self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, Request)]
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
-                         tokens=self.tokens, position=self.position, versions=[held.version for held in self.held]))
+                         tokens=self.tokens, position=self.position, versions=[held.version for held in self.held],
+                         steps=[held.steps for held in self.held]))
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
         """The connection ended; the driver makes a new one. What was asked on the old one is void."""
@@ -116,7 +117,8 @@ class Learner:
         if not self._computing and self._awaiting is None and not self._done:
             yield self._compute()
 
-    def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float, resume: bool = True) -> Iterable[Effect]:
+    def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float,
+                     resume: bool = True) -> Iterable[Effect]:
         for message, tensors in items:
             if isinstance(message, Broadcast):
                 yield from self._receive(message, tensors)

@@ -30,6 +30,8 @@ class Hello(Message):
     """Batches of its shard that were used so far, 0 for a new process."""
     versions: list[int]
     """Base version per fragment, -1 where it has none."""
+    steps: list[Count]
+    """c_steps per fragment: what it can be asked for at once."""
 
 
 class Welcome(Message):

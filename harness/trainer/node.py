@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,6 +23,10 @@ from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 from harness.trainer.driver import Driver
 from harness.trainer.tensors import Tensors
+
+if TYPE_CHECKING:
+    from harness.trainer.client import ClientDriver
+    from harness.trainer.server import ServerDriver
 
 TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the variable's name, not a secret
 SETTINGS = "cluster.json"
@@ -109,11 +114,11 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
         await client.run(host, int(port))
 
 
-def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter):  # type: ignore[no-untyped-def]
+def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
     from harness.trainer.state import restore
-    from harness.trainer.synchronous import Hub
     from harness.trainer.syncer import Syncer
+    from harness.trainer.synchronous import Hub
     config = settings.trainer
     core: Syncer | Hub
     if config.mode == "data_parallel":
@@ -124,7 +129,7 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 
 
-def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter):  # type: ignore[no-untyped-def]
+def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
     import torch
 
     from harness.trainer.client import ClientDriver

@@ -14,8 +14,8 @@ from harness.tape import TapeWriter
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
-from harness.trainer.synchronous import Hub
 from harness.trainer.syncer import Syncer
+from harness.trainer.synchronous import Hub
 from harness.trainer.tensors import Tensors
 from harness.trainer.wire import Decoder, FrameError, encode
 

@@ -121,7 +121,7 @@ class Syncer:
 
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
         known = self.peers.get(hello.node)
-        if hello.node not in self.config.names or len(hello.versions) != len(self.table):
+        if hello.node not in self.config.names or not len(hello.versions) == len(hello.steps) == len(self.table):
             yield Close(connection, f"{hello.node} is not a learner of this run")
             return
         if known and hello.incarnation < known.incarnation:
@@ -135,7 +135,7 @@ class Syncer:
             yield from self.on_lost(old, "replaced by a newer connection", now)
         fresh = all(version < 0 for version in hello.versions)
         step = self.ledger.step if fresh else hello.step
-        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.versions), [0] * len(self.table), now)
+        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.versions), list(hello.steps), now)
         self.peers[hello.node] = self._by_connection[connection] = peer
         self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
@@ -147,7 +147,7 @@ class Syncer:
             held = hello.versions[index]
             if held < 0 or held > state.version or state.version - held > self.config.max_staleness:
                 yield self._fragment(index, connection)
-                peer.versions[index] = state.version
+                peer.versions[index], peer.c_steps[index] = state.version, 0
         yield from self._advance(now)
 
     def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:

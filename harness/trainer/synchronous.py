@@ -63,7 +63,8 @@ class Hub:
 
     def _average(self) -> Iterable[Effect]:
         ordered = [self._gradients[name] for name in sorted(self._gradients)]
-        mean = {key: np.mean([gradient[key] for gradient in ordered], axis=0, dtype=np.float32) for key in ordered[0]}
+        mean: Tensors = {key: np.asarray(np.mean([gradient[key] for gradient in ordered], axis=0, dtype=np.float32))
+                         for key in ordered[0]}
         self._gradients = {}
         for connection in self._names:
             yield Send(Average(step=self.step, tokens=self._processed), mean, to=connection)
@@ -88,7 +89,7 @@ class Peer:
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands."""
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step, tokens=0,
-                         position=self.step, versions=[]))
+                         position=self.step, versions=[], steps=[]))
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
         """The hub is gone, and with it this run."""

@@ -82,7 +82,8 @@ def real_server() -> Iterator[LinkServerProcess]:
 
 
 @pytest.fixture(scope="session", params=["embedded", "real"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkServerProcess]:
+def server(request: pytest.FixtureRequest,
+           tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkServerProcess]:
     """Each of the two servers in turn."""
     started = real_server() if request.param == "real" else embedded_server(tmp_path_factory.mktemp("server"))
     with started as running:
@@ -173,3 +174,9 @@ def connect(dial: Callable[[], socket.socket], listener: socket.socket,
         peer.settimeout(PATIENCE_S)
         return client, peer
     return open_both
+
+
+@pytest.fixture
+def settled() -> Callable[[Callable[[], Any]], Any]:
+    """`wait_until`, for tests."""
+    return wait_until

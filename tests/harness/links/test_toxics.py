@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.links.fields import BadRequest
+from harness.links.fields import BadRequestError
 from harness.links.toxics import REGISTRY, Bandwidth, Latency, Pace, Timeout, new_toxic, updated_toxic
 
 WHOLE = st.integers(min_value=0, max_value=10**6)
 ATTRIBUTES = {"latency": st.builds(Latency, WHOLE, WHOLE), "bandwidth": st.builds(Bandwidth, WHOLE),
               "timeout": st.builds(Timeout, WHOLE)}
-ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-                        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+SHORT = st.text("aZ0 /\x00é", max_size=4)
+ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | SHORT,
+                        lambda inner: st.lists(inner) | st.dictionaries(SHORT, inner), max_leaves=5)
 
 
 def pace(*toxics: Latency | Bandwidth | Timeout, now: float = 0.0, seed: int = 0) -> Pace:
@@ -35,10 +36,9 @@ def test_every_registered_type_is_tested_here() -> None:
 def test_any_json_object_is_a_toxic_or_a_bad_request(body: dict[str, Any], kind: str) -> None:
     try:
         toxic = new_toxic({"type": kind, **body})
-    except BadRequest as refusal:
-        assert str(refusal)
-    else:
-        assert new_toxic(toxic.as_json()) == toxic
+    except BadRequestError:
+        return
+    assert new_toxic(toxic.as_json()) == toxic
 
 
 @given(st.sampled_from(sorted(REGISTRY)), st.data(), st.floats(0, 1))
@@ -59,13 +59,13 @@ def test_an_update_changes_only_what_it_names() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, 100.0, True, "100", [], 2**63])
 def test_an_attribute_is_a_whole_number_from_0(wrong: Any) -> None:
-    with pytest.raises(BadRequest, match="latency"):
+    with pytest.raises(BadRequestError, match="latency"):
         new_toxic({"type": "latency", "attributes": {"latency": wrong}})
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, "1", True, math.inf])
 def test_toxicity_is_a_probability(wrong: Any) -> None:
-    with pytest.raises(BadRequest, match="toxicity"):
+    with pytest.raises(BadRequestError, match="toxicity"):
         new_toxic({"type": "timeout", "toxicity": wrong})
 
 
@@ -114,19 +114,22 @@ def test_rate_0_lets_nothing_on_until_it_changes() -> None:
 @given(st.integers(0, 10**6))
 def test_a_slow_link_trickles_in_slices_of_at_most_100_ms(rate: int) -> None:
     size = pace(Bandwidth(rate)).slice_bytes
-    assert size is not None and 1 <= size <= max(1, rate * 100)
+    assert size is not None
+    assert 1 <= size <= max(1, rate * 100)
 
 
 def test_without_toxics_nothing_is_held() -> None:
     plain = pace()
-    assert plain.untouched and plain.slice_bytes is None and not plain.swallows and plain.silence_s is None
+    assert plain.untouched
+    assert (plain.slice_bytes, plain.swallows, plain.silence_s) == (None, False, None)
     assert plain.release_at(plain.ready_at(3.0), 10**9, now=3.0) == 3.0
 
 
 def test_a_timeout_swallows_and_0_never_closes_by_itself() -> None:
-    assert pace(Timeout(0)).swallows and pace(Timeout(0)).silence_s is None
+    assert (pace(Timeout(0)).swallows, pace(Timeout(0)).silence_s) == (True, None)
     assert pace(Timeout(300), Timeout(200), Timeout(0)).silence_s == pytest.approx(0.2)
 
 
 def test_a_delayed_link_has_the_wider_window() -> None:
-    assert pace(Latency(1), Bandwidth(1)).window_bytes > pace(Bandwidth(1)).window_bytes == pace().window_bytes
+    assert pace(Bandwidth(1)).window_bytes == pace().window_bytes
+    assert pace(Latency(1), Bandwidth(1)).window_bytes > pace().window_bytes

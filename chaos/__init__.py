@@ -1,0 +1,1 @@
+"""The experiment: plan, inject, observe, judge, report."""

@@ -1,0 +1,92 @@
+"""All checks, and the judgement that they add up to."""
+
+from __future__ import annotations
+
+import traceback
+
+from pydantic import BaseModel, ConfigDict
+
+from chaos.checks.base import Check, Unknown, Verdict
+from chaos.checks.liveness import (
+    blast_radius,
+    no_global_stall,
+    participation,
+    reintegration,
+    self_healing,
+    uptime,
+)
+from chaos.checks.outcome import all_undone, faults_felt, goodput, loss_parity
+from chaos.checks.preconditions import doubt
+from chaos.checks.protocol import (
+    exactly_once,
+    quorum_respected,
+    replica_consistency,
+    staleness_bounded,
+    weights_correct,
+)
+from chaos.history import History
+
+CHECKS: dict[str, Check] = {check.__name__: check for check in (
+    no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
+    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_felt, all_undone)}
+
+ALWAYS = {check.__name__ for check in (
+    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_felt, all_undone)}
+"""Checks that mean the same whether or not a fault was felt and the machine kept its pace."""
+
+
+DOUBTED = "it would have"
+"""Marks a verdict that is unknown only because something else makes it doubtful."""
+
+
+class Judgement(BaseModel):
+    """All verdicts of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    checks: list[Verdict]
+    inconclusive: str = ""
+    """Why the run as a whole proves nothing, where it does not."""
+    cuts: list[str] = []
+    """Where the tape was cut off: everything was judged up to there."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all passed, 1 a check failed, 3 inconclusive."""
+        words = {verdict.verdict for verdict in self.checks}
+        if "failed" in words:
+            return 1
+        return 3 if "unknown" in words or self.inconclusive or not self.checks else 0
+
+
+def judge(history: History) -> Judgement:
+    """Run every check that the plan has a use for."""
+    verdicts = [verdict for name, check in CHECKS.items() if (verdict := _one(name, check, history)) is not None]
+    reason = doubt(history)
+    felt = next((verdict for verdict in verdicts if verdict.name == "faults_felt"), None)
+    unfelt = "a fault was not felt" if felt is not None and felt.verdict != "passed" else ""
+    cut = "the tape is cut off" if history.cuts else ""
+    final = []
+    for verdict in verdicts:
+        why = cut if verdict.verdict == "passed" else ""
+        if verdict.name not in ALWAYS:
+            why = reason or (unfelt if verdict.verdict == "passed" else "") or why
+        final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
+            update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
+    return Judgement(checks=final, inconclusive=reason, cuts=history.cuts)
+
+
+def _one(name: str, check: Check, history: History) -> Verdict | None:
+    try:
+        finding = check(history)
+    except Unknown as unknown:
+        return Verdict(name=name, verdict="unknown", measured="not known", bound="", evidence=[str(unknown)])
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+        return Verdict(name=name, verdict="unknown", measured="the check crashed", bound="",
+                       evidence=[f"{why}; please report it with this run's folder"])
+    if finding is None:
+        return None
+    return Verdict(name=name, verdict="passed" if finding.holds else "failed", measured=finding.measured,
+                   bound=finding.bound, evidence=finding.evidence)

@@ -1,0 +1,59 @@
+"""What a check is: a pure function from a history to a finding, or the admission that it can't tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from chaos.history import History
+
+Word = Literal["passed", "failed", "unknown"]
+
+
+class Unknown(Exception):  # noqa: N818 - it is a finding, not a failure
+    """The evidence does not tell."""
+
+
+class Finding(NamedTuple):
+    """What a check measured, and whether it is within its bound."""
+
+    holds: bool
+    measured: str
+    bound: str
+    evidence: list[str] = []  # noqa: RUF012 - never changed
+    """Events that prove it, in words, worst first."""
+
+
+Check = Callable[[History], Finding | None]
+"""None: there is nothing in the plan that this check is about."""
+
+
+class Verdict(BaseModel):
+    """A check's line in the report."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    verdict: Word
+    measured: str
+    bound: str
+    evidence: list[str] = []
+
+
+def need(condition: object, why: str) -> None:
+    """Raise Unknown where the evidence is missing."""
+    if not condition:
+        raise Unknown(why)
+
+
+def zero(history: History) -> float:
+    """Time zero.
+
+    Raises:
+        Unknown: the cluster never was steady.
+    """
+    if history.zero is None:
+        raise Unknown("the cluster never merged from every learner")
+    return history.zero

@@ -1,0 +1,180 @@
+"""Did training go on, did those who were hit come back, was nobody else hit?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import mean
+
+from chaos.checks.base import Finding, Unknown, need, zero
+from chaos.history import History, Span
+from chaos.scenario import SYNCER
+from chaos.tokens import MERGED
+from harness.units import show_seconds
+
+WINDOW_S = 2.0
+"""Merge rate and contributors are measured over windows of this length."""
+_LEAST_BASELINE_S = 1.0
+_LEAST_MERGES = 8
+
+
+def no_global_stall(history: History) -> Finding:
+    """Longest gap between merges <= max(1 s, 5 x the fault-free p99 gap)."""
+    start = zero(history)
+    gaps = history.gaps(start, history.end)
+    need(len(gaps) > 2, "there are no merges after the steady state")
+    bound = history.plan.checks.no_global_stall
+    limit, longest = bound.at_least, max(gaps)
+    if longest > limit:
+        limit = max(limit, bound.times_fault_free * _fault_free_p99(history, start))
+    at = start + sum(gaps[:gaps.index(longest)])
+    return Finding(longest <= limit, f"longest gap {show_seconds(longest)}", f"≤ {show_seconds(limit)}",
+                   [f"no merge from {at:.2f} s to {at + longest:.2f} s"])
+
+
+def _fault_free_p99(history: History, start: float) -> float:
+    twin = history.references.get("twin")
+    if twin and twin.merge_gap_p99 is not None:
+        return twin.merge_gap_p99
+    gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
+    need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
+    return gaps[int(0.99 * (len(gaps) - 1))]
+
+
+def uptime(history: History) -> Finding:
+    """Share of 1 s bins with a step that was later merged."""
+    start = zero(history)
+    bins = int(history.end - start)
+    need(bins >= 1, "less than a second after the steady state")
+    ledger = history.ledger
+    merged = {(node, step) for (_, node), fates in ledger.fates.items()
+              for step, fate in fates.items() if fate == MERGED}
+    up = {int(event.t - start) for node, events in history.steps.items() for event in events
+          if event.t >= start and (node, event["step"]) in merged}
+    idle = [second for second in range(bins) if second not in up]
+    bound = history.plan.checks.uptime.at_least
+    value = 1 - len(idle) / bins
+    return Finding(value >= bound, f"{value:.1%} of {bins} s", f"≥ {bound:.0%}",
+                   [f"no merged step in second {second} after the steady state" for second in idle[:3]])
+
+
+def self_healing(history: History) -> Finding | None:
+    """Merge rate and number of contributors back within 10% of before, within the scenario's bound."""
+    if not history.plan.faults:
+        return None
+    start, within = zero(history), history.plan.checks.self_healing.within
+    need(history.first_fault - start >= _LEAST_BASELINE_S, "the first fault came too soon to know what was before it")
+    rate, contributors = _pulse(history, start, history.first_fault)
+    need(rate, "no merges before the first fault")
+    contributors *= 1 - len(history.dead_for_good - {SYNCER}) / history.plan.cluster.learners
+    ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
+    need(ends, "no fault was injected")
+    last = max(ends)
+    before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
+    for at in _moments(history, last):
+        now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
+        if now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors:
+            took = "at once" if at == last else f"{show_seconds(at - last)} after the last fault"
+            return Finding(at - last <= within, took, f"≤ {show_seconds(within)}", [
+                f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
+    need(history.end >= last + within + WINDOW_S, "the run ended before the time to heal was over")
+    now_rate, now_contributors = _pulse(history, history.end - WINDOW_S, history.end)
+    return Finding(False, "never", f"≤ {show_seconds(within)}", [
+        f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
+
+
+def _moments(history: History, start: float) -> Iterator[float]:
+    """The fault's end, and every merge after it that has a whole window before it, up to the end."""
+    yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
+                if at + WINDOW_S <= history.end)
+
+
+def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
+    """Merges per second, and mean contributors per merge."""
+    merges = history.merges_between(start, end)
+    if not merges:
+        return 0.0, 0.0
+    return len(merges) / (end - start), mean(len(merge["contributions"]) for merge in merges)
+
+
+def reintegration(history: History) -> Finding | None:
+    """Start of the new process to its first merged contribution on a base not older than at its hello."""
+    kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
+    if not kills:
+        return None
+    within = history.plan.checks.reintegration.within
+    took: list[tuple[float, str]] = []
+    for span in kills:
+        need(span.injected is not None, f"{span.planned.fault.words()} was never injected")
+        for target in span.planned.fault.targets:
+            took.append(_returned(history, span, target, within))
+    worst = max(took)
+    return Finding(worst[0] <= within, "never" if worst[0] == float("inf") else show_seconds(worst[0]),
+                   f"≤ {show_seconds(within)}", [words for _, words in sorted(took, reverse=True)])
+
+
+def _returned(history: History, span: Span, target: str, within: float) -> tuple[float, str]:
+    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one."""
+    spawn = next((event for event in history.tape.of("spawn", node="harness")
+                  if event["target"] == target and event.t > (span.injected or 0)), None)
+    if spawn is None:
+        raise Unknown(f"{target} was not started again")
+    incarnation = spawn["incarnation"]
+    if target == SYNCER:
+        first = next((merge for merge in history.merges if merge.incarnation == incarnation), None)
+    else:
+        hello = next((event for event in history.tape.of("hello", node=SYNCER)
+                      if event["learner"] == target and event["incarnation"] == incarnation), None)
+        first = next((merge for merge in history.merges if hello and merge.t > hello.t and any(
+            part["learner"] == target and part["incarnation"] == incarnation
+            and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
+    if first is not None:
+        return first.t - spawn.t, f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s"
+    need(history.end >= spawn.t + within, f"{target}.{incarnation} was not merged from before the run ended")
+    return float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from"
+
+
+def blast_radius(history: History) -> Finding | None:
+    """Learners that were not hit keep 90% of their nominal pace while others are hit."""
+    if not history.plan.faults:
+        return None
+    need(history.step_time > 0, "without pace there is no nominal speed")
+    bound = history.plan.checks.blast_radius.at_least
+    found: list[tuple[float, str]] = []
+    for span in history.spans:
+        if span.injected is None:
+            continue
+        start, end = span.injected, min(span.ended if span.ended is not None else history.end, history.end)
+        hit = {target for other in history.spans if other.overlaps(start - WINDOW_S, end)
+               for target in other.planned.fault.targets}
+        for learner in history.plan.cluster.names:
+            if learner not in hit and end - start >= _LEAST_BASELINE_S:
+                pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
+                found.append((pace, f"{learner} at {pace:.0%} of its pace during: {span.planned.fault.words()}"))
+    need(found, "no learner was left alone long enough to tell")
+    found.sort()
+    return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
+                   [words for _, words in found[:3]])
+
+
+def participation(history: History) -> Finding | None:
+    """A learner's share of the rounds while the faults that hit it last."""
+    bounds = history.plan.checks.participation
+    if not bounds:
+        return None
+    measured, allowed, evidence, holds = [], [], [], True
+    for bound in bounds:
+        windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in history.spans
+                   if bound.learner in span.planned.fault.targets and span.planned.fault.kind == "latency"
+                   and span.injected is not None]
+        rounds = [merge for start, end in windows for merge in history.merges_between(start, end)]
+        if not windows and not any(bound.learner in planned.fault.targets for planned in history.plan.faults):
+            rounds = history.merges_between(zero(history), history.end)
+        need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far")
+        share = mean(any(part["learner"] == bound.learner for part in merge["contributions"]) for merge in rounds)
+        holds &= bound.at_least is None or share >= bound.at_least
+        holds &= bound.at_most is None or share <= bound.at_most
+        measured.append(f"{bound.learner} {share:.0%}")
+        allowed += [f"≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
+        allowed += [f"≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
+        evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds")
+    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)

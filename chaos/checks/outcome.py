@@ -1,0 +1,104 @@
+"""What it cost, and whether the experiment itself was sound."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from chaos.checks.base import Finding, Unknown, need, zero
+from chaos.felt import measure
+from chaos.history import History
+from chaos.references import Point
+
+
+def loss_parity(history: History) -> Finding | None:
+    """The final held-out loss against the fault-free twin and against the synchronous run, each with its margin.
+
+    Against the twin at equal merged tokens, against the synchronous run at equal processed tokens.
+    """
+    bound = history.plan.checks.loss_parity
+    if bound is None:
+        return None
+    need(history.curve, "the run's snapshots were not evaluated")
+    final = max(history.curve, key=lambda point: point.number)
+    need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
+    measured, allowed, evidence, holds = [], [], [f"final loss {final.loss:.4f} nats per byte"], True
+    for kind, margin, count in (("twin", bound.against_twin, "merged"),
+                                ("synchronous", bound.against_synchronous, "processed")):
+        if margin is None:
+            continue
+        reference = history.references.get(kind)
+        if reference is None or not reference.curve:
+            raise Unknown(f"the {kind} reference is missing")
+        gap = relative_gap(final, reference.curve, count)
+        holds &= gap <= margin
+        measured.append(f"{kind} {gap:+.1%}")
+        allowed.append(f"{kind} ≤ +{margin:.1%}")
+        other = "processed" if count == "merged" else "merged"
+        evidence.append(f"{kind} at equal {count} tokens {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
+                        f"at equal {other} tokens {relative_gap(final, reference.curve, other):+.2%}")
+    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
+
+
+def relative_gap(final: Point, curve: Sequence[Point], count: str) -> float:
+    """final / reference - 1 at an equal count of tokens (`processed` or `merged`)."""
+    return final.loss / loss_at(curve, count, getattr(final, count)) - 1
+
+
+def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
+    """A curve's loss at a count of tokens: linear between snapshots, its ends beyond them."""
+    place: Callable[[Point], float] = lambda point: float(getattr(point, count))  # noqa: E731
+    points = sorted(curve, key=place)
+    index = bisect_left([place(point) for point in points], tokens)
+    if index == 0:
+        return points[0].loss
+    if index == len(points):
+        return points[-1].loss
+    left, right = points[index - 1], points[index]
+    share = (tokens - place(left)) / (place(right) - place(left))
+    return left.loss + share * (right.loss - left.loss)
+
+
+def goodput(history: History) -> Finding:
+    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap."""
+    start = zero(history)
+    wall = history.end - start
+    need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
+    value = goodput_between(history, start, history.end)
+    predicted = history.plan.predicted_availability()
+    bound = history.plan.checks.goodput.at_least
+    bound = 0.9 * predicted if bound is None else bound
+    return Finding(value >= bound, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {bound:.1%}",
+                   [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"])
+
+
+def goodput_between(history: History, start: float, end: float) -> float:
+    """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
+    ledger = history.ledger
+    sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
+    useful = sum((history.step_time or event.t - event["began"]) * ledger.useful(node, event["step"], sizes)
+                 for node, events in history.steps.items() for event in events if start <= event.t < end)
+    return useful / (history.plan.cluster.learners * (end - start))
+
+
+def faults_felt(history: History) -> Finding | None:
+    """Each fault was measured; one that was not felt leaves the verdicts that depend on it unknown."""
+    if not history.plan.faults:
+        return None
+    results = [(span, measure(history, span)) for span in history.spans]
+    missed = [f"{span.planned.id}: asked for {result.requested}; felt: {result.felt}"
+              for span, result in results if not result.ok]
+    if missed:
+        raise Unknown("; ".join(missed))
+    return Finding(True, f"{len(results)} of {len(results)}", "all",
+                   [f"{span.planned.id}: {result.requested}: {result.felt}" for span, result in results])
+
+
+def all_undone(history: History) -> Finding:
+    """Nothing of any fault is left."""
+    residue = history.tape.of("residue", node="harness")
+    need(residue, "the harness did not look for what was left")
+    left = list(residue[-1]["left"])
+    left += [f"{span.planned.fault.words()}: never healed" for span in history.spans
+             if span.injected is not None and span.planned.fault.lasts and span.ended is None]
+    return Finding(not left, f"{len(left)} left", "0", left)

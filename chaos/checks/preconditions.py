@@ -1,0 +1,41 @@
+"""Whether the run can prove anything at all: was the cluster steady, did the machine keep up?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from chaos.history import History
+
+PACE_WINDOW_S = 3.0
+PACE_SLACK = 0.05
+
+
+def doubt(history: History) -> str:
+    """Why the run is inconclusive; empty where it is sound."""
+    ends = history.tape.of("end", node="harness")
+    if ends and ends[-1]["outcome"] != "finished":
+        return str(ends[-1]["message"] or ends[-1]["outcome"])
+    if history.zero is None:
+        return "the cluster never reached its steady state: the syncer did not merge from every learner"
+    slow = slowest_pace(history, history.zero, history.first_fault)
+    if slow is not None and slow[1] > (1 + PACE_SLACK) * history.step_time:
+        return (f"this machine is too busy: {slow[0]} took {slow[1] * 1e3:.0f} ms a step before the first fault, "
+                f"nominal is {history.step_time * 1e3:.0f} ms; raise step_time, or run it when less else is going on")
+    return ""
+
+
+def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
+    """The slowest mean time of a step over any 3 s window, and whose it was; None where no window is that long."""
+    found: list[tuple[float, str]] = []
+    for (learner, _), events in history.steps.items():
+        times = [event.t for event in events if start <= event.t <= end]
+        index = 0
+        for last, (_, now) in enumerate(pairwise(times), 1):
+            while now - times[index + 1] >= PACE_WINDOW_S:
+                index += 1
+            if now - times[index] >= PACE_WINDOW_S:
+                found.append(((now - times[index]) / (last - index), learner))
+    if not found or not history.step_time:
+        return None
+    pace, learner = max(found)
+    return learner, pace

@@ -1,0 +1,174 @@
+"""Did the algorithm keep its promises? These hold in every run, whatever was broken."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from chaos.checks.base import Finding, Unknown, need
+from chaos.history import History
+from chaos.scenario import SYNCER
+from chaos.tokens import Node, closing_intervals
+from harness.tape import Event
+
+_CLOCK_S = 1e-4
+"""Times are written to the microsecond; sums of them may differ by less than this."""
+
+
+def staleness_bounded(history: History) -> Finding:
+    """No merged base older than S versions."""
+    need(history.merges, "there are no merges")
+    bound = history.plan.cluster.max_staleness
+    ages = [(merge["version"] - 1 - part["base"], f"{part['learner']}.{part['incarnation']} on version {part['base']} "
+             f"into version {merge['version']} of fragment {merge['fragment']}")
+            for merge in history.merges for part in merge["contributions"]]
+    oldest, words = max(ages)
+    impossible = [words for age, words in ages if age < 0]
+    return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", f"≤ {bound}",
+                   impossible or [words])
+
+
+def quorum_respected(history: History) -> Finding:
+    """Distinct live learners per merge >= K; the grace window recomputed from the recorded times."""
+    need(history.merges, "there are no merges")
+    cluster = history.plan.cluster
+    wrong: list[str] = []
+    smallest = cluster.learners
+    for merge in history.merges:
+        parts = merge["contributions"]
+        names = {part["learner"] for part in parts}
+        smallest = min(smallest, len(names))
+        where = f"fragment {merge['fragment']} version {merge['version']} at {merge.t:.2f} s"
+        if len(names) < cluster.quorum or len(names) != len(parts):
+            wrong.append(f"{where}: {len(names)} distinct learners in {len(parts)} contributions")
+        if any(not _alive(history, (part["learner"], part["incarnation"]), part["arrived"]) for part in parts):
+            wrong.append(f"{where}: a contribution from a learner that was not there")
+        wrong += [f"{where}: {why}" for why in _grace_problems(history, merge)]
+    return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {cluster.quorum}, grace as measured", wrong[:5] or [
+        f"{len(history.merges)} merges recomputed"])
+
+
+def _alive(history: History, node: Node, at: float) -> bool:
+    """Whether this incarnation had said hello before, and no newer one had."""
+    hellos = [event for event in history.tape.of("hello", node=SYNCER)
+              if event["learner"] == node[0] and event.t <= at + _CLOCK_S]
+    return bool(hellos) and max(event["incarnation"] for event in hellos) == node[1]
+
+
+def _grace_problems(history: History, merge: Event) -> list[str]:
+    cluster = history.plan.cluster
+    arrivals = sorted(part["arrived"] for part in merge["contributions"])
+    if len(arrivals) < cluster.quorum:
+        return []
+    quorum_at = arrivals[cluster.quorum - 1]
+    slack = cluster.overlap * merge["step_time"] - (quorum_at - merge["opened"]) - merge["sync_time"]
+    grace = min(max(cluster.grace * slack, 0.0), merge["step_time"])
+    problems = []
+    if abs(grace - merge["grace"]) > _CLOCK_S:
+        problems.append(f"grace was {merge['grace']:.4f} s, the recorded times give {grace:.4f} s")
+    waited = set(merge["asked"]) - {part["learner"] for part in merge["contributions"]} - set(merge["declined"])
+    if waited and merge["closed"] < quorum_at + grace - _CLOCK_S:
+        problems.append(f"closed before the grace window was over, without {', '.join(sorted(waited))}")
+    if arrivals[-1] > merge["closed"] + _CLOCK_S:
+        problems.append("a contribution arrived after the round was closed")
+    return problems
+
+
+def exactly_once(history: History) -> Finding:
+    """For every fragment no step is merged twice, and none is without a fate."""
+    need(history.steps and history.merges, "there are no steps or no merges on the tape")
+    ledger = history.ledger
+    fates = sum(len(fates) for fates in ledger.fates.values())
+    summary = [f"{name}: {count:,} tokens" for name, count in ledger.by_fate.most_common()]
+    return Finding(not ledger.violations, f"{len(ledger.violations)} violations in {fates:,} fates", "0",
+                   ledger.violations[:5] or summary)
+
+
+def replica_consistency(history: History) -> Finding:
+    """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back."""
+    known: dict[tuple[int, int], str] = {}
+    wrong: list[str] = []
+    newest: dict[int, int] = defaultdict(int)
+    for event in history.tape.of("initial", "resumed", "merge", node=SYNCER):
+        pairs = ([(event["fragment"], event["version"], event["digest"])] if event.event == "merge" else
+                 [(index, version, digest) for index, (version, digest)
+                  in enumerate(zip(event["versions"], event["digests"], strict=True))])
+        for fragment, version, digest in pairs:
+            if known.setdefault((fragment, version), digest) != digest:
+                wrong.append(f"fragment {fragment} version {version} has two contents")
+            if version < newest[fragment]:
+                wrong.append(f"fragment {fragment} went back from version {newest[fragment]} to {version}")
+            newest[fragment] = max(newest[fragment], version)
+    received = [event for event in history.tape.of("received") if event.t <= history.end]
+    need(received and known, "nothing was received, or the syncer recorded no version")
+    held: dict[tuple[Node, int], int] = {}
+    for event in received:
+        place = (event["fragment"], event["version"])
+        node = (event.node, event.incarnation)
+        if place not in known:
+            raise Unknown(f"fragment {place[0]} version {place[1]} is not on the syncer's tape")
+        if known[place] != event["digest"]:
+            wrong.append(f"{event.node}.{event.incarnation} applied other bytes for fragment {place[0]} "
+                         f"version {place[1]} at {event.t:.2f} s")
+        if place[1] < held.get((node, place[0]), -1):
+            wrong.append(f"{event.node}.{event.incarnation} went back to version {place[1]} of fragment {place[0]}")
+        held[node, place[0]] = place[1]
+    return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5])
+
+
+def weights_correct(history: History) -> Finding:
+    """Counters rebuilt from the learner's own step and received events give the weight that the syncer used."""
+    need(history.merges, "there are no merges")
+    counters = _Counters(history)
+    wrong: list[str] = []
+    count = 0
+    for merge in history.merges:
+        for part in merge["contributions"]:
+            steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
+            weight = tokens * (tokens / steps) if steps else 0.0
+            count += 1
+            if (steps, tokens) != (part["steps"], part["tokens"]) or abs(weight - part["weight"]) > 1e-6 * weight:
+                wrong.append(f"fragment {merge['fragment']} version {merge['version']}: {part['learner']} weighed "
+                             f"{part['weight']:.0f} for {part['steps']} steps; its tape gives {weight:.0f} for {steps}")
+    return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5])
+
+
+class _Counters:
+    """c_steps and c_tokens of every answer, from the learners' tapes alone."""
+
+    def __init__(self, history: History) -> None:
+        self._tokens = {node: {event["step"]: int(event["tokens"]) for event in events}
+                        for node, events in history.steps.items()}
+        self._answers: dict[tuple[Node, int, int], tuple[int, int]] = {}
+        carry = history.plan.cluster.on_receipt == "carry"
+        streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
+        fragments = len(history.plan.cluster.fragment_table())
+        for event in history.tape.of("snapshot", "received", "disconnected"):
+            node = (event.node, event.incarnation)
+            for fragment in [event["fragment"]] if event.event != "disconnected" else range(fragments):
+                streams[node, fragment].append(event)
+        for (node, fragment), events in streams.items():
+            self._walk(node, fragment, events, carry)
+
+    def _walk(self, node: Node, fragment: int, events: list[Event], carry: bool) -> None:
+        receipts = {id(receipt): (answer, broken) for receipt, answer, broken in closing_intervals(events)}
+        closed: int | None = None
+        for event in events:
+            if event.event == "received":
+                answer, broken = receipts[id(event)]
+                carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
+                closed = event["step"] - carried
+            elif event.event == "snapshot" and closed is not None:
+                self._answers[node, event["round"], fragment] = (closed, event["step"])
+
+    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[int, int]:
+        """(steps, tokens) of an answer.
+
+        Raises:
+            Unknown: the learner's tape does not hold it.
+        """
+        node = (learner, incarnation)
+        if (node, round_, fragment) not in self._answers:
+            raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
+        closed, last = self._answers[node, round_, fragment]
+        mine = [tokens for step, tokens in self._tokens.get(node, {}).items() if closed < step <= last]
+        return len(mine), sum(mine)

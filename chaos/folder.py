@@ -1,0 +1,111 @@
+"""The folder of a run: what is in it, how it is made, and how it is recognised."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from chaos import plan as plans
+from chaos.plan import Plan
+from harness import tape
+
+
+class FolderError(Exception):
+    """A folder that is not a run's, or that can't be made; the message says what to do."""
+
+
+def cache_folder() -> Path:
+    """Where corpora and references are kept between runs (XDG_CACHE_HOME)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "diloco-chaos"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`runs/<id>/`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, runs: Path, name: str) -> RunFolder:
+        """A new folder, named by time, scenario and chance.
+
+        Raises:
+            FolderError: it can't be made there.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        path = runs / f"{stamp}-{name}-{secrets.token_hex(2)}"
+        try:
+            (path / "tape").mkdir(parents=True)
+        except OSError as error:
+            raise FolderError(f"{path}: can't be made: {error.strerror}; name another place with --runs-dir") from error
+        return cls(path.resolve())
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run.
+
+        Raises:
+            FolderError: this is not the folder of a run.
+        """
+        if not path.is_dir():
+            raise FolderError(f"{path}: no such folder; a run's folder is named at the end of its report, "
+                              f"like runs/20260101-120000-flagship-1a2b")
+        missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
+        if missing:
+            raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
+        return cls(path.resolve())
+
+    def plan(self) -> Plan:
+        """The frozen plan.
+
+        Raises:
+            ScenarioError: it is not a plan, or was altered.
+        """
+        return plans.load(self.path / "plan.json")
+
+    def tape(self) -> tape.Tape:
+        """All that was recorded."""
+        return tape.read(self.path / "tape")
+
+    def manifest(self) -> dict[str, Any]:
+        """What the run was made of; empty where it is missing or torn."""
+        return self.document("manifest.json")
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A JSON file of the folder; empty where it is missing or torn."""
+        try:
+            content = json.loads((self.path / name).read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file, whole or not at all."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(target.name + ".partial")
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+        temporary.replace(target)
+
+    def log_tail(self, node: str, lines: int = 8) -> list[str]:
+        """The last lines of a node's newest log."""
+        logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
+        return logs[-1].read_text(errors="replace").splitlines()[-lines:] if logs else []
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine, for the manifest."""
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+    return {"diloco_chaos": of("diloco-chaos"), "python": platform.python_version(), "torch": of("torch"),
+            "numpy": of("numpy"), "kernel": platform.release(), "cores": len(os.sched_getaffinity(0))}

@@ -1,0 +1,146 @@
+"""What happened in a run, as far as its folder tells: the checks' only source."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from chaos.plan import Plan, PlannedFault
+from chaos.references import Point, Reference
+from chaos.tokens import Node, TokenLedger, account
+from harness.tape import Event, Tape
+
+
+@dataclass(frozen=True)
+class Span:
+    """One planned fault in time, in seconds since the run began."""
+
+    planned: PlannedFault
+    injected: float | None = None
+    ended: float | None = None
+    """Healed; for a kill: the new process was started. None: it went on to the end."""
+    felt: Mapping[str, Any] = field(default_factory=dict)
+
+    def overlaps(self, start: float, end: float) -> bool:
+        """Whether it was on at any time between."""
+        return self.injected is not None and self.injected < end and (self.ended is None or self.ended > start)
+
+
+@dataclass
+class History:
+    """A run's folder, read. Everything else is derived from these fields."""
+
+    plan: Plan
+    tape: Tape
+    curve: Sequence[Point] = ()
+    references: Mapping[str, Reference] = field(default_factory=dict)
+
+    @cached_property
+    def cuts(self) -> list[str]:
+        """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
+        cuts = [why for node, why in self.tape.torn.items() if node not in self._killed]
+        if not self.tape.of("end", node="harness"):
+            cuts.append("the harness recorded no end: it died before the run was over")
+        return cuts
+
+    @cached_property
+    def _killed(self) -> set[Node]:
+        """Incarnations that a fault killed."""
+        return {(event["target"], event["incarnation"]) for event in self.tape.of("exit", node="harness")
+                if event.fields.get("killed")}
+
+    @cached_property
+    def zero(self) -> float | None:
+        """Time zero: the steady state."""
+        steady = self.tape.of("steady")
+        return steady[0].t if steady else None
+
+    @cached_property
+    def end(self) -> float:
+        """Up to where the run is judged: the end of training, or the first cut."""
+        limits = [max((event.t for event in self.tape.events if (event.node, event.incarnation) == node), default=0.0)
+                  for node in self.tape.torn if node not in self._killed]
+        finished = [event.t for event in self.tape.of("finished", node="syncer")]
+        last = self.tape.events[-1].t if self.tape.events else 0.0
+        return min([*limits, *(finished[:1] or [last])])
+
+    @cached_property
+    def merges(self) -> list[Event]:
+        """Merges up to the end."""
+        return [event for event in self.tape.of("merge") if event.t <= self.end]
+
+    @cached_property
+    def step_time(self) -> float:
+        """Nominal time of an inner step, seconds; 0 without pace."""
+        return self.plan.cluster.step_time
+
+    @cached_property
+    def steps(self) -> dict[Node, list[Event]]:
+        """Step events of every learner's incarnation, in order."""
+        found: dict[Node, list[Event]] = {}
+        for event in self.tape.of("step"):
+            found.setdefault((event.node, event.incarnation), []).append(event)
+        return found
+
+    @cached_property
+    def ledger(self) -> TokenLedger:
+        """The fate of every processed token."""
+        return account(self.plan, self.tape, self.steps, self.merges)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every planned fault, with when it came and went."""
+        injected = {event["fault"]: event for event in self.tape.of("injected", node="harness")}
+        began = {event["fault"]: event.t for event in self.tape.of("injecting", node="harness")}
+        healed = {event["fault"]: event for event in self.tape.of("healed", node="harness")}
+        spans = []
+        for planned in self.plan.faults:
+            start = began.get(planned.id)
+            felt = dict(injected[planned.id]["felt"]) if planned.id in injected else {}
+            if planned.id in healed:
+                felt |= healed[planned.id]["felt"]
+                ended: float | None = healed[planned.id].t
+            else:
+                ended = self._respawned(planned, start) if not planned.fault.lasts and start is not None else None
+            spans.append(Span(planned, start, ended, felt))
+        return spans
+
+    def _respawned(self, planned: PlannedFault, start: float) -> float | None:
+        starts = [next((event.t for event in self.tape.of("spawn", node="harness")
+                        if event["target"] == target and event.t > start), None) for target in planned.fault.targets]
+        known = [t for t in starts if t is not None]
+        return max(known) if len(known) == len(starts) else None
+
+    @cached_property
+    def first_fault(self) -> float:
+        """When the first fault came; the end where none did."""
+        return min((span.injected for span in self.spans if span.injected is not None), default=self.end)
+
+    @cached_property
+    def dead_for_good(self) -> set[str]:
+        """Nodes that were killed and not started again."""
+        return {target for span in self.spans if not span.planned.fault.lasts and span.injected is not None
+                and span.ended is None for target in span.planned.fault.targets}
+
+    def gaps(self, start: float, end: float) -> list[float]:
+        """Seconds between merges from `start` to `end`, the borders counting as merges."""
+        times = [start, *(merge.t for merge in self.merges if start < merge.t < end), end]
+        return [later - earlier for earlier, later in pairwise(times)]
+
+    def merges_between(self, start: float, end: float) -> list[Event]:
+        """Merges in [start, end)."""
+        times = self._merge_times
+        return self.merges[bisect_left(times, start):bisect_left(times, end)]
+
+    @cached_property
+    def _merge_times(self) -> list[float]:
+        return [merge.t for merge in self.merges]
+
+    def steps_between(self, learner: str, start: float, end: float) -> int:
+        """Inner steps that a learner completed in [start, end), all incarnations."""
+        return sum(1 for (name, _), events in self.steps.items() if name == learner
+                   for event in events if start <= event.t < end)

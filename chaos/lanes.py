@@ -1,0 +1,125 @@
+"""What every node was doing at every moment, from the tape: the lanes of the live view and of the report's timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from chaos.plan import Plan
+from chaos.scenario import SYNCER
+from harness.tape import Event
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state is drawn: a character that tells it without colour, and a colour."""
+
+    mark: str
+    colour: str
+
+
+LOOKS = {
+    "starting": Look("·", "bright_black"),
+    "training": Look("━", "green"),
+    "merging": Look("━", "cyan"),
+    "slow": Look("╌", "yellow"),
+    "far": Look("~", "blue"),
+    "cut off": Look("/", "magenta"),
+    "killed": Look("x", "red"),
+    "healing": Look("+", "bright_yellow"),
+    "done": Look(" ", "bright_black"),
+}
+_OVERLAYS = {"straggler": "slow", "latency": "far", "partition": "cut off"}
+_PRIORITY = ("cut off", "slow", "far")
+
+
+@dataclass
+class Lane:
+    """One node's states, each with the time at which it began."""
+
+    changes: list[tuple[float, str]] = field(default_factory=lambda: [(0.0, "starting")])
+    base: str = "starting"
+    overlays: set[str] = field(default_factory=set)
+
+    def at(self, t: float) -> str:
+        """The state at a time."""
+        state = self.changes[0][1]
+        for began, name in self.changes:
+            if began > t:
+                break
+            state = name
+        return state
+
+    @property
+    def now(self) -> str:
+        """The newest state."""
+        return self.changes[-1][1]
+
+    def update(self, t: float) -> None:
+        """Write down what follows from base and overlays."""
+        state = self.base
+        if state in ("training", "merging", "healing"):
+            state = next((name for name in _PRIORITY if name in self.overlays), state)
+        if state != self.now:
+            self.changes.append((t, state))
+
+
+class Lanes:
+    """All nodes' lanes, and the moments at which faults came and went."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.nodes = {name: Lane() for name in (SYNCER, *plan.cluster.names)}
+        self.marks: list[tuple[float, str, str]] = []
+        """(time, fault id, what it does)."""
+        self._kinds = {planned.id: planned.fault for planned in plan.faults}
+        self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event; they may come from all nodes, roughly in the order of time."""
+        match event.event:
+            case "spawn" if event["target"] in self.nodes:
+                self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
+            case "exit" if "target" in event.fields:
+                self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
+            case "initial" | "resumed":
+                self._set(SYNCER, event.t, "merging")
+            case "merge":
+                for part in event["contributions"]:
+                    if self.nodes[part["learner"]].base in ("starting", "healing"):
+                        self._set(part["learner"], event.t, "training")
+            case "step" if self.nodes[event.node].base == "starting":
+                self._set(event.node, event.t, "training")
+            case "finished" if event.node in self.nodes:
+                self._set(event.node, event.t, "done")
+            case "injecting":
+                self.marks.append((event.t, event["fault"], event["words"]))
+                self._overlay(event, add=True)
+            case "healed":
+                self._overlay(event, add=False)
+            case _:
+                pass
+
+    def _set(self, node: str, t: float, base: str) -> None:
+        self.nodes[node].base = base
+        self.nodes[node].update(t)
+
+    def _overlay(self, event: Event, add: bool) -> None:
+        fault = self._kinds.get(event["fault"])
+        name = _OVERLAYS.get(fault.kind if fault else "")
+        if name is None or fault is None:
+            return
+        for target in fault.targets:
+            lane = self.nodes[target]
+            (lane.overlays.add if add else lane.overlays.discard)(name)
+            if not add and name == "cut off" and lane.base == "training":
+                lane.base = "healing"  # until it is merged from again
+            lane.update(event.t)
+
+    def row(self, node: str, start: float, end: float, width: int) -> list[str]:
+        """The states of a node in `width` equal slices of [start, end); a short kill is never lost between two."""
+        lane, slice_ = self.nodes[node], (end - start) / max(1, width)
+        row = []
+        for column in range(width):
+            left = start + column * slice_
+            inside = [name for began, name in lane.changes if left <= began < left + slice_]
+            row.append("killed" if "killed" in inside else lane.at(left + slice_ / 2))
+        return row

@@ -1,0 +1,110 @@
+"""pytest plugin: scenario files are tests. `pytest scenarios/flagship.yaml` runs one and prints its story on failure.
+
+Only YAML files whose first line is `diloco_chaos: 1` are collected; nobody else's are touched.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from chaos.run import Result
+
+_HEADER = b"diloco_chaos: 1"  # as in chaos.scenario, which is not imported for people who have no scenarios
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Command line options."""
+    group = parser.getgroup("diloco-chaos")
+    group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
+    group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
+    group.addoption("--chaos-runs", type=Path, default=Path("runs"), help="where the runs' folders are made")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks that scenarios bear."""
+    config.addinivalue_line("markers", "chaos: a scenario that diloco-chaos runs on a cluster")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Take scenario files."""
+    if file_path.suffix not in (".yaml", ".yml"):
+        return None
+    with open(file_path, "rb") as file:
+        first = file.readline().split(b"#")[0].rstrip()
+    return ScenarioFile.from_parent(parent, path=file_path) if first == _HEADER else None
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file holds one test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """The test, unless its tier is not asked for."""
+        from chaos.scenario import ScenarioError, load
+        tier = self.config.getoption("--chaos-tier")
+        try:
+            wanted = tier != "ci" or load(str(self.path))[0].tier == "ci"
+        except ScenarioError:
+            wanted = True  # it fails when it runs, with all its problems
+        if wanted:
+            yield ScenarioItem.from_parent(self, name=self.path.stem)
+
+
+class ScenarioItem(pytest.Item):
+    """One scenario, run with one seed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_marker("chaos")
+
+    def runtest(self) -> None:
+        """Run it; everything but a pass is a failure, an inconclusive run too."""
+        from chaos.live import Silence
+        from chaos.plan import freeze
+        from chaos.run import exit_code, run_plan
+        from chaos.scenario import load
+        frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
+        result = run_plan(frozen, self.config.getoption("--chaos-runs"), Silence())
+        self.user_properties.append(("run", str(result.folder.path)))
+        if exit_code(result) == 130:
+            raise KeyboardInterrupt
+        if exit_code(result) != 0:
+            raise ScenarioFailed(result)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The report instead of a traceback."""
+        from chaos.folder import FolderError
+        from chaos.references import NoReferenceError
+        from chaos.scenario import ScenarioError
+        from harness.trainer.data import CorpusError
+        if isinstance(excinfo.value, ScenarioFailed):
+            return excinfo.value.report()
+        if isinstance(excinfo.value, (ScenarioError, FolderError, CorpusError, NoReferenceError)):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands, for pytest's headings."""
+        return self.path, 0, f"scenario {self.name}"
+
+
+class ScenarioFailed(Exception):  # noqa: N818 - a verdict, not an error
+    """A scenario that did not pass."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.folder.path.name)
+        self._result = result
+
+    def report(self) -> str:
+        """The report as text for a log."""
+        from rich.console import Console
+
+        from chaos.report import show
+        out = io.StringIO()
+        show(self._result, Console(file=out, width=96, no_color=True))
+        return out.getvalue()

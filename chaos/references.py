@@ -1,0 +1,179 @@
+"""The runs that a loss is held against, trained once and kept: the synchronous run, and the fault-free twin."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from chaos.experiment import Experiment, MakeCluster, Observer
+from chaos.folder import RunFolder, environment
+from chaos.plan import Plan, save
+from harness import trainer
+from harness.trainer.node import NodeSettings
+
+Kind = Literal["synchronous", "twin"]
+_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "batch", "synchronous_lr", "warmup", "final_lr", "budget",
+                       "warm_start", "snapshots", "seed"}
+
+
+class NoReferenceError(Exception):
+    """A reference run did not finish; the message says why."""
+
+
+class Point(BaseModel):
+    """One snapshot's place on a loss curve."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    processed: int
+    merged: int
+    t: float
+    loss: float
+
+
+class Reference(BaseModel):
+    """What a reference run left: its curve, and how regularly it merged."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    key: str
+    curve: tuple[Point, ...]
+    merge_gap_p99: float | None = None
+    """Seconds; None where nothing is merged."""
+    wall: float
+
+
+def needed(plan: Plan) -> list[Kind]:
+    """Which references a plan's checks and its warm start need, in the order in which they must be had."""
+    parity = plan.checks.loss_parity
+    kinds: list[Kind] = []
+    if plan.cluster.warm_start or (parity and parity.against_synchronous is not None):
+        kinds.append("synchronous")
+    if parity and parity.against_twin is not None:
+        kinds.append("twin")
+    return kinds
+
+
+def key(kind: Kind, plan: Plan, corpus_digest: str) -> str:
+    """Digest of everything that a reference depends on."""
+    include = _SYNCHRONOUS_FIELDS if kind == "synchronous" else None
+    versions = environment()
+    content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
+               "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": source_digest()}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def source_digest() -> str:
+    """Digest of the trainer's own sources: a changed trainer has no references yet."""
+    hasher = hashlib.sha256()
+    for path in sorted(Path(trainer.__file__).parent.glob("*.py")):
+        hasher.update(path.name.encode() + b"\0" + path.read_bytes())
+    return hasher.hexdigest()
+
+
+class References:
+    """The cache of reference runs. Two harnesses that need the same one train it once: the second waits."""
+
+    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, make_cluster: MakeCluster) -> None:
+        self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest
+        self._make_cluster = make_cluster
+
+    def cached(self, kind: Kind, plan: Plan) -> bool:
+        """Whether it need not be trained."""
+        return (self._folder(kind, plan) / "reference.json").exists()
+
+    def warm_start(self, plan: Plan) -> Path | None:
+        """The checkpoint that every run of this plan begins from; the synchronous reference must be there."""
+        return self._folder("synchronous", plan) / "warm.safetensors" if plan.cluster.warm_start else None
+
+    def obtain(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
+        """The reference, from the cache or trained now.
+
+        Raises:
+            NoReferenceError: it was trained now and did not finish.
+            KeyboardInterrupt: Ctrl-C while it was trained; nothing is left of it.
+        """
+        folder = self._folder(kind, plan)
+        with _locked(folder.with_suffix(".lock")):
+            if not (folder / "reference.json").exists():
+                self._train(kind, plan, folder, observe)
+        return Reference.model_validate_json((folder / "reference.json").read_text())
+
+    def _folder(self, kind: Kind, plan: Plan) -> Path:
+        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest)}"
+
+    def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
+        bare = plan.without_faults()
+        if kind == "synchronous":
+            changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
+            bare = bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
+        work = folder.with_suffix(".work")
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "tape").mkdir(parents=True)
+        try:
+            settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,
+                                    initial=None if kind == "synchronous" else self.warm_start(plan))
+            save(bare, work / "plan.json")
+            run = RunFolder(work)
+            outcome = Experiment(bare, run, settings, self._make_cluster, observe(bare, kind)).perform()
+            if outcome.kind == "interrupted":
+                raise KeyboardInterrupt
+            if outcome.kind != "finished":
+                raise NoReferenceError(f"the {kind} reference run did not finish: {outcome.message}")
+            self._keep(kind, folder, run)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _keep(self, kind: Kind, folder: Path, run: RunFolder) -> None:
+        curve = loss_curve(run)
+        merges = [event.t for event in run.tape().of("merge")]
+        gaps = sorted(later - earlier for earlier, later in pairwise(merges))
+        folder.mkdir(parents=True, exist_ok=True)
+        if kind == "synchronous":
+            (run.path / "snapshots" / "000.safetensors").replace(folder / "warm.safetensors")
+        reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
+                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None)
+        RunFolder(folder).write("reference.json", reference.model_dump(mode="json"))
+
+
+def loss_curve(run: RunFolder) -> tuple[Point, ...]:
+    """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
+
+    All snapshots but the last are removed afterwards; the curve stays.
+
+    Raises:
+        NoReferenceError: the evaluation failed.
+    """
+    if not (run.path / "curve.json").exists():
+        done = subprocess.run([sys.executable, "-m", "harness.trainer.evaluate", str(run.path)], capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")
+    return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
+
+
+def drop_snapshots(run: RunFolder) -> None:
+    """Keep the last snapshot only: the curve holds what the others told."""
+    for path in sorted((run.path / "snapshots").glob("*.safetensors"))[:-1]:
+        path.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,126 @@
+"""The final report: verdicts, timeline, loss, tokens, and on a failure the story. Readable at 80 columns, in a log, and
+without colour."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from chaos import drawing
+from chaos.checks.base import Verdict
+from chaos.felt import measure
+from chaos.lanes import Lanes
+from chaos.run import Result, exit_code
+from chaos.story import story
+from harness.units import show_seconds
+
+_STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
+_MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
+_WIDEST = 100
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the whole report."""
+    width = min(console.width, _WIDEST)
+    for section in (_head(result), _verdicts(result.judgement.checks), *_timeline(result, width), *_faults(result),
+                    *_loss(result, width), _tokens(result), *_story(result), _foot(result)):
+        console.print(section, width=width)
+
+
+def _head(result: Result) -> RenderableType:
+    plan, code = result.history.plan, exit_code(result)
+    words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
+    text = Text.assemble(("\n" + words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")),
+                         (f"  {plan.scenario}", "bold"), f"  seed {plan.seed}, plan {plan.digest[:12]}")
+    if plan.description:
+        text.append(f"\n{plan.description}")
+    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
+        text.append(f"\n{line}", "yellow")
+    for cut in result.judgement.cuts:
+        text.append(f"\nJudged up to a cut in the tape: {cut}", "yellow")
+    return text
+
+
+def _verdicts(checks: list[Verdict]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), show_edge=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("measured", ratio=3)
+    table.add_column("bound", ratio=2)
+    table.add_column("verdict", no_wrap=True)
+    for verdict in checks:
+        table.add_row(verdict.name, verdict.measured, verdict.bound,
+                      Text(_MARKS[verdict.verdict], _STYLES[verdict.verdict]))
+    return Padding(table, (1, 0, 0, 0))
+
+
+def _timeline(result: Result, width: int) -> list[RenderableType]:
+    view = Lanes(result.history.plan)
+    for event in result.history.tape.events:
+        view.on_event(event)
+    if not result.history.tape.events:
+        return []
+    end = result.history.end
+    zero = result.history.zero if result.history.zero is not None else 0.0
+    return [_title("Timeline", "seconds since the steady state"), drawing.lanes(view, 0.0, end, width),
+            drawing.scale(0.0, end, zero, width), drawing.legend(view)]
+
+
+def _faults(result: Result) -> list[RenderableType]:
+    if not result.history.spans:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for span in result.history.spans:
+        felt = measure(result.history, span)
+        table.add_row(Text(span.planned.id, "bold red"), felt.requested,
+                      Text(f"felt: {felt.felt}", "" if felt.ok else "yellow"))
+    return [_title("Faults", "requested and felt"), table]
+
+
+def _loss(result: Result, width: int) -> list[RenderableType]:
+    if not result.history.curve:
+        return []
+    looks = {"synchronous": ("synchronous", "x", "magenta"), "twin": ("fault-free twin", "o", "cyan")}
+    sources = [(("this run", "●", "bold green"), result.history.curve)]
+    sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
+                if kind in result.history.references]
+    curves = [drawing.Curve(*look, [(point.processed / 1e6, point.loss) for point in points])
+              for look, points in sources]
+    return [_title("Held-out loss", "nats per byte, by processed tokens"),
+            drawing.chart(curves, width - 1, 13, "million tokens")]
+
+
+def _tokens(result: Result) -> RenderableType:
+    ledger = result.history.ledger
+    if not ledger.processed:
+        return Text()
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_row("processed", f"{ledger.processed:,}", "")
+    for fate, count in ledger.by_fate.most_common():
+        name = fate if fate in ("merged", "outstanding") else f"discarded: {fate}"
+        table.add_row(name, f"{count:,}", f"{count / ledger.processed:.1%}")
+    grid = Table.grid()
+    grid.add_row(_title("Tokens", "after the warm start; mean over fragments, weighted by size"))
+    grid.add_row(table)
+    return grid
+
+
+def _story(result: Result) -> list[RenderableType]:
+    lines = story(result)
+    return [_title("What went wrong", ""), Text("\n".join(lines))] if lines else []
+
+
+def _foot(result: Result) -> RenderableType:
+    wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
+    repeat = result.folder.manifest().get("repeat", "")
+    return Text.assemble("\n", ("saved   ", "dim"), str(result.folder.path), f" ({show_seconds(wall)})\n",
+                         ("repeat  ", "dim"), repeat, "\n", no_wrap=False, overflow="fold")
+
+
+def _title(name: str, note: str) -> Text:
+    return Text.assemble("\n", (name, "bold"), (f"  {note}" if note else "", "dim"))

@@ -1,0 +1,152 @@
+"""Runs a plan from beginning to end: references first, then the experiment, then the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from chaos import plan as plans
+from chaos.checks import Judgement, judge
+from chaos.experiment import Experiment, MakeCluster, Observer, Outcome
+from chaos.folder import RunFolder, cache_folder, environment
+from chaos.history import History
+from chaos.plan import Plan
+from chaos.references import (
+    NoReferenceError,
+    Point,
+    Reference,
+    References,
+    drop_snapshots,
+    loss_curve,
+    needed,
+)
+from harness.cluster.base import Cluster, Recorder
+from harness.cluster.local import LocalCluster
+from harness.trainer.data import materialize, needed_bytes
+from harness.trainer.node import NodeSettings
+
+
+class Audience(Protocol):
+    """Who is told what goes on: a terminal, a log, or nobody."""
+
+    def watch(self, plan: Plan, what: str) -> Observer:
+        """Somebody to watch the next run, `what` being `synchronous`, `twin` or `run`."""
+        ...
+
+    def say(self, text: str) -> None:
+        """One line about what comes next."""
+        ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run that ended, and what it proves."""
+
+    folder: RunFolder
+    history: History
+    judgement: Judgement
+    outcome: Outcome
+
+
+def local_cluster(links_port: int = 0) -> MakeCluster:
+    """Clusters of processes on this machine."""
+    def make(run: Path, record: Recorder) -> Cluster:
+        return LocalCluster(run, record, links_port=links_port)
+    return make
+
+
+def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str] = (),
+             make_cluster: MakeCluster | None = None) -> Result:
+    """Perform a plan and judge it.
+
+    Args:
+        plan: the frozen plan; its corpus is found now.
+        runs: where the run's folder is made.
+        audience: who is told.
+        repeat: the command that runs this plan again, for the manifest.
+        make_cluster: the place to run in; processes on this machine if not given.
+
+    Raises:
+        CorpusError, FolderError: the input is wrong.
+        NoReferenceError: a reference run did not finish.
+        KeyboardInterrupt: Ctrl-C before the run itself had begun.
+    """
+    make_cluster = make_cluster or local_cluster()
+    audience.say(f"corpus {plan.cluster.corpus}")
+    corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
+                                      needed_bytes(plan.cluster.spec.context))
+    references = References(cache_folder(), corpus_file, digest, make_cluster)
+    had = _references(plan, references, audience)
+    folder = RunFolder.create(runs, plan.scenario)
+    plans.save(plan, folder.path / "plan.json")
+    folder.write("manifest.json", {
+        "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": "local",
+        "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": corpus_file.stat().st_size},
+        "references": {kind: reference.key for kind, reference in had.items()},
+        "repeat": " ".join(repeat) or f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
+    for kind, reference in had.items():
+        folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
+    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
+    outcome = Experiment(plan, folder, settings, make_cluster, audience.watch(plan, "run")).perform()
+    if outcome.kind == "finished":
+        audience.say("measuring the held-out loss")
+        try:
+            loss_curve(folder)
+            drop_snapshots(folder)
+        except NoReferenceError as error:
+            audience.say(str(error))
+    return judged(folder, outcome)
+
+
+def _references(plan: Plan, references: References, audience: Audience) -> Mapping[str, Reference]:
+    had: dict[str, Reference] = {}
+    for kind in needed(plan):
+        if references.cached(kind, plan):
+            audience.say(f"{kind} reference: cached")
+        else:
+            audience.say(f"{kind} reference: training it once")
+        had[kind] = references.obtain(kind, plan, audience.watch)
+    return had
+
+
+def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
+    """Judge a run's folder and write `report.json`; the same folder always gives the same verdicts.
+
+    Raises:
+        ScenarioError: its plan can't be read, or was altered.
+    """
+    plan, tape = folder.plan(), folder.tape()
+    references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "twin")
+                  if (stored := folder.document(f"references/{kind}.json"))}
+    curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
+    history = History(plan, tape, curve, references)
+    judgement = judge(history)
+    if outcome is None:
+        ends = tape.of("end", node="harness")
+        outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
+                   else Outcome("broken", "the harness died before the run was over"))
+    result = Result(folder, history, judgement, outcome)
+    folder.write("report.json", document(result))
+    return result
+
+
+def document(result: Result) -> dict[str, object]:
+    """The report for programs."""
+    ledger = result.history.ledger
+    final = max(result.history.curve, key=lambda point: point.number, default=None)
+    return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
+            "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
+            "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,
+            "cuts": result.judgement.cuts,
+            "checks": [verdict.model_dump(mode="json") for verdict in result.judgement.checks],
+            "tokens": {"processed": ledger.processed, **dict(ledger.by_fate)},
+            "loss": final.loss if final else None}
+
+
+def exit_code(result: Result) -> int:
+    """0 all passed, 1 a check failed, 3 inconclusive, 130 interrupted."""
+    return 130 if result.outcome.kind == "interrupted" else result.judgement.exit_code

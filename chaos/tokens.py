@@ -1,0 +1,148 @@
+"""What became of every processed token: for each fragment each inner step ends in exactly one fate.
+
+merged into a version, discarded (with the reason), or outstanding at the end. Rebuilt from the learners' own tapes
+(`step`, `snapshot`, `received`) and from which intervals the syncer says it merged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from chaos.plan import Plan
+from harness.tape import Event, Tape
+
+Node = tuple[str, int]
+"""Name and incarnation."""
+
+MERGED, OUTSTANDING, OVERLAP = "merged", "outstanding", "overlap"
+Fates = dict[int, str]
+"""Step -> fate, of one fragment and one learner's incarnation."""
+
+
+@dataclass
+class TokenLedger:
+    """Fates of all steps, and whatever contradicts itself."""
+
+    fates: dict[tuple[int, Node], Fates] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    processed: int = 0
+    """Tokens of completed inner steps, lost or not."""
+    by_fate: Counter[str] = field(default_factory=Counter)
+    """Tokens by fate, mean over fragments weighted by size."""
+
+    def useful(self, node: Node, step: int, sizes: list[int]) -> float:
+        """The share of the model (by size) for which this step was merged, or lost only to the overlap."""
+        good = sum(size for index, size in enumerate(sizes)
+                   if self.fates.get((index, node), {}).get(step) in (MERGED, OVERLAP))
+        return good / sum(sizes)
+
+
+def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event]) -> TokenLedger:
+    """Give every step of every fragment its fate.
+
+    `steps` holds the step events of each learner's incarnation, `merges` the merges to take into account.
+    """
+    ledger = TokenLedger()
+    sizes = [fragment.size for fragment in plan.cluster.fragment_table()]
+    done = {node: {event["step"]: int(event["tokens"]) for event in events} for node, events in steps.items()}
+    merged = _merged_intervals(done, merges, ledger)
+    events = _by_fragment(tape)
+    killed = {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
+              if event.fields.get("killed")}
+    for node, tokens in done.items():
+        ledger.processed += sum(tokens.values())
+        for index, size in enumerate(sizes):
+            fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
+                           "crash" if node in killed else OUTSTANDING, ledger, f"fragment {index}, {node[0]}.{node[1]}")
+            ledger.fates[index, node] = fates
+            for step, fate in fates.items():
+                ledger.by_fate[fate] += tokens[step] * size
+    ledger.by_fate = Counter({fate: round(count / sum(sizes)) for fate, count in ledger.by_fate.items()})
+    return ledger
+
+
+def _merged_intervals(done: dict[Node, dict[int, int]], merges: list[Event],
+                      ledger: TokenLedger) -> dict[tuple[int, Node], list[tuple[int, int]]]:
+    """Per fragment and learner the merged intervals, checked against overlap and against what the learner did."""
+    found: dict[tuple[int, Node], list[tuple[int, int]]] = defaultdict(list)
+    for merge in merges:
+        for part in merge["contributions"]:
+            node = (part["learner"], part["incarnation"])
+            where = f"fragment {merge['fragment']} version {merge['version']}: {node[0]}.{node[1]} steps " \
+                    f"{part['first']}-{part['last']}"
+            for first, last in found[merge["fragment"], node]:
+                if part["first"] <= last and first <= part["last"]:
+                    ledger.violations.append(f"{where} merged again (steps {first}-{last} were merged before)")
+            found[merge["fragment"], node].append((part["first"], part["last"]))
+            invented = [step for step in range(part["first"], part["last"] + 1) if step not in done.get(node, {})]
+            if invented:
+                ledger.violations.append(f"{where}: step {invented[0]} is not on the learner's tape")
+    return found
+
+
+def _by_fragment(tape: Tape) -> dict[tuple[int, Node], list[Event]]:
+    """Receipts, answers and refusals of each fragment and learner, in the order of time."""
+    found: dict[tuple[int, Node], list[Event]] = defaultdict(list)
+    for event in tape.of("received", "snapshot"):
+        found[event["fragment"], (event.node, event.incarnation)].append(event)
+    for event in tape.of("refused", node="syncer"):
+        if "first" in event.fields:
+            found[event["fragment"], (event["learner"], event["incarnation"])].append(event)
+    return found
+
+
+def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event], at_end: str, ledger: TokenLedger,
+           where: str) -> Fates:
+    """Walk through the receipts: each closes the steps before it that are not carried on."""
+    fates: Fates = {}
+    for first, last in merged:
+        fates |= {step: MERGED for step in steps if first <= step <= last}
+    closed = (steps[0] - 1) if steps else 0
+    answers: list[Event] = []
+    for event in events:
+        if event.event != "received":
+            answers.append(event)
+            continue
+        until = event["step"] - event["carried"]
+        expected = max(0, until - closed)
+        if event["closed"] != expected and steps and event["step"] >= steps[0]:
+            ledger.violations.append(f"{where}: version {event['version']} closed {event['closed']} steps, "
+                                     f"but {expected} had no fate")
+        for step in range(closed + 1, until + 1):
+            if step not in fates:
+                fates[step] = _reason(step, closed, fates, answers)
+        closed, answers = max(closed, until), []
+    for step in steps:
+        fates.setdefault(step, at_end)
+    return fates
+
+
+def _reason(step: int, closed: int, fates: Fates, answers: list[Event]) -> str:
+    """Why a step that a receipt closed was not merged."""
+    if any(fates.get(before) == MERGED for before in range(closed + 1, step)):
+        return OVERLAP
+    for answer in answers:
+        if answer.event == "refused" and answer["first"] <= step <= answer["last"]:
+            return str(answer["reason"])
+    for answer in answers:
+        if answer.event == "snapshot":
+            if answer["first"] <= step <= answer["step"]:
+                return "lost on the way"
+            return OVERLAP
+    return "not asked for"
+
+
+def closing_intervals(events: list[Event]) -> Iterator[tuple[Event, Event | None, bool]]:
+    """(receipt, the answer that was under way, whether the connection broke since) for each receipt, in order."""
+    answer: Event | None = None
+    broken = False
+    for event in events:
+        if event.event == "snapshot":
+            answer, broken = event, False
+        elif event.event == "disconnected":
+            broken = True
+        elif event.event == "received":
+            yield event, answer, broken
+            answer, broken = None, False

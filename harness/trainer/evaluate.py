@@ -1,0 +1,44 @@
+"""Held-out loss of every snapshot of a run: `python -m harness.trainer.evaluate RUN` writes `curve.json` there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def evaluate(run: Path) -> list[dict[str, Any]]:
+    """The loss curve: per snapshot processed and merged tokens, time (s since the run began) and loss (nats per byte).
+
+    Raises:
+        CheckpointError: a snapshot can't be trusted.
+    """
+    import torch
+
+    from harness.trainer.checkpoint import load
+    from harness.trainer.data import Corpus
+    from harness.trainer.node import SETTINGS, NodeSettings
+    from harness.trainer.transformer import Transformer
+    torch.set_num_threads(2)
+    settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
+    config = settings.trainer
+    corpus = Corpus(settings.corpus_file, config.spec.context, config.learners, config.batch, config.seed)
+    model = Transformer(config.spec, config.spec.initial(0), corpus, 0)
+    curve = []
+    for path in sorted((run / "snapshots").glob("*.safetensors")):
+        tensors, meta = load(path)
+        model.write(tensors)
+        curve.append({"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
+                      "t": round(meta["t"], 3), "loss": round(model.held_out_loss(), 5)})
+    return curve
+
+
+def main() -> None:
+    """Evaluate the run named on the command line."""
+    run = Path(sys.argv[1])
+    (run / "curve.json").write_text(json.dumps({"curve": evaluate(run)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
