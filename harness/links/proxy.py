@@ -66,7 +66,6 @@ class Connection:
         self._upstream = _Side(self)
         self._flows: dict[str, Flow] = {}  # by stream; empty until the upstream answered
         self._hit: set[str] = set()  # names of the toxics that toxicity let hit this connection
-        self._aborted = False
         self._opening = asyncio.get_running_loop().create_task(self._open(accepted))
         self._opening.add_done_callback(lambda _: self._opened(accepted))
 
@@ -87,7 +86,7 @@ class Connection:
     def side_opened(self, side: _Side, transport: asyncio.Transport) -> None:
         """A socket is there: that of the client first, then that of the upstream."""
         client = self._client.transport
-        if self._aborted or client is None:
+        if client is None:
             transport.abort()
         elif side is self._client:
             transport.pause_reading()  # until there is somewhere to send it
@@ -127,7 +126,6 @@ class Connection:
 
     def abort(self) -> None:
         """Drop both sockets with all that is queued."""
-        self._aborted = True
         self._opening.cancel()
         for flow in self._flows.values():
             flow.stop()

@@ -50,11 +50,16 @@ def radial_directional(arrays: Sequence[Array],
     (sum share |v|) * phi(sum share phi(v)), phi(x) = x / |x|, phi(0) = 0. Where the mean direction vanishes (norm under
     1e-12) the weighted average is taken.
     """
-    norms = [float(np.linalg.norm(array)) for array in arrays]
+    norms = [_norm(array) for array in arrays]
     directions = [array / np.float32(norm) if norm > 0 else array for array, norm in zip(arrays, norms, strict=True)]
     direction = average(directions, shares)
-    length = float(np.linalg.norm(direction))
+    length = _norm(direction)
     if length < _TINY:
         return average(arrays, shares)
     radius = float(np.dot(shares, norms))
     return direction * np.float32(radius / length)
+
+
+def _norm(array: Array) -> float:
+    """Euclidean norm; in float64, because squares of small float32 values vanish."""
+    return float(np.linalg.norm(array.astype(np.float64)))

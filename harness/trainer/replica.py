@@ -1,4 +1,4 @@
-"""What a learner trains: the seam between the protocol and a model (torch here, anything with these methods elsewhere)."""
+"""What a learner trains: the seam between the protocol and a model."""
 
 from __future__ import annotations
 

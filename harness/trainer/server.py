@@ -103,7 +103,7 @@ class ServerDriver(Driver):
         """Who this is, by the first frame; empty: nobody who may talk to us."""
         token = message.token if isinstance(message, (Hello, Probe)) else ""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            self.tape.record("refused_frame", peer="unknown", reason=f"no valid token in the first frame ({message.type})")
+            self.tape.record("refused_frame", peer="unknown", reason=f"no valid token in the first {message.type}")
             writer.write(encode(Refused(reason="wrong token: this is another run's syncer")))
             return ""
         if isinstance(message, Probe):

@@ -108,7 +108,8 @@ def fragment_file(index: int) -> str:
     return f"fragment-{index:02d}.safetensors"
 
 
-def restore(folder: Path, table: list[Fragment], initial: Tensors, step: int) -> tuple[list[FragmentState], Ledger, bool]:
+def restore(folder: Path, table: list[Fragment], initial: Tensors,
+            step: int) -> tuple[list[FragmentState], Ledger, bool]:
     """Every fragment's newest committed version, or its initial one, the run's counts, and whether any was found.
 
     `step` is the global step at which a run that has no committed state begins.

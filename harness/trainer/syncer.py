@@ -56,8 +56,9 @@ class Syncer:
     def merged(self) -> float:
         """Tokens merged so far: mean over fragments weighted by size, warm start included."""
         total = sum(fragment.size for fragment in self.table)
-        return self.config.warm_tokens + sum(
-            state.merged_tokens * fragment.size for state, fragment in zip(self.states, self.table, strict=True)) / total
+        weighted = sum(state.merged_tokens * fragment.size
+                       for state, fragment in zip(self.states, self.table, strict=True))
+        return self.config.warm_tokens + weighted / total
 
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""

@@ -90,5 +90,5 @@ def _open(frame: bytes) -> tuple[AnyMessage, Tensors]:
         message = ADAPTER.validate_python(msgpack.unpackb(body[:length]))
         tensors: Tensors = from_bytes(body[length:]) if len(body) > length else {}
     except (ValueError, ValidationError, SafetensorError, msgpack.UnpackException) as error:
-        raise FrameError(f"not a message: {str(error).splitlines()[0]}") from error
+        raise FrameError(f"not a message: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
     return message, tensors

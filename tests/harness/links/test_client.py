@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -121,6 +122,16 @@ def test_an_http_proxy_in_the_environment_is_passed_by(links: Links, monkeypatch
     assert links.version()
 
 
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads take turns far more often than usual, so that races show."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("hasty_threads")
 def test_two_servers_are_kept_apart_in_many_threads(links: Links, embedded: Any) -> None:
     other = Links(embedded.address, timeout_s=20)
 
@@ -213,6 +224,14 @@ def test_what_a_server_does_not_show_did_not_happen(ask: Callable[[Links], None]
         ("POST", "/proxies/a/toxics"): (200, narrow), ("POST", "/proxies/a/toxics/narrow"): (200, narrow)}
     with pretender(answers) as api, pytest.raises(LinkError, match=told):
         ask(Links(api, timeout_s=20))
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "127.0.0.1:0", "127.0.0.1:2", None])
+def test_a_link_that_listens_elsewhere_is_an_error(listen: str | None) -> None:
+    answers: Answers = {("GET", "/proxies"): (200, {}), ("POST", "/proxies"): (201, SHOWN),
+                        ("GET", "/proxies/a"): (200, {**SHOWN, "listen": listen})}
+    with pretender(answers) as api, pytest.raises(LinkError, match="listen should be '127.0.0.1:1' now"):
+        Links(api, timeout_s=20).create("a", UPSTREAM, "127.0.0.1:1")
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:

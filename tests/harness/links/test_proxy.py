@@ -158,4 +158,6 @@ def test_connections_that_are_still_being_made_end_with_the_proxy() -> None:
                 outcome = await asyncio.gather(loop.sock_recv(client, 1), return_exceptions=True)
                 assert outcome[0] == b"" or isinstance(outcome[0], ConnectionError)
             bench.proxy.start()
+        while bench.proxy._connections:
+            await asyncio.sleep(0)
     on_bench(scenario)

@@ -1,0 +1,56 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up first.
+PYTHON ?= python3
+VENV   ?= .venv
+WHEELS ?= ../shared/wheels
+BIN    := $(VENV)/bin
+
+.PHONY: demo test test-all bench sweep lint setup clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      set up, break a real run on purpose, show the verdict"
+	@echo "make test      set up, unit tests and the scenarios of tier ci"
+	@echo "make test-all  the same with every scenario"
+	@echo "make bench     measure every figure that docs/figures.md states, as JSON (about 40 minutes)"
+	@echo "make sweep     choose the learning rates and the outer optimizer again (about 30 minutes)"
+	@echo "make lint      ruff and mypy --strict"
+
+# torch alone would bring gigabytes of CUDA: a wheel folder first, then PyTorch's CPU index, then whatever there is.
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "diloco-chaos needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@if ls $(WHEELS)/torch-*.whl >/dev/null 2>&1 && \
+	    $(BIN)/pip install --quiet --find-links $(WHEELS) "$$(basename $$(ls $(WHEELS)/torch-*.whl | head -n 1) | \
+	    cut -d- -f1,2 | sed 's/-/==/')"; then echo "torch: from $(WHEELS)"; \
+	  elif $(BIN)/pip install --quiet --retries 0 --timeout 15 --index-url https://download.pytorch.org/whl/cpu "torch>=2.6" \
+	    2>/dev/null; then echo "torch: from PyTorch's CPU index"; \
+	  else echo "torch: PyTorch's CPU index does not answer; installing the default build (large)"; \
+	    $(BIN)/pip install --quiet "torch>=2.6"; fi
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+setup: $(VENV)/.ready
+
+demo: setup
+	$(BIN)/diloco-chaos run scenarios/flagship.yaml
+
+test: setup
+	$(BIN)/pytest tests scenarios --chaos-tier ci
+
+test-all: setup
+	$(BIN)/pytest tests scenarios
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m benchmarks.bench
+
+sweep: setup
+	$(BIN)/python -m benchmarks.sweep
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,0 +1,42 @@
+"""Cheap things to train: numbers that walk towards a target, no torch and no files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.trainer.config import TrainerConfig
+from harness.trainer.inmemory import InMemoryCluster
+
+
+class Walker:
+    """A replica whose training is a step towards a target, the same for the same shard and position."""
+
+    def __init__(self, values, learner):
+        self.values = {name: array.copy() for name, array in values.items()}
+        self.learner = learner
+
+    def read(self, names):
+        return {name: self.values[name].copy() for name in names}
+
+    def write(self, tensors):
+        for name, array in tensors.items():
+            self.values[name] = array.copy()
+
+    def train(self, position, lr):
+        random = np.random.default_rng((self.learner, position))
+        for name, array in self.values.items():
+            target = np.float32(random.standard_normal() * 0.1 + 1)
+            self.values[name] = (array + np.float32(lr) * (target - array)).astype(np.float32)
+        return 1.0
+
+
+@pytest.fixture
+def make_cluster():
+    """make_cluster(lose=..., **settings) -> an in-memory cluster of walkers."""
+    def make(lose=lambda *_: False, delay=0.001, **settings):
+        config = TrainerConfig.model_validate({
+            "model": "micro", "fragments": 4, "budget": 60, "step_time": "60ms", "snapshots": 2, **settings})
+        initial = config.spec.initial(0)
+        return InMemoryCluster(config, lambda index: Walker(initial, index), initial, lose=lose, delay=delay)
+    return make

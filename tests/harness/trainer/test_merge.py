@@ -1,0 +1,96 @@
+"""Merging and the outer step, against plain references written from the formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from harness.trainer.merge import merge, radial_directional, token_weight
+from harness.trainer.outer import nesterov
+
+VALUES = st.floats(-1e3, 1e3, width=32)
+ARRAYS = hnp.arrays(np.float32, st.shared(hnp.array_shapes(max_dims=2, max_side=6), key="shape"), elements=VALUES)
+WEIGHTS = st.floats(0.1, 1e6)
+
+
+def reference_rda(arrays, weights):
+    """(sum w|v| / sum w) * phi(sum w phi(v) / sum w), in float64."""
+    total = sum(weights)
+    radius = sum(w * np.linalg.norm(v.astype(np.float64)) for v, w in zip(arrays, weights, strict=True)) / total
+    direction = np.zeros(arrays[0].shape)
+    for v, w in zip(arrays, weights, strict=True):
+        norm = np.linalg.norm(v.astype(np.float64))
+        if norm > 0:
+            direction += w / total * v.astype(np.float64) / norm
+    length = np.linalg.norm(direction)
+    return radius * direction / length if length > 1e-2 else None  # nearer to zero float32 decides
+
+
+@given(st.lists(st.tuples(ARRAYS, WEIGHTS), min_size=1, max_size=5))
+def test_rda_is_the_mean_norm_times_the_direction_of_the_mean_direction(parts):
+    arrays, weights = [a for a, _ in parts], [w for _, w in parts]
+    expected = reference_rda(arrays, weights)
+    if expected is None:
+        return
+    merged = merge([{"x": a} for a in arrays], weights, "rda", ())["x"]
+    assert merged.dtype == np.float32
+    np.testing.assert_allclose(merged, expected, rtol=2e-3, atol=2e-3 * max(1.0, float(np.abs(expected).max())))
+
+
+@given(st.lists(st.tuples(ARRAYS, WEIGHTS), min_size=1, max_size=5))
+def test_the_average_is_weighted_by_shares(parts):
+    arrays, weights = [a for a, _ in parts], [w for _, w in parts]
+    expected = np.average([a.astype(np.float64) for a in arrays], axis=0, weights=weights)
+    for method, averaged in (("average", ()), ("rda", ("x",))):
+        merged = merge([{"x": a} for a in arrays], weights, method, averaged)["x"]
+        np.testing.assert_allclose(merged, expected, rtol=1e-3, atol=1e-1)
+
+
+@given(ARRAYS, WEIGHTS, st.sampled_from(["rda", "average"]))
+def test_equal_learners_merge_to_themselves(array, weight, method):
+    merged = merge([{"x": array}] * 3, [weight] * 3, method, ())["x"]
+    np.testing.assert_allclose(merged, array, rtol=1e-4, atol=1e-4)
+
+
+@given(st.lists(st.tuples(ARRAYS, WEIGHTS), min_size=1, max_size=4), st.floats(0.01, 1e4))
+def test_only_the_ratios_of_weights_count(parts, scale):
+    gradients, weights = [{"x": a} for a, _ in parts], [w for _, w in parts]
+    one = merge(gradients, weights, "average", ())["x"]
+    other = merge(gradients, [w * scale for w in weights], "average", ())["x"]
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-1)
+
+
+def test_opposite_directions_fall_back_to_the_average():
+    up, down = np.array([2, 0], np.float32), np.array([-1, 0], np.float32)
+    np.testing.assert_allclose(radial_directional([up, down], np.array([0.5, 0.5])), [0.5, 0])
+
+
+def test_a_learner_that_did_not_move_shortens_the_step_but_does_not_turn_it():
+    moved = radial_directional([np.array([3, 4], np.float32), np.zeros(2, np.float32)], np.array([0.5, 0.5]))
+    np.testing.assert_allclose(moved, [1.5, 2.0], rtol=1e-6)
+
+
+def test_nothing_to_merge_is_refused():
+    with pytest.raises(ValueError, match="contributions"):
+        merge([], [], "rda", ())
+    with pytest.raises(ValueError, match="positive"):
+        merge([{"x": np.ones(1, np.float32)}], [0.0], "rda", ())
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**4))
+def test_the_weight_is_tokens_times_tokens_per_step(tokens, steps):
+    assert token_weight(tokens, steps) == pytest.approx(tokens * tokens / steps if steps else 0)
+
+
+@given(ARRAYS, st.floats(0.015625, 2, width=32), st.floats(0, 0.875, width=32))
+def test_nesterov_follows_its_formula_over_three_steps(start, lr, mu):
+    value, momentum = {"x": start}, {"x": np.zeros_like(start)}
+    theta, buffer = start.astype(np.float64), np.zeros(start.shape)
+    for step in range(3):
+        gradient = np.full_like(start, 0.1 * (step + 1))
+        value, momentum = nesterov(value, momentum, {"x": gradient}, lr, mu)
+        buffer = mu * buffer + gradient
+        theta = theta - lr * (gradient + mu * buffer)
+    np.testing.assert_allclose(value["x"], theta, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(momentum["x"], buffer, rtol=1e-3, atol=1e-3)

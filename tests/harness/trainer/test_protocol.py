@@ -1,0 +1,215 @@
+"""Syncer and learners together, in memory: what a lost message, a death or a restart may cost."""
+
+from collections import Counter, defaultdict
+
+import pytest
+
+from harness.trainer.messages import Answer, Broadcast, Clock, Hello, Report, Request, Welcome
+
+
+def merged_steps(cluster):
+    """(fragment, learner, incarnation) -> every step that was merged, with repetitions."""
+    steps = defaultdict(list)
+    for event in cluster.tape:
+        if event.event == "merge":
+            for part in event["contributions"]:
+                steps[event["fragment"], part["learner"], part["incarnation"]] += range(part["first"], part["last"] + 1)
+    return steps
+
+
+def assert_exactly_once(cluster):
+    for place, steps in merged_steps(cluster).items():
+        assert len(steps) == len(set(steps)), f"{place} merged a step twice"
+
+
+def events(cluster, name, node=None):
+    return [event for event in cluster.tape if event.event == name and node in (None, event.node)]
+
+
+def test_without_faults_everyone_takes_part_in_every_round(make_cluster):
+    cluster = make_cluster()
+    cluster.run()
+    merges = events(cluster, "merge")
+    assert cluster.over
+    assert Counter(len(merge["contributions"]) for merge in merges)[4] >= 0.9 * len(merges)
+    assert_exactly_once(cluster)
+
+
+def test_every_fragment_is_merged_once_every_h_steps(make_cluster):
+    cluster = make_cluster(budget=80)
+    cluster.run()
+    counts = Counter(merge["fragment"] for merge in events(cluster, "merge"))
+    assert set(counts) == {0, 1, 2, 3}
+    assert all(abs(count - 80 / 8) <= 1 for count in counts.values())
+
+
+def test_the_same_inputs_give_the_same_tape(make_cluster):
+    tapes = []
+    for _ in range(2):
+        cluster = make_cluster()
+        cluster.run()
+        tapes.append(cluster.tape)
+    assert tapes[0] == tapes[1]
+
+
+@pytest.mark.parametrize("kind", [Hello, Welcome, Clock, Report, Request, Answer, Broadcast])
+@pytest.mark.parametrize("number", [1, 5])
+@pytest.mark.parametrize("receipt", ["carry", "overwrite"])
+def test_any_message_may_be_lost_and_no_step_is_merged_twice(make_cluster, kind, number, receipt):
+    seen = Counter()
+
+    def lose(sender, receiver, message):
+        if isinstance(message, kind) and "learner-2" in (sender, receiver):
+            seen[kind] += 1
+            return seen[kind] == number
+        return False
+    cluster = make_cluster(lose=lose, on_receipt=receipt)
+    cluster.run(until=30)
+    assert cluster.over, "training did not go on"
+    assert_exactly_once(cluster)
+    lost = seen[kind] >= number
+    assert lost or kind in (Hello, Welcome)  # there is only one of these unless a connection breaks
+    if lost:
+        last = events(cluster, "merge")[-5:]
+        assert any(part["learner"] == "learner-2" for merge in last for part in merge["contributions"])
+
+
+@pytest.mark.parametrize("every", [7, 13])
+def test_a_connection_that_keeps_breaking_merges_nothing_twice(make_cluster, every):
+    count = iter(range(10**9))
+    cluster = make_cluster(lose=lambda *_: next(count) % (every * 17) == every)
+    cluster.run(until=60)
+    assert cluster.over
+    assert len(events(cluster, "lost")) >= 5
+    assert_exactly_once(cluster)
+
+
+def test_a_lost_broadcast_makes_the_learner_repeat_its_steps_and_the_syncer_refuse_them(make_cluster):
+    lost = []
+
+    def lose(sender, receiver, message):
+        if isinstance(message, Broadcast) and receiver == "learner-2" and message.version == 2 and not lost:
+            lost.append(message.fragment)
+            return True
+        return False
+    cluster = make_cluster(lose=lose)
+    cluster.run()
+    refusals = [event for event in events(cluster, "refused", "syncer") if event["learner"] == "learner-2"]
+    assert [event["reason"] for event in refusals if event["fragment"] == lost[0]][:1] == ["already merged"]
+    assert_exactly_once(cluster)
+
+
+def test_a_returning_learner_gets_every_fragment_and_starts_at_the_global_step(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.5)
+    cluster.start_learner("learner-3")
+    cluster.run()
+    hello = [event for event in events(cluster, "hello") if event["incarnation"] == 1]
+    received = [event for event in events(cluster, "received", "learner-3") if event.incarnation == 1][:4]
+    assert [event["version"] for event in received] == hello[0]["versions"]
+    ready = next(event for event in events(cluster, "ready", "learner-3") if event.incarnation == 1)
+    assert ready["step"] == hello[0]["step"] > 10
+    assert any(part["incarnation"] == 1 for merge in events(cluster, "merge") for part in merge["contributions"])
+    assert_exactly_once(cluster)
+
+
+def test_a_returning_learner_goes_on_in_its_shard_behind_what_it_reported(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.5)
+    reported = cluster.syncer.ledger.positions["learner-3"]
+    cluster.start_learner("learner-3")
+    cluster.run()
+    ready = next(event for event in events(cluster, "ready", "learner-3") if event.incarnation == 1)
+    assert ready["position"] == reported > 0
+
+
+def test_a_syncer_that_restarts_goes_on_from_its_newest_versions_with_its_momentum(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.5)
+    before = cluster.syncer.states
+    cluster.restart_syncer()
+    after = cluster.syncer.states
+    assert [state.version for state in after] == [state.version for state in before]
+    assert any(state.momentum[name].any() for state in after for name in state.momentum)
+    for old, new in zip(before, after, strict=True):
+        assert all((old.momentum[name] == new.momentum[name]).all() for name in old.momentum)
+    cluster.run()
+    assert cluster.over
+    resumed = events(cluster, "resumed")[0]
+    assert resumed["versions"] == [state.version for state in before]
+    assert_exactly_once(cluster)
+
+
+def test_learners_train_on_while_the_syncer_is_away(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    steps = cluster.learners["learner-1"].step
+    cluster._lose = lambda *_: True
+    cluster.run(until=2.0)
+    assert cluster.learners["learner-1"].step >= steps + 10
+
+
+def test_an_old_incarnation_that_comes_back_is_refused(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    cluster.start_learner("learner-3")
+    cluster.run(until=2.0)
+    effects = list(cluster.syncer.on_message(999, Hello(
+        token="t", node="learner-3", incarnation=0, step=5, tokens=5, position=5, versions=[1] * 4, steps=[1] * 4),
+        {}, 2.0))
+    assert any(getattr(effect, "reason", "").startswith("a newer incarnation") for effect in effects)
+
+
+def test_with_quorum_three_a_round_is_merged_from_at_least_three(make_cluster):
+    cluster = make_cluster(quorum=3)
+    cluster.run(until=1.0)
+    cluster.disconnect("learner-1", reconnect=False)
+    cluster.run(until=60)
+    merges = events(cluster, "merge")
+    assert min(len(merge["contributions"]) for merge in merges) >= 3
+    assert merges[-1].t > 2.0
+
+
+def test_without_a_quorum_nothing_is_merged_and_nothing_is_lost(make_cluster):
+    cluster = make_cluster(quorum=3)
+    cluster.run(until=1.0)
+    for name in ("learner-1", "learner-2"):
+        cluster.disconnect(name, reconnect=False)
+    cluster.run(until=3.0)
+    # A round that was open with enough answers may still close; afterwards the quorum is out of reach.
+    assert not [merge for merge in events(cluster, "merge") if merge.t > 1.2]
+    for name in ("learner-1", "learner-2"):
+        cluster._connect(name)
+    cluster.run(until=60)
+    assert cluster.over
+    assert_exactly_once(cluster)
+
+
+def test_a_far_learner_that_misses_the_grace_window_is_late_and_the_others_do_not_wait(make_cluster):
+    far = make_cluster(delay=0.001, grace=0.0, budget=40)
+    far.run()
+    late = [event for event in events(far, "refused", "syncer") if event["reason"] == "late"]
+    assert late
+    assert_exactly_once(far)
+
+
+def test_with_overlap_zero_a_learner_waits_for_the_merge_and_loses_nothing(make_cluster):
+    cluster = make_cluster(overlap=0, quorum=4, on_receipt="overwrite")
+    cluster.run()
+    assert cluster.over
+    answered = {(event["fragment"], event.node): event["step"] for event in cluster.tape if event.event == "snapshot"}
+    assert answered
+    for event in events(cluster, "received"):
+        if event["closed"]:
+            assert event["carried"] == 0
+    steps = sum(len(set(steps)) for steps in merged_steps(cluster).values())
+    assert steps >= 0.85 * 4 * sum(learner.step for learner in cluster.learners.values())
+
+
+def test_training_ends_at_the_budget_of_processed_tokens(make_cluster):
+    cluster = make_cluster()
+    cluster.run()
+    processed = sum(learner.tokens for learner in cluster.learners.values())
+    budget = cluster.config.budget_tokens
+    assert budget <= processed <= budget + 8 * cluster.config.tokens_per_step
+    assert [meta["number"] for meta, _ in cluster.snapshots] == [0, 1, 2]

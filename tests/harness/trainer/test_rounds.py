@@ -1,0 +1,61 @@
+"""Rounds: quorum, grace window, global step."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.trainer.rounds import Contribution, Peer, Round, global_step, grace_window, typical_step_time
+
+TIMES = st.floats(0, 10)
+
+
+@given(st.floats(0, 1), st.floats(0, 4), TIMES, TIMES, TIMES)
+def test_the_grace_window_is_never_negative_and_never_longer_than_a_step(gamma, tau, step, quorum, sync):
+    assert 0 <= grace_window(gamma, tau, step, quorum, sync) <= step
+
+
+def test_the_grace_window_is_a_share_of_the_slack_that_the_overlap_leaves():
+    assert abs(grace_window(0.8, 1, 0.1, 0.02, 0.03) - 0.04) < 1e-12
+
+
+def peer(name, step, connection=1):
+    return Peer(name, 0, connection, step, [], [], 0.0)
+
+
+@given(st.lists(st.integers(0, 50), max_size=6), st.integers(1, 6), st.integers(0, 50))
+def test_the_global_step_is_the_kth_largest_among_live_learners_and_never_goes_back(steps, quorum, previous):
+    peers = [peer(f"l{i}", step) for i, step in enumerate(steps)] + [peer("dead", 99, None)]
+    reached = sorted(steps, reverse=True)[quorum - 1] if len(steps) >= quorum else 0
+    assert global_step(peers, quorum, previous) == max(previous, reached)
+
+
+def answer(learner):
+    return Contribution(learner, 0, 0, 1, 8, 8, 8, "", 0.0, {})
+
+
+def test_a_round_without_quorum_waits_however_long_it_takes():
+    round_ = Round(1, 0, 0.0, asked={"a": 0})
+    assert round_.may_merge(1e9) == (False, "no quorum yet")
+
+
+def test_a_round_merges_at_once_when_everyone_asked_has_answered():
+    round_ = Round(1, 0, 0.0, asked={"a": 0})
+    round_.take(answer("a"))
+    round_.reached(0.01, 0.8, 2, 0.06, 0.0)
+    assert round_.may_merge(0.01) == (True, "all answered")
+
+
+def test_a_round_waits_for_the_others_until_the_grace_window_is_over():
+    round_ = Round(1, 0, 0.0, asked={"a": 0, "b": 0})
+    round_.take(answer("a"))
+    round_.reached(0.01, 0.8, 2, 0.06, 0.0)
+    assert round_.grace == 0.06
+    assert not round_.may_merge(0.06)[0]
+    assert round_.may_merge(0.07) == (True, "grace window over")
+
+
+def test_one_straggler_does_not_change_the_typical_step_time():
+    peers = [peer(name, 0) for name in "abcd"]
+    for index, one in enumerate(peers):
+        one.step_time.add(9.0 if index == 0 else 0.06)
+    assert typical_step_time(peers, 1.0) == 0.06
+    assert typical_step_time([], 1.0) == 1.0
