@@ -29,12 +29,12 @@ STAGES: list[tuple[str, str, list[Setting]]] = [
      [{"warmup": warmup, "final_lr": final} for warmup, final in (
          (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
     ("synchronous learning rate again", "data_parallel",
-     [{"synchronous_lr": rate} for rate in (2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
-    ("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
+     [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
+    ("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     ("outer optimizer", "decoupled",
      [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in (
          (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8))]),
-    ("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1e-2)]),
+    ("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     ("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
     ("receipt and H", "decoupled",
      [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),

@@ -218,10 +218,7 @@ def main() -> NoReturn:
     if sys.platform != "linux":
         sys.exit("diloco-chaos runs on Linux only: it needs process signals and /proc as they are there")
     try:
-        app(standalone_mode=False)
-        code = 0
-    except typer.Exit as ended:
-        code = ended.exit_code
+        code = app(standalone_mode=False) or 0  # without its standalone mode, typer returns what Exit carries
     except Failure as failure:
         code = _fail(str(failure), failure.code)
     except (ScenarioError, FolderError, CorpusError) as error:

@@ -126,6 +126,7 @@ class Experiment:
             self._cluster.stop()
             for event in self._tail.poll():
                 self.observer.on_event(event)
+            self._tail.close()
             self._tape.record("end", outcome=outcome.kind, message=outcome.message)
             self._tape.close()
 

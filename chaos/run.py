@@ -75,9 +75,9 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
     """
     make_cluster = make_cluster or local_cluster()
-    audience.say(f"corpus {plan.cluster.corpus}")
     corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
                                       needed_bytes(plan.cluster.spec.context))
+    audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
     references = References(cache_folder(), corpus_file, digest, make_cluster)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)

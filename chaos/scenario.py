@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from chaos.bounds import Bounds
 from faults import FAULTS, AnyFault, Fault, Kill, Latency, Partition
@@ -63,6 +63,8 @@ class Scenario(BaseModel):
     @classmethod
     def _by_their_key(cls, value: Any) -> Any:
         """`{kill: learner-1, at: 3s}` -> `{kind: kill, targets: learner-1, at: 3s}`."""
+        if value is None:  # every fault is commented out
+            return ()
         if not isinstance(value, (list, tuple)):
             return value
         return [_named(fault) if isinstance(fault, dict) and "kind" not in fault else fault for fault in value]
@@ -119,6 +121,8 @@ def parse(text: str, file: Path | str = "scenario") -> Scenario:
         mark = error.problem_mark
         raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0,
                                            mark.column + 1 if mark else 0)]) from error
+    except YAMLError as error:
+        raise ScenarioError(file, [Problem(f"not valid YAML: {str(error).splitlines()[0]}")]) from error
     except ValueError as error:  # such as a duplicate key, or a number that no number is
         raise ScenarioError(file, [Problem(f"not valid YAML: {str(error).splitlines()[0]}")]) from error
     if not isinstance(raw, dict):
@@ -146,6 +150,7 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     """A pydantic error as a problem with a place and, where a key is unknown, the nearest valid one."""
     where = [part for part in detail["loc"] if part not in FAULTS]
     message = str(detail["msg"]).removeprefix("Value error, ")
+    message = message.replace("a valid tuple", "a list").replace("a valid dictionary", "a mapping")
     key = str(where[-1]) if where else ""
     if detail["type"] == "extra_forbidden":
         message = f"unknown key {key!r}{nearest(key, _known_keys(detail['loc']))}"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 SCHEMA = 1
 
@@ -76,6 +76,19 @@ class TapeWriter:
         self._file.close()
 
 
+class NoTape(TapeWriter):
+    """Records nothing: what a node is measured with to learn what its tape costs."""
+
+    def __init__(self, folder: Path, node: str, incarnation: int, epoch: float) -> None:
+        """Opens no file."""
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 @dataclass
 class Tape:
     """All events of a run in the order of time, and what could not be read."""
@@ -112,18 +125,27 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._at: dict[Path, int] = {}
+        self._files: dict[Path, BinaryIO] = {}
+        self._rest: dict[Path, bytes] = {}
 
     def poll(self) -> Iterator[Event]:
         """New whole lines of every file; half a line is left for the next call."""
         for path in sorted(self._folder.glob("*.jsonl")):
-            with open(path, "rb") as file:
-                file.seek(self._at.get(path, 0))
-                data = file.read()
+            if path not in self._files:
+                self._files[path] = open(path, "rb")  # noqa: SIM115 - followed as long as the run goes on
+            data = self._files[path].read()
+            if not data:
+                continue
+            data = self._rest.get(path, b"") + data
             whole = data.rfind(b"\n") + 1
-            self._at[path] = self._at.get(path, 0) + whole
+            self._rest[path] = data[whole:]
             for text in data[:whole].splitlines():
                 try:
                     yield parse(text.decode("utf-8", "replace"))
                 except ValueError:
                     continue  # `read` names it when the run is judged
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()

@@ -101,8 +101,6 @@ class Connection:
                 self._close()
             else:
                 side.outgoing.end()
-        else:
-            self._opening.cancel()
         if self._client.transport is None and self._upstream.transport is None:
             self._proxy.dismiss(self)
 

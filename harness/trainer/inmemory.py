@@ -76,7 +76,7 @@ class InMemoryCluster:
                 ledger.absorb(found[1]["ledger"])
             else:
                 states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
-        self.syncer = Syncer(self.config, states, ledger, bool(self.disk))
+        self.syncer = Syncer(self.config, states, ledger, bool(self.disk), self.incarnations[SYNCER])
         self._do(SYNCER, list(self.syncer.start(self.now)))
 
     def restart_syncer(self) -> None:

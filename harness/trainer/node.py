@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from harness.lifeline import die_with_parent
-from harness.tape import TapeWriter
+from harness.tape import NoTape, TapeWriter
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 from harness.trainer.driver import Driver
@@ -65,6 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--parent", type=int, help="die with this process")
     parser.add_argument("--listen", type=int, default=0, help="syncer: port, 0 for any")
     parser.add_argument("--connect", help="learner: host:port of the syncer, or of the link to it")
+    parser.add_argument("--no-tape", action="store_true", help="record nothing, to measure what recording costs")
     parser.add_argument("--hold", action="append", default=[], metavar="POINT[:N]",
                         help="stop at the N-th time that this point of the protocol is reached")
     return parser.parse_args(arguments)
@@ -83,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         die_with_parent(options.parent)
     faulthandler.register(signal.SIGUSR1)  # a run that misses its deadline leaves every node's stacks in its log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the harness ends its nodes itself
-    tape = TapeWriter(options.run / "tape", options.name, options.incarnation, options.epoch)
+    kind = NoTape if options.no_tape else TapeWriter
+    tape = kind(options.run / "tape", options.name, options.incarnation, options.epoch)
     tape.record("start", role=options.role, pid=os.getpid())
     settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
     try:
@@ -125,7 +127,7 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
         core = Hub(config)
     else:
         core = Syncer(config, *restore(options.run / "state", config.fragment_table(), settings.initial_values(),
-                                       config.warm_start))
+                                       config.warm_start), options.incarnation)
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 
 

@@ -21,13 +21,15 @@ from harness.trainer.state import FragmentState, Ledger, digests, fragment_file
 from harness.trainer.tensors import Tensors
 
 HEARTBEAT = 0.5
+_ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
 
 class Syncer:
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
-    def __init__(self, config: TrainerConfig, states: list[FragmentState], ledger: Ledger, resumed: bool) -> None:
+    def __init__(self, config: TrainerConfig, states: list[FragmentState], ledger: Ledger, resumed: bool,
+                 incarnation: int = 0) -> None:
         self.config = config
         self.table = config.fragment_table()
         self.states = states
@@ -39,7 +41,7 @@ class Syncer:
         self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
-        self._numbers = count(1)
+        self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
         self._merged_from: set[str] = set()
         self._sync_time = MovingAverage()
         self._closed_at: dict[str, float] = {}

@@ -90,6 +90,10 @@ class Transformer:
                             maximize=False)
 
     def _loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
+
+    def logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The forward pass: bytes [batch, context] to logits [batch, context, 256]."""
         spec, views = self._spec, self._views
         batch, context = inputs.shape
         width, heads = spec.width, spec.heads
@@ -104,5 +108,4 @@ class Transformer:
             hidden = hidden + F.linear(mixed.transpose(1, 2).reshape(batch, context, width), weight("proj"))
             normed = F.layer_norm(hidden, (width,), weight("norm2"))
             hidden = hidden + F.linear(F.relu(F.linear(normed, weight("up"))).square(), weight("down"))
-        logits = F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"])
-        return F.cross_entropy(logits.reshape(batch * context, -1), targets.reshape(-1))
+        return F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from toxiproxy.api import APIConsumer
 
 from harness.links.client import LinkError, Links, Toxic
 
@@ -123,15 +124,19 @@ def test_an_http_proxy_in_the_environment_is_passed_by(links: Links, monkeypatch
 
 
 @pytest.fixture
-def hasty_threads() -> Iterator[None]:
-    """Threads take turns far more often than usual, so that races show."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
+def slow_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads get their turn between naming a server and sending the request."""
+    def slowly(send: Callable[..., Any]) -> Callable[..., Any]:
+        def pause_and_send(*args: Any, **options: Any) -> Any:
+            time.sleep(0.001)
+            return send(*args, **options)
+        return pause_and_send
+
+    for method in ("get", "post", "delete"):
+        monkeypatch.setattr(APIConsumer, method, slowly(getattr(APIConsumer, method)))
 
 
-@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.usefixtures("slow_consumer")
 def test_two_servers_are_kept_apart_in_many_threads(links: Links, embedded: Any) -> None:
     other = Links(embedded.address, timeout_s=20)
 
@@ -230,7 +235,7 @@ def test_what_a_server_does_not_show_did_not_happen(ask: Callable[[Links], None]
 def test_a_link_that_listens_elsewhere_is_an_error(listen: str | None) -> None:
     answers: Answers = {("GET", "/proxies"): (200, {}), ("POST", "/proxies"): (201, SHOWN),
                         ("GET", "/proxies/a"): (200, {**SHOWN, "listen": listen})}
-    with pretender(answers) as api, pytest.raises(LinkError, match="listen should be '127.0.0.1:1' now"):
+    with pretender(answers) as api, pytest.raises(LinkError, match=r"listen should be '127\.0\.0\.1:1' now"):
         Links(api, timeout_s=20).create("a", UPSTREAM, "127.0.0.1:1")
 
 

@@ -1,0 +1,73 @@
+"""What the harness costs: tokens per second with tape, links and supervision, against the same processes bare."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from chaos.experiment import Experiment
+from chaos.folder import RunFolder, cache_folder
+from chaos.live import Silence
+from chaos.nodes import node_specs
+from chaos.plan import Plan, freeze
+from chaos.run import local_cluster
+from chaos.scenario import parse
+from harness.trainer import checkpoint
+from harness.trainer.data import materialize, needed_bytes
+from harness.trainer.node import SETTINGS, NodeSettings
+
+SCENARIO = """diloco_chaos: 1
+name: bench-overhead
+cluster: {budget: 300 steps, step_time: 0s, snapshots: 10}
+"""
+ROUNDS = 5
+
+
+def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Interleaved runs without pace: bare, harnessed, bare, ...; the ratio of the medians, and of each pair."""
+    plan = freeze(parse(SCENARIO), 0)
+    corpus, _ = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
+    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus)
+    bare, harnessed = [], []
+    for number in range(ROUNDS):
+        folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]
+        bare.append(_bare(plan, folders[0], settings))
+        Experiment(plan, folders[1], settings, local_cluster(), Silence()).perform()
+        harnessed.append(_rate(folders[1]))
+        say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
+    return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),
+            "ratio": round(median(harnessed) / median(bare), 3), "pace": "none",
+            "pairs": [round(two / one, 3) for one, two in zip(bare, harnessed, strict=True)]}
+
+
+def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
+    """The same processes, connected directly, recording nothing, with nobody who watches them."""
+    (folder.path / SETTINGS).write_text(settings.model_dump_json())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    processes = []
+    for spec in node_specs(plan, folder.path, time.monotonic(), "bench"):
+        argv = [part.format(incarnation="0", listen=str(port), connect=f"127.0.0.1:{port}") for part in spec.argv]
+        processes.append(subprocess.Popen([*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(spec.env),
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    processes[0].wait()
+    for process in processes[1:]:
+        process.wait()
+    return _rate(folder)
+
+
+def _rate(folder: RunFolder) -> float:
+    """Processed tokens per second between the first snapshot after the start and the last one."""
+    metas = [checkpoint.load(path)[1] for path in sorted((folder.path / "snapshots").glob("*.safetensors"))[1:]]
+    return float((metas[-1]["processed"] - metas[0]["processed"]) / (metas[-1]["t"] - metas[0]["t"]))
+
+
+if __name__ == "__main__":
+    sys.exit("run it as: python -m benchmarks.bench --only overhead")

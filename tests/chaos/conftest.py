@@ -1,0 +1,36 @@
+"""A small real cluster: the micro model on the Markov corpus, so that a whole run takes seconds."""
+
+import pytest
+
+from chaos.live import Silence
+from chaos.plan import freeze
+from chaos.run import run_plan
+from chaos.scenario import parse
+
+SMALL = """diloco_chaos: 1
+name: small
+deadline: {deadline}
+cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: {learners}, budget: {budget},
+          step_time: 60ms, snapshots: 4, silence: 2s}}
+faults:
+{faults}
+"""
+
+
+def small(*faults, budget=150, learners=3, deadline="60s"):
+    """Text of a small scenario."""
+    return SMALL.format(faults="".join(f"  - {fault}\n" for fault in faults), budget=budget, learners=learners,
+                        deadline=deadline)
+
+
+@pytest.fixture
+def scenario_text():
+    return small
+
+
+@pytest.fixture
+def run_small(tmp_path):
+    """run_small(*faults) -> Result of a real run on this machine."""
+    def run(*faults, audience=None, **settings):
+        return run_plan(freeze(parse(small(*faults, **settings)), 0), tmp_path, audience or Silence())
+    return run

@@ -1,0 +1,99 @@
+"""The command line: every mistake gets a message, a hint and exit code 2, and `--json` is one object."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from chaos import plan as plans
+from chaos.plan import freeze
+from chaos.scenario import load
+from harness import tape
+
+
+def command(*arguments, timeout=60):
+    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True,
+                          timeout=timeout, check=False)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["run", "flagshp"], "did you mean 'flagship'"),
+    (["run"], "name a scenario"),
+    (["run", "flagship", "--plan", "x.json"], "name a scenario"),
+    (["run", "--plan", "nowhere.json"], "nowhere.json: can't be read: No such file"),
+    (["run", "flagship", "--on", "compose"], "--on compose: not in this version; use --on local"),
+    (["run", "flagship", "--on", "locl"], "did you mean 'local'"),
+    (["run", "flagship", "--corpus", "/nowhere"], "no such file or folder; name one with --corpus"),
+    (["run", "flagship", "--corpus", __file__], "needs at least"),
+    (["run", "flagship", "--deadline", "5"], "--deadline: '5' is not a duration: write it like 8s"),
+    (["run", "flagship", "--seed", "-1"], "Try `diloco-chaos --help`"),
+    (["check", "nowhere"], "nowhere: no such folder"),
+    (["check", "/"], "not the folder of a run: it has no plan.json"),
+    (["validate", "pyproject.toml"], "pyproject.toml"),
+    (["show", "nothing"], "no scenario of this name"),
+    (["frobnicate"], "No such command"),
+    (["list", "--frobnicate"], "No such option"),
+])
+def test_a_mistake_is_told_with_what_to_type_instead(arguments, message):
+    done = command(*arguments)
+    assert done.returncode == 2, done
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_runs_dir_that_can_not_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = command("run", "kill-one", "--runs-dir", str(tmp_path / "file"))
+    assert done.returncode == 2
+    assert "--runs-dir" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["list", "--json"], ["show", "flagship", "--json"], ["doctor", "--json"],
+                                       ["validate", "flagship", "far", "--json"]])
+def test_json_is_one_object_on_standard_output(arguments):
+    done = command(*arguments)
+    assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_every_command_explains_itself_with_an_example():
+    for name in ("run", "list", "show", "validate", "check", "doctor"):
+        done = command(name, "--help")
+        assert done.returncode == 0
+        assert "Example" in done.stdout
+
+
+def test_validate_tells_every_problem_and_exits_2(tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("diloco_chaos: 1\nname: bad\ncluster: {quorm: 1}\ndeadlin: 3s\n")
+    done = command("validate", str(file), "flagship", "--json")
+    assert done.returncode == 2
+    report = json.loads(done.stdout)
+    assert [problem.split(": ", 1)[0] for problem in report["problems"]] == [f"{file}:3:11", f"{file}:4:1"]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with a plan and an empty run."""
+    (tmp_path / "tape").mkdir()
+    plans.save(freeze(load("kill-one")[0], 0), tmp_path / "plan.json")
+    writer = tape.TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
+    writer.record("start", role="syncer", pid=1)
+    return tmp_path
+
+
+def test_a_tape_cut_off_in_the_middle_of_a_line_is_judged_up_to_the_cut_and_says_so(recorded):
+    with open(recorded / "tape" / "syncer.0.jsonl", "a") as file:
+        file.write('{"t": 3.0, "node": "syn')
+    done = command("check", str(recorded))
+    assert done.returncode == 3, done.stderr
+    assert "Judged up to a cut in the tape: syncer.0.jsonl, line 2" in " ".join(done.stdout.split())
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_folder_without_any_event_is_inconclusive(recorded):
+    (recorded / "tape" / "syncer.0.jsonl").unlink()
+    done = command("check", str(recorded), "--json")
+    assert done.returncode == 3
+    assert {check["verdict"] for check in json.loads(done.stdout)["checks"]} == {"unknown"}

@@ -1,0 +1,58 @@
+"""The pytest plugin: takes scenario files and nobody else's, and tells the story of a failure."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def collect(folder, *options):
+    done = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", *options, str(folder)],
+                          capture_output=True, text=True, cwd=folder, check=False)
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.yaml").write_text("diloco_chaos: 1\nname: mine\ntier: ci\n")
+    (tmp_path / "slow.yml").write_text("diloco_chaos: 1  # the header may be followed by a comment\nname: slow\n")
+    (tmp_path / "other.yaml").write_text("services:\n  diloco_chaos: 1\n")
+    (tmp_path / "later.yaml").write_text("# first\ndiloco_chaos: 1\n")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    return tmp_path
+
+
+def test_only_files_that_begin_with_the_header_are_taken(folder):
+    out = collect(folder)
+    assert "mine.yaml::mine" in out
+    assert "slow.yml::slow" in out
+    assert "other" not in out
+    assert "later" not in out
+    assert "2 tests collected" in out
+
+
+def test_a_tier_leaves_the_others_out(folder):
+    out = collect(folder, "--chaos-tier", "ci")
+    assert "mine.yaml::mine" in out
+    assert "slow" not in out
+
+
+def test_a_scenario_with_problems_fails_with_its_problems_and_no_traceback(tmp_path):
+    (tmp_path / "bad.yaml").write_text("diloco_chaos: 1\nname: bad\nclustr: {}\n")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path)], capture_output=True, text=True,
+                          cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "bad.yaml:3:1: unknown key 'clustr'; did you mean 'cluster'?" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_failing_run_prints_its_report_instead_of_a_traceback(tmp_path, scenario_text):
+    text = scenario_text("{kill: learner-1, at: 1500ms, restart_after: 1s}", budget=200)
+    (tmp_path / "strict.yaml").write_text(text + "checks: {reintegration: {within: 1ms}}\n")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path)], capture_output=True, text=True,
+                          cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "reintegration failed" in done.stdout
+    assert "fault f1 at" in done.stdout
+    assert "Repeat it: diloco-chaos run --plan" in done.stdout
+    assert "Traceback" not in done.stdout

@@ -1,0 +1,156 @@
+"""Whole runs with real processes: few, small, and each about something that only processes show."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from chaos.live import Silence
+from chaos.run import judged
+from harness.trainer.messages import Clock, Hello
+from harness.trainer.wire import encode
+
+
+def words(result):
+    return {verdict.name: verdict.verdict for verdict in result.judgement.checks}
+
+
+PROTOCOL = ("exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded",
+            "all_undone")
+
+
+def assert_protocol_held(result):
+    verdicts = {verdict.name: verdict for verdict in result.judgement.checks}
+    for name in PROTOCOL:
+        assert verdicts[name].verdict == "passed", verdicts[name]
+
+
+def test_a_syncer_that_is_killed_between_commit_and_broadcast_goes_on_where_it_was(run_small):
+    result = run_small("{kill: syncer, when: {node: syncer, hold: commit.before_broadcast, count: 20}, "
+                       "restart_after: 1s}", budget=200)
+    assert result.outcome.kind == "finished", result.outcome
+    tape = result.history.tape
+    resumed = tape.of("resumed", node="syncer")[0]
+    before = {event["fragment"]: event for event in tape.of("merge") if event.incarnation == 0}
+    for fragment, event in before.items():
+        assert resumed["versions"][fragment] == event["version"]
+        assert resumed["digests"][fragment] == event["digest"]
+    after = [event for event in tape.of("merge") if event.incarnation == 1]
+    assert {part["learner"] for event in after for part in event["contributions"]} == {
+        "learner-1", "learner-2", "learner-3"}
+    assert all(event.incarnation == 0 for event in tape.of("step")), "a learner did not outlive the outage"
+    assert_protocol_held(result)
+
+
+@pytest.mark.parametrize("point", ["merge.before_commit", "checkpoint.before_rename"])
+def test_a_merge_that_was_not_committed_never_happened(run_small, point):
+    result = run_small(f"{{kill: syncer, when: {{node: syncer, hold: {point}, count: 9}}, restart_after: 1s}}")
+    assert result.outcome.kind == "finished", result.outcome
+    assert result.history.tape.of("resumed")
+    assert_protocol_held(result)
+
+
+class Vandal(Silence):
+    """Throws garbage at the syncer while it trains."""
+
+    def __init__(self):
+        self.port = None
+        self.thrown = False
+
+    def on_event(self, event):
+        if event.event == "listening":
+            self.port = event["port"]
+        if event.event == "steady" and not self.thrown:
+            self.thrown = True
+            oversized = b"DLC1" + (1 << 20).to_bytes(4, "big") + bytes(8)
+            stranger = encode(Hello(token="wrong", node="learner-1", incarnation=9, step=0, tokens=0, position=0,
+                                    versions=[-1] * 4, steps=[0] * 4))
+            for data in (b"GET / HTTP/1.1\r\n\r\n", oversized, stranger, encode(Clock(step=1, tokens=1, steady=True)),
+                         stranger[:20]):
+                with socket.create_connection(("127.0.0.1", self.port), 2) as link:
+                    link.sendall(data)
+
+
+def test_frames_that_are_garbled_oversized_or_strange_are_refused_and_recorded_and_the_run_goes_on(run_small):
+    result = run_small(audience=Vandal())
+    assert result.outcome.kind == "finished"
+    reasons = [event["reason"] for event in result.history.tape.of("refused_frame")]
+    assert any("not a frame" in reason for reason in reasons)
+    assert any("oversized" in reason for reason in reasons)
+    assert sum("no valid token" in reason for reason in reasons) == 2
+    assert result.history.tape.of("partial_frame")
+    assert_protocol_held(result)
+
+
+def test_a_deadline_ends_the_run_as_inconclusive_with_the_stacks_of_all_nodes(run_small):
+    result = run_small(budget=5000, deadline="8s")
+    assert result.outcome.kind == "deadline"
+    assert "deadline of 8 s passed" in result.judgement.inconclusive
+    assert result.judgement.exit_code == 3
+    for node in ("syncer", "learner-1"):
+        assert any("most recent call first" in line for line in result.folder.log_tail(node, 200))
+
+
+def test_judging_a_folder_again_gives_the_same_verdicts(run_small):
+    result = run_small("{partition: learner-1, at: 1s, for: 1s}")
+    first = (result.folder.path / "report.json").read_text()
+    assert words(judged(result.folder)) == words(result)
+    assert (result.folder.path / "report.json").read_text() == first
+
+
+def descendants(token):
+    """Processes that carry this run's folder on their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(token in part for part in process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+@pytest.fixture
+def harness(tmp_path, scenario_text):
+    """A harness in a process of its own, in the middle of a run."""
+    file = tmp_path / "small.yaml"
+    file.write_text(scenario_text("{straggler: learner-1, at: 0s, for: 60s}", budget=3000, deadline="100s"))
+    process = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(file), "--runs-dir", str(tmp_path / "runs")],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "f1: " in line:
+            break
+    else:
+        pytest.fail("".join(lines))
+    yield process, str(tmp_path / "runs")
+    process.kill()
+    process.wait()
+
+
+def wait_until_gone(token, seconds=5.0):
+    until = time.monotonic() + seconds
+    while (left := descendants(token)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+def test_killing_the_harness_ends_every_node_even_a_stopped_one(harness):
+    process, token = harness
+    assert len(descendants(token)) >= 5  # harness, syncer, three learners
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert wait_until_gone(token) == []
+
+
+def test_ctrl_c_ends_every_process_reports_what_it_has_and_exits_130(harness):
+    process, token = harness
+    os.kill(process.pid, signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(20) == 130
+    assert "INTERRUPTED" in rest
+    assert "exactly_once" in rest
+    assert wait_until_gone(token) == []

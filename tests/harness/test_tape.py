@@ -1,0 +1,62 @@
+"""The tape: readable after any crash, up to the last whole line."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import tape
+from harness.tape import Event, Tail, TapeWriter
+
+FIELDS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.one_of(st.integers(), st.text(), st.booleans()))
+
+
+@given(st.floats(0, 1e6), st.text(min_size=1), st.integers(0, 9), st.text(min_size=1), FIELDS)
+def test_an_event_survives_being_written(t, node, incarnation, name, fields):
+    again = tape.parse(tape.line(Event(t, node, incarnation, name, fields)))
+    assert abs(again.t - t) < 1e-6
+    assert (again.node, again.incarnation, again.event, again.fields) == (node, incarnation, name, fields)
+
+
+def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):
+    first, second = TapeWriter(tmp_path, "a", 0, 0.0), TapeWriter(tmp_path, "b.c", 3, 0.0)
+    first.record("one")
+    second.record("two", x=1)
+    first.record("three")
+    read = tape.read(tmp_path)
+    assert [(e.node, e.incarnation, e.event) for e in read.events] == [("a", 0, "one"), ("b.c", 3, "two"),
+                                                                       ("a", 0, "three")]
+    assert read.torn == {}
+
+
+@given(st.integers(1, 200))
+def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path_factory, cut):
+    folder = tmp_path_factory.mktemp("tape")
+    writer = TapeWriter(folder, "a", 0, 0.0)
+    for number in range(5):
+        writer.record("event", number=number)
+    path = folder / "a.0.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data[:len(data) - cut % len(data)])
+    read = tape.read(folder)
+    whole = data[:len(data) - cut % len(data)].count(b"\n")
+    assert [e["number"] for e in read.events] == list(range(whole))
+    torn = data[:len(data) - cut % len(data)].endswith(b"\n") or not path.read_bytes()
+    assert (("a", 0) in read.torn) == (not torn)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_never_more_than_a_torn_file(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("tape")
+    (folder / "a.0.jsonl").write_bytes(data)
+    read = tape.read(folder)
+    assert not data.strip() or read.torn or read.events
+
+
+def test_a_tail_waits_for_the_end_of_a_line(tmp_path):
+    tail = Tail(tmp_path)
+    assert list(tail.poll()) == []
+    (tmp_path / "a.0.jsonl").write_text('{"t":1,"node":"a","inc":0,"event":"x"}\n{"t":2,"no')
+    assert [e.event for e in tail.poll()] == ["x"]
+    with open(tmp_path / "a.0.jsonl", "a") as file:
+        file.write('de":"a","inc":0,"event":"y"}\n')
+    assert [e.event for e in tail.poll()] == ["y"]
+    assert list(tail.poll()) == []

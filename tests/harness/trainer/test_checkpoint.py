@@ -1,0 +1,61 @@
+"""Checkpoints: whole or not at all, and never trusted blindly."""
+
+import numpy as np
+import pytest
+
+from harness.trainer.checkpoint import CheckpointError, load, save
+from harness.trainer.config import TrainerConfig
+from harness.trainer.state import FragmentState, Ledger, fragment_file, restore
+
+TENSORS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.float32)}
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    save(tmp_path / "x", TENSORS, {"version": 3})
+    tensors, meta = load(tmp_path / "x")
+    assert meta == {"version": 3}
+    assert all(np.array_equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path):
+    save(tmp_path / "x", TENSORS, {"version": 1})
+
+    def crash():
+        raise RuntimeError("power failure")
+    with pytest.raises(RuntimeError):
+        save(tmp_path / "x", {"a": np.zeros(1, np.float32)}, {"version": 2}, before_rename=crash)
+    assert load(tmp_path / "x")[1] == {"version": 1}
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "empty", "garbage"])
+def test_a_damaged_file_is_refused(tmp_path, harm):
+    path = tmp_path / "x"
+    save(path, TENSORS, {})
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    {"truncate": lambda: path.write_bytes(path.read_bytes()[:-3]), "flip": lambda: path.write_bytes(bytes(data)),
+     "remove": path.unlink, "empty": lambda: path.write_bytes(b""),
+     "garbage": lambda: path.write_bytes(b"\xff" * 100)}[harm]()
+    with pytest.raises(CheckpointError, match=str(path)):
+        load(path)
+
+
+def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
+    config = TrainerConfig(model="micro", fragments=4)
+    initial, table = config.spec.initial(0), config.fragment_table()
+    fragment = table[2]
+    state = FragmentState({name: initial[name] + 1 for name in fragment.names},
+                          {name: initial[name] * 0 + 2 for name in fragment.names}, 7, {"learner-1": (2, 40)}, 640)
+    ledger = Ledger(44)
+    ledger.report("learner-1", 2, 640, 51)
+    save(tmp_path / fragment_file(2), state.tensors(), state.meta() | {"ledger": ledger.meta()})
+    states, restored, resumed = restore(tmp_path, table, initial, 0)
+    assert resumed
+    assert [s.version for s in states] == [0, 0, 7, 0]
+    assert states[2].merged == {"learner-1": (2, 40)}
+    assert all((states[2].momentum[name] == 2).all() for name in fragment.names)
+    assert (restored.step, restored.processed, restored.positions) == (44, 640, {"learner-1": 51})
+    assert states[2].already_merged("learner-1", 2, 40) == "already merged"
+    assert states[2].already_merged("learner-1", 1, 90) == "old incarnation"
+    assert states[2].already_merged("learner-1", 2, 41) == ""
+    assert states[2].already_merged("learner-1", 3, 1) == ""
