@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 WHEELS ?= ../shared/wheels
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all bench sweep lint setup clean
+.PHONY: help demo test test-all bench sweep lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,19 +17,23 @@ help:
 	@echo "make lint      ruff and mypy --strict"
 
 # torch alone would bring gigabytes of CUDA: a wheel folder first, then PyTorch's CPU index, then whatever there is.
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.torch:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "diloco-chaos needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@if ls $(WHEELS)/torch-*.whl >/dev/null 2>&1 && \
-	    $(BIN)/pip install --quiet --find-links $(WHEELS) "$$(basename $$(ls $(WHEELS)/torch-*.whl | head -n 1) | \
-	    cut -d- -f1,2 | sed 's/-/==/')"; then echo "torch: from $(WHEELS)"; \
-	  elif $(BIN)/pip install --quiet --retries 0 --timeout 15 --index-url https://download.pytorch.org/whl/cpu "torch>=2.6" \
-	    2>/dev/null; then echo "torch: from PyTorch's CPU index"; \
-	  else echo "torch: PyTorch's CPU index does not answer; installing the default build (large)"; \
-	    $(BIN)/pip install --quiet "torch>=2.6"; fi
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@wheel=$$(ls $(WHEELS)/torch-*.whl 2>/dev/null | head -n 1); \
+	if [ -n "$$wheel" ] && $(PIP) --find-links $(WHEELS) "torch==$$(basename "$$wheel" | cut -d- -f2)"; then \
+	  echo "torch: from $(WHEELS)"; \
+	elif $(PIP) --retries 0 --timeout 15 --index-url https://download.pytorch.org/whl/cpu "torch>=2.6" 2>/dev/null; then \
+	  echo "torch: from PyTorch's CPU index"; \
+	else \
+	  echo "torch: PyTorch's CPU index does not answer; installing the default build, which is large"; \
+	  $(PIP) "torch>=2.6"; \
+	fi
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml $(VENV)/.torch
+	$(PIP) --editable ".[dev]"
 	@touch $@
 
 setup: $(VENV)/.ready

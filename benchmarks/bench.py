@@ -60,7 +60,8 @@ def interval(values: list[float]) -> dict[str, Any]:
         return {"n": count, "mean": values[0] if values else None}
     half = STUDENT_T.get(count, 1.96) * stdev(values) / math.sqrt(count)
     return {"n": count, "mean": round(mean(values), 5), "low": round(mean(values) - half, 5),
-            "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5), "values": [round(v, 5) for v in values]}
+            "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5),
+            "values": [round(value, 5) for value in values]}
 
 
 def kills(runs: Path, repeats: int) -> dict[str, Any]:
@@ -82,8 +83,8 @@ def kills(runs: Path, repeats: int) -> dict[str, Any]:
         p99 = sorted(fault_free)[int(0.99 * (len(fault_free) - 1))]
         found[f"quorum_{quorum}"] = {"longest_gap_s": round(max(gaps), 4), "kills": len(gaps),
                                      "fault_free_p99_gap_s": round(p99, 4), "ratio": round(max(gaps) / p99, 2)}
-    found["spawn_to_first_merge_s"] = {"median": round(median(starts), 2), "max": round(max(starts), 2), "n": len(starts),
-                                       "imports": "included", "survivors": "at their pace"}
+    found["spawn_to_first_merge_s"] = {"median": round(median(starts), 2), "max": round(max(starts), 2),
+                                       "n": len(starts), "imports": "included", "survivors": "at their pace"}
     return found
 
 

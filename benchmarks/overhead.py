@@ -55,8 +55,9 @@ def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
     processes = []
     for spec in node_specs(plan, folder.path, time.monotonic(), "bench"):
         argv = [part.format(incarnation="0", listen=str(port), connect=f"127.0.0.1:{port}") for part in spec.argv]
-        processes.append(subprocess.Popen([*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(spec.env),
-                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        processes.append(subprocess.Popen(
+            [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(spec.env),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     processes[0].wait()
     for process in processes[1:]:
         process.wait()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -15,7 +17,7 @@ from rich.table import Table
 from chaos import plan as plans
 from chaos import scenario as scenarios_
 from chaos.folder import FolderError, RunFolder
-from chaos.live import Silence, Terminal
+from chaos.live import Terminal
 from chaos.plan import Plan, freeze
 from chaos.references import NoReferenceError
 from chaos.scenario import ScenarioError
@@ -67,15 +69,15 @@ def run(
         choices = {"compose", "simulated"}
         raise Failure(f"--on {on}: " + ("not in this version; use --on local" if on in choices else
                                         f"no such place{scenarios_.nearest(on, ['local', *choices])}"), 2)
-    console = _console(as_json)
+    _must_be_free(toxiproxy_port)
+    console = Console(stderr=as_json)
     for warning in scenarios_.warnings_of(frozen.cluster, [planned.fault for planned in frozen.faults]):
         console.print(f"warning: {warning}", style="yellow", markup=False)
+    with Terminal(console) as terminal:
+        result = run_plan(frozen, runs_dir, terminal, make_cluster=local_cluster(toxiproxy_port))
     if as_json:
-        result = run_plan(frozen, runs_dir, Silence(), make_cluster=local_cluster(toxiproxy_port))
         _print_json(document(result))
     else:
-        with Terminal(console) as terminal:
-            result = run_plan(frozen, runs_dir, terminal, make_cluster=local_cluster(toxiproxy_port))
         show_report(result, console)
     raise typer.Exit(exit_code(result))
 
@@ -205,8 +207,13 @@ def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
     return plan.model_copy(update={"cluster": cluster, "deadline": limit})
 
 
-def _console(as_json: bool) -> Console:
-    return Console(stderr=as_json)
+def _must_be_free(port: int) -> None:
+    """Tell before anything starts that a port is taken."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise Failure(f"--toxiproxy-port {port}: {os.strerror(error.errno or 0)}; choose another one, "
+                      f"or leave it out for any", 2) from error
 
 
 def _print_json(content: Any) -> None:

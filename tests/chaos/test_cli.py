@@ -97,3 +97,12 @@ def test_a_folder_without_any_event_is_inconclusive(recorded):
     done = command("check", str(recorded), "--json")
     assert done.returncode == 3
     assert {check["verdict"] for check in json.loads(done.stdout)["checks"]} == {"unknown"}
+
+
+def test_a_port_in_use_is_told_before_anything_starts():
+    import socket
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = command("run", "kill-one", "--toxiproxy-port", port)
+    assert done.returncode == 2
+    assert f"--toxiproxy-port {port}: Address already in use; choose another one" in done.stderr

@@ -120,7 +120,7 @@ class Story:
         new = new.model_dump(mode="json", by_alias=True)
         plan = Plan.model_validate(old | {"checks": new["checks"], "cluster": old["cluster"] | cluster,
                                           "faults": old["faults"] if faults is None else new["faults"]})
-        return self.having(plan=plan)
+        return self.having(plan=plan).forged("begin", plan=plan.digest)
 
     def without(self, where: str | Event | Where) -> Story:
         """Events that nobody recorded: by name, one of them, or whatever meets a condition."""
@@ -213,9 +213,12 @@ class Ground(InMemoryCluster):
         initial = config.spec.initial(config.seed)
         self.slow: dict[str, float] = {}
         super().__init__(config, lambda index: Toy(initial, index), initial, **options)
-        self.say("begin", plan="", scenario="", seed=0)
-        for name in ("syncer", *config.names):
+
+    def begin(self, plan: Plan) -> Ground:
+        self.say("begin", plan=plan.digest, scenario=plan.scenario, seed=plan.seed)
+        for name in ("syncer", *self.config.names):
             self.say("spawn", target=name, incarnation=0, pid=1)
+        return self
 
     def say(self, event: str, **fields: Any) -> None:
         self.tape.append(Event(self.now, "harness", 0, event, fields))
@@ -298,7 +301,7 @@ def calmly(text: str, **cluster: Any) -> Story:
     """A run in which nothing is broken."""
     plan = freeze(parse(text), 0)
     plan = plan.model_copy(update={"cluster": plan.cluster.model_copy(update=cluster)})
-    ground = Ground(plan.cluster)
+    ground = Ground(plan.cluster).begin(plan)
     ground.finish()
     return told(ground, plan)
 
@@ -325,7 +328,7 @@ def paper() -> Story:
 def storm() -> Story:
     """A learner was killed and came back, one limped, one was far away, one was cut off; all healed."""
     plan = freeze(parse(STORM), 0)
-    ground = Ground(plan.cluster)
+    ground = Ground(plan.cluster).begin(plan)
     zero = ground.until_steady()
     ground.until(zero + 4)
     ground.inject("f1", lambda: ground.kill("learner-1"), exit_status="SIGKILL")
@@ -349,7 +352,7 @@ def storm() -> Story:
 def reborn() -> Story:
     """The syncer was killed and went on from what it had committed."""
     plan = freeze(parse(REBORN), 0)
-    ground = Ground(plan.cluster)
+    ground = Ground(plan.cluster).begin(plan)
     ground.until(ground.until_steady() + 3.06)
     ground.inject("f1", ground.kill_syncer, exit_status="SIGKILL")
     ground.until(ground.now + 1.1)
@@ -364,7 +367,7 @@ def perform() -> Callable[..., Story]:
     def run(lose: Callable[[str, str, Any], bool], **cluster: Any) -> Story:
         plan = freeze(parse(CALM), 0)
         plan = plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"budget": 24} | cluster)})
-        ground = Ground(plan.cluster, lose=lose)
+        ground = Ground(plan.cluster, lose=lose).begin(plan)
         ground.finish()
         return told(ground, plan)
     return run

@@ -52,12 +52,11 @@ def test_a_merge_that_was_recorded_twice_is_a_merge_that_took_place_twice(calm):
     assert verdict.measured.startswith(f"{len(merge['contributions'])} violations")
 
 
-def test_the_same_steps_of_two_learners_or_of_two_incarnations_are_not_the_same(storm):
-    # In `storm` every learner's steps bear the same numbers, and so do those before and after the restart.
-    assert storm.verdict("exactly_once").verdict == "passed"
-    numbers = [{event["step"] for event in storm.all("step", "learner-1") if event.incarnation == life} for life in (0, 1)]
-    assert not numbers[0] & numbers[1] or storm.verdict("exactly_once").verdict == "passed"
-    swapped = storm.forged("merge", contributions=lambda parts: [part | {"learner": "learner-2"} for part in parts])
+def test_the_same_step_numbers_of_two_learners_are_not_the_same_steps(calm):
+    assert {event["step"] for event in calm.all("step", "learner-1")} >= set(range(1, 140))
+    assert {event["step"] for event in calm.all("step", "learner-2")} >= set(range(1, 140))
+    assert calm.verdict("exactly_once").verdict == "passed"
+    swapped = calm.forged("merge", contributions=lambda parts: [part | {"learner": "learner-2"} for part in parts])
     assert "merged again" in " ".join(swapped.verdict("exactly_once").evidence)
 
 
@@ -242,10 +241,12 @@ def test_one_answer_that_is_missing_is_enough(calm):
     assert verdict.evidence == [f"the tape of learner-4.0 lacks its answer to round {merge['round']}"]
 
 
-def test_a_syncer_that_came_back_and_counts_its_rounds_from_one_again_confuses_nobody(reborn):
+def test_no_round_after_a_syncers_restart_is_taken_for_one_before_it(reborn):
+    # An answer is found by its round's number: were numbers used twice, weights would be held against other answers.
     rounds = [merge["round"] for merge in reborn.all("merge")]
-    assert len(set(rounds)) < len(rounds)
-    assert reborn.verdict("weights_correct").verdict == "passed"
+    assert len(set(rounds)) == len(rounds)
+    late = next(merge for merge in reborn.all("merge") if merge.incarnation == 1)
+    assert reborn.part(late, steps=1).verdict("weights_correct").verdict == "failed"
 
 
 # -- quorum_respected ----------------------------------------------------------------------------------------------
