@@ -6,6 +6,7 @@ merged into a version, discarded (with the reason), or outstanding at the end. R
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     ledger = TokenLedger()
     sizes = [fragment.size for fragment in plan.cluster.fragment_table()]
     done = {node: {event["step"]: int(event["tokens"]) for event in events} for node, events in steps.items()}
-    merged = _merged_intervals(done, merges, ledger)
+    merged = _merged_intervals({node: sorted(tokens) for node, tokens in done.items()}, merges, ledger)
     events = _by_fragment(tape)
     killed = {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
               if event.fields.get("killed")}
@@ -63,7 +64,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     return ledger
 
 
-def _merged_intervals(done: dict[Node, dict[int, int]], merges: list[Event],
+def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
                       ledger: TokenLedger) -> dict[tuple[int, Node], list[tuple[int, int]]]:
     """Per fragment and learner the merged intervals, checked against overlap and against what the learner did."""
     found: dict[tuple[int, Node], list[tuple[int, int]]] = defaultdict(list)
@@ -76,21 +77,26 @@ def _merged_intervals(done: dict[Node, dict[int, int]], merges: list[Event],
                 if part["first"] <= last and first <= part["last"]:
                     ledger.violations.append(f"{where} merged again (steps {first}-{last} were merged before)")
             found[merge["fragment"], node].append((part["first"], part["last"]))
-            invented = [step for step in range(part["first"], part["last"] + 1) if step not in done.get(node, {})]
-            if invented:
-                ledger.violations.append(f"{where}: step {invented[0]} is not on the learner's tape")
+            real = len(_between(done.get(node, []), part["first"], part["last"]))
+            if real != part["last"] - part["first"] + 1:
+                ledger.violations.append(f"{where}: only {real} of these steps are on the learner's tape")
     return found
 
 
 def _by_fragment(tape: Tape) -> dict[tuple[int, Node], list[Event]]:
     """Receipts, answers and refusals of each fragment and learner, in the order of time."""
     found: dict[tuple[int, Node], list[Event]] = defaultdict(list)
-    for event in tape.of("received", "snapshot"):
-        found[event["fragment"], (event.node, event.incarnation)].append(event)
-    for event in tape.of("refused", node="syncer"):
-        if "first" in event.fields:
+    for event in tape.of("received", "snapshot", "refused"):
+        if event.event != "refused":
+            found[event["fragment"], (event.node, event.incarnation)].append(event)
+        elif "first" in event.fields:  # an answer that the syncer refused, not a learner's refusal of a broadcast
             found[event["fragment"], (event["learner"], event["incarnation"])].append(event)
     return found
+
+
+def _between(steps: list[int], first: int, last: int) -> list[int]:
+    """Those of the sorted steps that lie in [first, last]."""
+    return steps[bisect_left(steps, first):bisect_right(steps, last)]
 
 
 def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event], at_end: str, ledger: TokenLedger,
@@ -98,7 +104,7 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
     """Walk through the receipts: each closes the steps before it that are not carried on."""
     fates: Fates = {}
     for first, last in merged:
-        fates |= {step: MERGED for step in steps if first <= step <= last}
+        fates |= dict.fromkeys(_between(steps, first, last), MERGED)
     closed = (steps[0] - 1) if steps else 0
     answers: list[Event] = []
     for event in events:
@@ -110,19 +116,18 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
         if event["closed"] != expected and steps and event["step"] >= steps[0]:
             ledger.violations.append(f"{where}: version {event['version']} closed {event['closed']} steps, "
                                      f"but {expected} had no fate")
-        for step in range(closed + 1, until + 1):
-            if step not in fates:
-                fates[step] = _reason(step, closed, fates, answers)
+        overlap = False
+        for step in _between(steps, closed + 1, until):
+            overlap |= fates.get(step) == MERGED  # what comes after the merged steps was made during the exchange
+            fates.setdefault(step, OVERLAP if overlap else _reason(step, answers))
         closed, answers = max(closed, until), []
     for step in steps:
         fates.setdefault(step, at_end)
     return fates
 
 
-def _reason(step: int, closed: int, fates: Fates, answers: list[Event]) -> str:
-    """Why a step that a receipt closed was not merged."""
-    if any(fates.get(before) == MERGED for before in range(closed + 1, step)):
-        return OVERLAP
+def _reason(step: int, answers: list[Event]) -> str:
+    """Why a step was not merged, when nothing before it was merged either."""
     for answer in answers:
         if answer.event == "refused" and answer["first"] <= step <= answer["last"]:
             return str(answer["reason"])
