@@ -19,8 +19,11 @@ from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
-BASE = {"budget": 800, "warm_start": 200}
 Setting = dict[str, Any]
+BASE: Setting = {
+    "budget": 800, "warm_start": 200, "warmup": 20, "final_lr": 0.0, "synchronous_lr": 4e-3, "lr": 4e-3,
+    "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda"}
+"""Where the search begins; written out, so that its results stay comparable when defaults change."""
 
 STAGES: list[tuple[str, str, list[Setting]]] = [
     ("synchronous learning rate", "data_parallel",
@@ -33,7 +36,7 @@ STAGES: list[tuple[str, str, list[Setting]]] = [
     ("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     ("outer optimizer", "decoupled",
      [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in (
-         (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8))]),
+         (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8), (0.15, 0.9))]),
     ("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     ("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
     ("receipt and H", "decoupled",
@@ -93,7 +96,7 @@ def main() -> None:
                 file.write(json.dumps({"setting": json.loads(key), "loss": round(loss, 5)}) + "\n")
                 file.flush()
             return known
-        best: Setting = dict(BASE)
+        best = dict(BASE)
         for name, mode, variants in STAGES:
             best |= stage(name, mode, best, variants, options.seeds, run)
     print("\nbest:", json.dumps(best))

@@ -36,23 +36,23 @@ class TrainerConfig(BaseModel):
     """What becomes of the steps taken during the exchange: lost (the paper), or added on top of what was received."""
     merge: Literal["rda", "average"] = "rda"
     """Radial-directional averaging, or the plain weighted average; embeddings are always averaged."""
-    outer_lr: float = Field(0.6, gt=0)
+    outer_lr: float = Field(0.3, gt=0)
     """Outer learning rate (Nesterov)."""
-    outer_momentum: float = Field(0.5, ge=0, lt=1)
-    """mu, outer momentum; outer_lr / (1 - mu) near 1.2 suits runs of this length."""
+    outer_momentum: float = Field(0.8, ge=0, lt=1)
+    """mu, outer momentum; outer_lr / (1 - mu) between 1.2 and 1.5 suits runs of this length."""
 
     model: str = "tiny"
     corpus: str = "stdlib"
     """`stdlib`, `markov`, or a path to a file or folder."""
     batch: int = Field(16, ge=1)
     """Sequences per learner and inner step."""
-    lr: float = Field(4e-3, gt=0)
+    lr: float = Field(8e-3, gt=0)
     """Peak learning rate of the inner AdamW."""
-    synchronous_lr: float = Field(4e-3, gt=0)
+    synchronous_lr: float = Field(8e-3, gt=0)
     """The same for the synchronous run: each stands at its own best."""
-    warmup: Steps = 20
+    warmup: Steps = 120
     """Steps over which the learning rate rises."""
-    final_lr: Share = 0.0
+    final_lr: Share = 0.1
     """What the cosine decay ends at, as a share of the peak."""
     budget: Steps = 800
     """T, inner steps per learner: training ends when learners * budget * batch * context tokens were processed."""
