@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import mean
+from statistics import mean, median
 
 from chaos.checks.base import Finding, Unknown, need, zero
 from chaos.history import History, Span
@@ -149,11 +149,20 @@ def blast_radius(history: History) -> Finding | None:
         for learner in history.plan.cluster.names:
             if learner not in hit and end - start >= _LEAST_BASELINE_S:
                 pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
-                found.append((pace, f"{learner} at {pace:.0%} of its pace during: {span.planned.fault.words()}"))
+                words = f"{learner} at {pace:.0%} of its pace during: {span.planned.fault.words()}"
+                if 0 < pace < bound and (took := _computing(history, learner, start, end)) > history.step_time:
+                    raise Unknown(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
+                found.append((pace, words))
     need(found, "no learner was left alone long enough to tell")
     found.sort()
     return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
                    [words for _, words in found[:3]])
+
+
+def _computing(history: History, learner: str, start: float, end: float) -> float:
+    """Median time that a learner's inner steps took to compute, without what it waited for."""
+    return median(float(event.t - event["began"]) for (name, _), events in history.steps.items() if name == learner
+                  for event in events if start <= event.t < end)
 
 
 def participation(history: History) -> Finding | None:

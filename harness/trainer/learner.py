@@ -134,11 +134,13 @@ class Learner:
             yield from self._next_step(now)
 
     def _next_step(self, now: float) -> Iterable[Effect]:
-        """Begin the next inner step, now or when the pace allows; a late step may be made up for by half a step."""
+        """Begin the next inner step, now or when the pace allows; lateness of up to a step is made up for."""
         if not self._started or self._computing or self._awaiting is not None or self._done:
             return
         pace = self.config.step_time
-        planned = now if self._pace_at is None else max(self._pace_at + pace, now - pace / 2)
+        planned = now if self._pace_at is None else self._pace_at + pace
+        if now - planned > pace:
+            planned = now
         self._pace_at = planned
         if planned > now:
             yield Timer("pace", planned)
