@@ -232,6 +232,8 @@ def main() -> NoReturn:
         code = _fail(str(error), 2)
     except NoReferenceError as error:
         code = _fail(str(error), 3)
+    except OSError as error:  # a full disk, most likely: the run's folder keeps what was written
+        code = _fail(f"{error}; free some space or name another place with --runs-dir", 3)
     except (KeyboardInterrupt, typer.Abort):
         code = _fail("interrupted before the run began; nothing was left behind", 130)
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,10 @@ from harness.trainer.node import NodeSettings
 Kind = Literal["synchronous", "twin"]
 _SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "batch", "synchronous_lr", "warmup", "final_lr", "budget",
                        "warm_start", "snapshots", "seed"}
+
+
+_DEADLINE_S = 600.0
+"""A reference is trained once: a slow machine may take its time."""
 
 
 class NoReferenceError(Exception):
@@ -116,7 +121,7 @@ class References:
         return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest)}"
 
     def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
-        bare = plan.without_faults()
+        bare = plan.without_faults().model_copy(update={"deadline": max(plan.deadline, _DEADLINE_S)})
         if kind == "synchronous":
             changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
             bare = bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
@@ -158,7 +163,7 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
         NoReferenceError: the evaluation failed.
     """
     if not (run.path / "curve.json").exists():
-        done = subprocess.run([sys.executable, "-m", "harness.trainer.evaluate", str(run.path)], capture_output=True,
+        done = subprocess.run([sys.executable, "-m", "harness.trainer.evaluate", str(run.path), str(os.getpid())], capture_output=True,
                               text=True, check=False)
         if done.returncode != 0:
             raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")

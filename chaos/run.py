@@ -99,6 +99,8 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str
             drop_snapshots(folder)
         except NoReferenceError as error:
             audience.say(str(error))
+        except KeyboardInterrupt:
+            outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured; check the folder again")
     return judged(folder, outcome)
 
 

@@ -1,4 +1,4 @@
-"""Held-out loss of every snapshot of a run: `python -m harness.trainer.evaluate RUN` writes `curve.json` there."""
+"""Held-out loss of every snapshot of a run: `python -m harness.trainer.evaluate RUN [PARENT]` writes `curve.json` there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from harness.lifeline import die_with_parent
 
 
 def evaluate(run: Path) -> list[dict[str, Any]]:
@@ -37,6 +39,8 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Evaluate the run named on the command line."""
     run = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        die_with_parent(int(sys.argv[2]))
     (run / "curve.json").write_text(json.dumps({"curve": evaluate(run)}) + "\n")
 
 

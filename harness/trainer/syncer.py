@@ -170,9 +170,10 @@ class Syncer:
             return
         round_ = self._rounds.get(answer.fragment)
         current = round_ is not None and round_.number == answer.round and peer.name in round_.asked
-        if current and round_ is not None and answer.steps == 0:
-            round_.declined.add(peer.name)
-            yield from self._consider(round_, now)
+        if answer.steps == 0:
+            if current and round_ is not None:
+                round_.declined.add(peer.name)
+                yield from self._consider(round_, now)
             return
         state = self.states[answer.fragment]
         reason, refresh = self._objection(peer, answer, tensors, state)
