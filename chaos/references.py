@@ -163,8 +163,9 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
         NoReferenceError: the evaluation failed.
     """
     if not (run.path / "curve.json").exists():
-        done = subprocess.run([sys.executable, "-m", "harness.trainer.evaluate", str(run.path), str(os.getpid())], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.trainer.evaluate", str(run.path), str(os.getpid())],
+            capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")
     return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))

@@ -1,4 +1,4 @@
-"""Held-out loss of every snapshot of a run: `python -m harness.trainer.evaluate RUN [PARENT]` writes `curve.json` there."""
+"""Held-out loss of every snapshot of a run: `python -m harness.trainer.evaluate RUN [PARENT]` writes `curve.json`."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ checks:
 Where = Callable[[Event], bool]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Story:
     """A plan and what is said to have happened. Every method returns another story and leaves this one as it was."""
 
@@ -70,6 +70,9 @@ class Story:
     curve: tuple[Point, ...] = ()
     references: dict[str, Reference] = field(default_factory=dict)
     torn: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<{self.plan.scenario}: {len(self.events)} events>"
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -60,9 +60,17 @@ def test_a_gap_is_unknown_where_nothing_tells_how_long_it_may_be(storm):
 
 
 def test_stalls_before_the_first_fault_excuse_no_later_one(storm):
-    # Among few gaps the 99th percentile is the longest but one: two stalls would allow a third that is five times longer.
-    story = storm.having(references={}).silent("merge", 0.5, 1.9).silent("merge", 2.0, 3.4).silent("merge", 15, 19.5)
+    # Among few gaps the 99th percentile is the longest but one: two stalls would allow a third five times as long.
+    stalled = storm.silent("merge", 0.5, 1.9).silent("merge", 2.0, 3.4)
+    story = stalled.having(references={}).silent("merge", 15, 19.5)
     assert story.verdict("no_global_stall").verdict != "passed"
+
+
+def test_only_the_syncers_merges_end_a_gap(calm):
+    # What a learner's tape calls a merge is none: nothing was committed.
+    gap = [merge for merge in calm.all("merge") if 3 <= merge.t < 5]
+    story = calm.silent("merge", 3, 5).plus(*(dataclasses.replace(merge, node="learner-2") for merge in gap))
+    assert story.verdict("no_global_stall").verdict == "failed"
 
 
 def test_stalls_are_unknown_without_merges_after_the_steady_state(calm):
@@ -245,7 +253,8 @@ def test_a_far_learner_that_is_left_out_of_most_rounds_is_named(storm):
 
 
 def test_rounds_before_and_after_the_distance_do_not_count(storm):
-    assert storm.unmerged(0, 7, "learner-3").unmerged(10.3, 99, "learner-3").verdict("participation").verdict == "passed"
+    story = storm.unmerged(0, 7, "learner-3").unmerged(10.3, 99, "learner-3")
+    assert story.verdict("participation").verdict == "passed"
 
 
 def test_a_learner_may_be_bounded_from_above(storm):
@@ -257,7 +266,14 @@ def test_a_learner_may_be_bounded_from_above(storm):
 def test_a_learner_that_nothing_hits_is_counted_over_the_whole_run(calm):
     verdict = calm.unmerged(5, 99, "learner-3").verdict("participation")
     assert verdict.verdict == "failed"
-    assert verdict.evidence[0].endswith(f"of {len([m for m in calm.all('merge') if calm.zero <= m.t < calm.end])} rounds")
+    rounds = [merge for merge in calm.all("merge") if calm.zero <= merge.t < calm.end]
+    assert verdict.evidence[0].endswith(f"of {len(rounds)} rounds")
+
+
+def test_participation_is_counted_while_a_fault_of_any_kind_hits_the_learner(storm):
+    # docs: "a learner's share of the rounds while the faults that hit it last"; learner-2 limps, and is merged from.
+    verdict = storm.bounded("{participation: [{learner: learner-2, at_least: 80%}]}").verdict("participation")
+    assert verdict.verdict == "passed"
 
 
 def test_participation_is_unknown_where_the_distance_never_came(storm):
@@ -312,9 +328,10 @@ def _without_the_second_life(storm):
 
 def _second_life(storm, **changes):
     """What was merged from learner-1's second incarnation, changed."""
-    def change(parts):
-        return [part | changes if (part["learner"], part["incarnation"]) == ("learner-1", 1) else part for part in parts]
-    return storm.forged("merge", contributions=change)
+    def mine(part):
+        return (part["learner"], part["incarnation"]) == ("learner-1", 1)
+    return storm.forged("merge", contributions=lambda parts: [
+        part | changes if mine(part) else part for part in parts])
 
 
 def _dropped_steps(story, steps):

@@ -198,6 +198,16 @@ def test_a_straggler_that_kept_its_pace_was_not_felt(storm):
     assert verdict.evidence == ["f2: asked for learner-2 at 50% speed for 4.0 s; felt: 100% of nominal speed"]
 
 
+@pytest.mark.parametrize("factor", [0.9, 0.95])
+def test_a_slight_straggler_that_kept_its_full_pace_was_not_felt(storm, factor):
+    # Between 90% and 100% the tolerance must not reach from what was asked for to nothing at all.
+    story = storm.bounded("{}", f"[{{straggler: learner-3, at: 15s, for: 4s, factor: {factor}}}]").without(
+        lambda event: event.event in ("injecting", "injected", "healed"))
+    story = story.said(15.2, "harness", "injecting", fault="f1").said(
+        15.2, "harness", "injected", fault="f1", felt={"ok": True}).said(19.2, "harness", "healed", fault="f1", felt={})
+    assert story.verdict("faults_felt").verdict == "unknown"
+
+
 def test_a_straggler_without_a_pace_is_not_measured(storm):
     assert "no nominal pace" in storm.bounded("{}", step_time=0).verdict("faults_felt").evidence[0]
 
@@ -239,7 +249,8 @@ MID_UPLOAD = "[{kill: learner-1, when: {node: learner-1, hold: upload.half, coun
 def test_a_kill_in_mid_upload_is_felt_by_half_a_frame(storm):
     story = storm.bounded("{}", MID_UPLOAD)
     assert story.verdict("faults_felt").evidence[0].endswith("but the syncer saw no part of a frame")
-    verdict = story.said(4.2, "syncer", "partial_frame", peer="learner-1", bytes=512, expected=1024).verdict("faults_felt")
+    seen = story.said(4.2, "syncer", "partial_frame", peer="learner-1", bytes=512, expected=1024)
+    verdict = seen.verdict("faults_felt")
     assert verdict.verdict == "passed"
     assert verdict.evidence[0].endswith("exit status SIGKILL; 512 of 1024 bytes arrived")
 

@@ -36,7 +36,8 @@ class Life:
                          steps=last - first + 1, tokens=(last - first + 1) * TOKENS, digest="d")
 
     def merged(self, version, first, last, life=None):
-        part = {"learner": "learner-1", "incarnation": self.life if life is None else life, "first": first, "last": last}
+        life = self.life if life is None else life
+        part = {"learner": "learner-1", "incarnation": life, "first": first, "last": last}
         return self._say("syncer", "merge", fragment=0, version=version, contributions=[part])
 
     def refused(self, reason, first, last):
@@ -191,8 +192,8 @@ def test_every_step_of_every_fragment_of_a_real_run_has_exactly_one_fate(request
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_whatever_messages_are_lost_nothing_is_merged_twice_and_nothing_is_without_a_fate(perform, data):
-    lost = data.draw(st.sets(st.tuples(st.sampled_from(["answer", "broadcast", "request", "report", "hello", "welcome"]),
-                                       st.integers(1, 200)), max_size=30))
+    kinds = st.sampled_from(["answer", "broadcast", "request", "report", "hello", "welcome"])
+    lost = data.draw(st.sets(st.tuples(kinds, st.integers(1, 200)), max_size=30))
     seen = Counter()
 
     def lose(sender, receiver, message):
@@ -227,7 +228,16 @@ def test_the_same_steps_of_another_incarnation_are_other_steps(life):
 
 def test_steps_that_nobody_took_are_a_violation(life):
     assert life.steps(1, 3).merged(1, 1, 4).ledger().violations == [
-        "fragment 0 version 1: learner-1.0 steps 1-4: step 4 is not on the learner's tape"]
+        "fragment 0 version 1: learner-1.0 steps 1-4: only 3 of these steps are on the learner's tape"]
+
+
+def test_an_impossibly_long_interval_is_a_violation_at_once(life):
+    assert "only 3 of these steps" in life.steps(1, 3).merged(1, 1, 10**12).ledger().violations[0]
+
+
+def test_an_interval_without_a_step_is_a_violation(life):
+    assert life.steps(1, 3).merged(1, 4, 3).ledger().violations
+    assert life.merged(2, 3, 1).ledger().violations
 
 
 @pytest.mark.parametrize("closed", [0, 2, 4])
@@ -239,7 +249,7 @@ def test_a_receipt_that_closed_another_number_of_steps_than_there_were_is_a_viol
 def test_a_hole_in_a_learners_steps_is_a_violation_and_no_crash(life):
     # Steps 1, 2, 4: the sequence of intervals is to have no gaps.
     ledger = life.steps(1, 2).steps(4, 5).answers(1, 5).merged(1, 1, 5).receives(1, 5, 5).ledger()
-    assert "step 3 is not on the learner's tape" in ledger.violations[0]
+    assert "only 4 of these steps are on the learner's tape" in ledger.violations[0]
 
 
 def test_a_hole_among_steps_that_were_not_merged_is_a_violation_too(life):
