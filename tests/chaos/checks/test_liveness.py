@@ -296,6 +296,20 @@ def test_a_bystander_that_slows_down_is_named(storm):
     assert verdict.evidence[0] == "learner-4 at 51% of its pace during: kill learner-1, back after 2.0 s"
 
 
+def test_a_bystander_whose_machine_was_too_busy_proves_nothing(storm):
+    verdict = _busy(storm).verdict("blast_radius")
+    assert verdict.verdict == "unknown"
+    assert "this machine was too busy: a step alone took 110 ms" in verdict.evidence[0]
+
+
+def test_a_bystander_that_stands_still_fails_however_busy_the_machine_is_for_another(storm):
+    # learner-2 takes no step at all; that learner-4's were slow to compute is no excuse for it.
+    mine = [event for event in storm.all("step", "learner-2") if 4.1 <= event.t < 6.2]
+    verdict = _dropped_steps(_busy(storm), mine).verdict("blast_radius")
+    assert verdict.verdict == "failed"
+    assert verdict.measured == "0% of nominal pace"
+
+
 def test_a_learner_that_was_hit_a_moment_ago_is_no_bystander(storm):
     # learner-1 came back when learner-2 began to limp: it may still find its feet then.
     mine = [event for event in storm.all("step", "learner-1") if 6.2 <= event.t < 8]
@@ -339,3 +353,11 @@ def _dropped_steps(story, steps):
     late = {id(event) for event in steps}
     return story.having(events=tuple(dataclasses.replace(event, t=99.0) if id(event) in late else event
                                      for event in story.events))
+
+
+def _busy(storm):
+    """While learner-1 was dead, learner-4 computed 110 ms a step."""
+    mine = [event for event in storm.all("step", "learner-4") if 4.1 <= event.t < 6.2]
+    for event in mine[1::2]:
+        storm = storm.forged(event, began=event.t - 0.11)
+    return _dropped_steps(storm, mine[::2])

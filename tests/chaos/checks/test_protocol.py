@@ -252,7 +252,7 @@ def test_what_was_answered_before_a_connection_broke_is_not_carried_on_top_of_a_
 
     story = perform(lose, budget=50, max_staleness=1)
     mine = [event for event in story.events if event.node == "learner-1"
-            and event.fields.get("fragment", 0) == 0 and event.event in ("snapshot", "disconnected", "received")]
+            and event.fields.get("fragment", 3) == 3 and event.event in ("snapshot", "disconnected", "received")]
     assert any(answer and broken and receipt["step"] > answer["step"]
                for receipt, answer, broken in closing_intervals(mine))
     assert story.verdict("weights_correct").verdict == "passed"
