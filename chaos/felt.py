@@ -12,6 +12,7 @@ from harness.units import show_seconds
 _FACTOR_SLACK = 0.12
 """A duty cycle of a second and steps of tens of milliseconds round a straggler's speed by about so much."""
 _PARTIAL_WITHIN_S = 2.0
+_LAST_WORDS_S = 0.2
 
 
 class FeltResult(NamedTuple):
@@ -46,6 +47,9 @@ def measure(history: History, span: Span) -> FeltResult:
 
 def _kill(history: History, span: Span, fault: Kill) -> FeltResult:
     felt = f"exit status {span.felt.get('exit_status')}"
+    for target in fault.targets:
+        if (ghost := _ghost(history, target, span.injected or 0.0)) is not None:
+            return FeltResult(False, fault.words(), f"{felt}, but {target}.{ghost} went on recording")
     if not span.felt.get("ok") or fault.when is None or fault.when.hold != "upload.half":
         return FeltResult(bool(span.felt.get("ok")), fault.words(), felt)
     start = span.injected or 0.0
@@ -56,12 +60,22 @@ def _kill(history: History, span: Span, fault: Kill) -> FeltResult:
     return FeltResult(True, fault.words(), f"{felt}; {partial['bytes']} of {partial['expected']} bytes arrived")
 
 
+def _ghost(history: History, target: str, killed: float) -> int | None:
+    """The incarnation that was killed, where it recorded anything more than a moment later."""
+    exits = [event for event in history.tape.of("exit", node="harness") if event["target"] == target
+             and event.fields.get("killed") and abs(event.t - killed) < _PARTIAL_WITHIN_S]
+    return next((event["incarnation"] for event in exits for later in history.tape.events
+                 if (later.node, later.incarnation) == (target, event["incarnation"])
+                 and later.t > event.t + _LAST_WORDS_S), None)
+
+
 def _straggler(history: History, span: Span, fault: Straggler) -> FeltResult:
     start, end = span.injected or 0.0, min(span.ended if span.ended is not None else history.end, history.end)
     if not history.step_time or end <= start:
         return FeltResult(False, fault.words(), "no nominal pace, or no time, to measure it against")
     rates = [history.steps_between(target, start, end) * history.step_time / (end - start) for target in fault.targets]
-    return FeltResult(all(abs(rate - fault.factor) <= _FACTOR_SLACK for rate in rates), fault.words(),
+    near = all(abs(rate - fault.factor) <= _FACTOR_SLACK and 0 < rate < (1 + fault.factor) / 2 for rate in rates)
+    return FeltResult(near, fault.words(),
                       ", ".join(f"{rate:.0%} of nominal speed" for rate in rates))
 
 

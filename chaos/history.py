@@ -11,7 +11,9 @@ from typing import Any
 
 from chaos.plan import Plan, PlannedFault
 from chaos.references import Point, Reference
+from chaos.scenario import SYNCER
 from chaos.tokens import Node, TokenLedger, account
+from faults import Kill
 from harness.tape import Event, Tape
 
 
@@ -42,7 +44,11 @@ class History:
     @cached_property
     def cuts(self) -> list[str]:
         """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
-        cuts = [why for node, why in self.tape.torn.items() if node not in self._killed]
+        cuts = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
+        written = {(event.node, event.incarnation) for event in self.tape.events}
+        spawned = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")]
+        cuts += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
+                 if (name, incarnation) not in written | self._killed]
         if not self.tape.of("end", node="harness"):
             cuts.append("the harness recorded no end: it died before the run was over")
         return cuts
@@ -56,22 +62,22 @@ class History:
     @cached_property
     def zero(self) -> float | None:
         """Time zero: the steady state."""
-        steady = self.tape.of("steady")
+        steady = self.tape.of("steady", node=SYNCER)
         return steady[0].t if steady else None
 
     @cached_property
     def end(self) -> float:
         """Up to where the run is judged: the end of training, or the first cut."""
         limits = [max((event.t for event in self.tape.events if (event.node, event.incarnation) == node), default=0.0)
-                  for node in self.tape.torn if node not in self._killed]
-        finished = [event.t for event in self.tape.of("finished", node="syncer")]
+                  for node in self.tape.torn if node not in self._killed or node in self.tape.unread]
+        finished = [event.t for event in self.tape.of("finished", node=SYNCER)]
         last = self.tape.events[-1].t if self.tape.events else 0.0
         return min([*limits, *(finished[:1] or [last])])
 
     @cached_property
     def merges(self) -> list[Event]:
         """Merges up to the end."""
-        return [event for event in self.tape.of("merge") if event.t <= self.end]
+        return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]
 
     @cached_property
     def step_time(self) -> float:
@@ -122,9 +128,9 @@ class History:
 
     @cached_property
     def dead_for_good(self) -> set[str]:
-        """Nodes that were killed and not started again."""
-        return {target for span in self.spans if not span.planned.fault.lasts and span.injected is not None
-                and span.ended is None for target in span.planned.fault.targets}
+        """Nodes that were killed and were not to be started again."""
+        return {target for span in self.spans if isinstance(span.planned.fault, Kill) and span.injected is not None
+                and span.planned.fault.restart_after is None for target in span.planned.fault.targets}
 
     def gaps(self, start: float, end: float) -> list[float]:
         """Seconds between merges from `start` to `end`, the borders counting as merges."""

@@ -53,6 +53,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     killed = {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
               if event.fields.get("killed")}
     for node, tokens in done.items():
+        _gapless(node, steps[node], ledger)
         ledger.processed += sum(tokens.values())
         for index, size in enumerate(sizes):
             fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
@@ -60,8 +61,32 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
             ledger.fates[index, node] = fates
             for step, fate in fates.items():
                 ledger.by_fate[fate] += tokens[step] * size
+    _used_once(steps, ledger)
     ledger.by_fate = Counter({fate: round(count / sum(sizes)) for fate, count in ledger.by_fate.items()})
     return ledger
+
+
+def _gapless(node: Node, events: list[Event], ledger: TokenLedger) -> None:
+    """A process counts its steps without a gap, and each of them once."""
+    counts = [event["step"] for event in events]
+    if len(set(counts)) != len(counts):
+        ledger.violations.append(f"{node[0]}.{node[1]} took a step twice: two processes under one number")
+    elif max(counts) - min(counts) + 1 != len(counts):
+        ledger.violations.append(f"{node[0]}.{node[1]} took {len(counts)} steps from {min(counts)} to {max(counts)}: "
+                                 f"there is a hole")
+
+
+def _used_once(steps: dict[Node, list[Event]], ledger: TokenLedger) -> None:
+    """No batch of a learner's shard is merged twice into a fragment, whichever process trained on it."""
+    used: set[tuple[int, str, int]] = set()
+    for (index, node), fates in ledger.fates.items():
+        for event in steps[node]:
+            if fates.get(event["step"]) == MERGED and "position" in event.fields:
+                place = (index, node[0], event["position"])
+                if place in used:
+                    ledger.violations.append(
+                        f"fragment {index}: batch {event['position']} of {node[0]} was merged twice")
+                used.add(place)
 
 
 def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
@@ -78,7 +103,7 @@ def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
                     ledger.violations.append(f"{where} merged again (steps {first}-{last} were merged before)")
             found[merge["fragment"], node].append((part["first"], part["last"]))
             real = len(_between(done.get(node, []), part["first"], part["last"]))
-            if real != part["last"] - part["first"] + 1:
+            if real != part["last"] - part["first"] + 1 or not real:
                 ledger.violations.append(f"{where}: only {real} of these steps are on the learner's tape")
     return found
 
@@ -106,10 +131,12 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
     for first, last in merged:
         fates |= dict.fromkeys(_between(steps, first, last), MERGED)
     closed = (steps[0] - 1) if steps else 0
+    refusals = [event for event in events if event.event == "refused"]
     answers: list[Event] = []
     for event in events:
-        if event.event != "received":
+        if event.event == "snapshot":
             answers.append(event)
+        if event.event != "received":
             continue
         until = event["step"] - event["carried"]
         expected = max(0, until - closed)
@@ -119,24 +146,23 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
         overlap = False
         for step in _between(steps, closed + 1, until):
             overlap |= fates.get(step) == MERGED  # what comes after the merged steps was made during the exchange
-            fates.setdefault(step, OVERLAP if overlap else _reason(step, answers))
+            fates.setdefault(step, _reason(step, refusals, answers, overlap))
         closed, answers = max(closed, until), []
     for step in steps:
         fates.setdefault(step, at_end)
     return fates
 
 
-def _reason(step: int, answers: list[Event]) -> str:
-    """Why a step was not merged, when nothing before it was merged either."""
-    for answer in answers:
-        if answer.event == "refused" and answer["first"] <= step <= answer["last"]:
-            return str(answer["reason"])
-    for answer in answers:
-        if answer.event == "snapshot":
-            if answer["first"] <= step <= answer["step"]:
-                return "lost on the way"
-            return OVERLAP
-    return "not asked for"
+def _reason(step: int, refusals: list[Event], answers: list[Event], overlap: bool) -> str:
+    """Why a step was not merged. A refusal may be written after the receipt that closed the step."""
+    for refusal in reversed(refusals):
+        if refusal["first"] <= step <= refusal["last"]:
+            return str(refusal["reason"])
+    if overlap:
+        return OVERLAP
+    if not answers:
+        return "not asked for"
+    return "lost on the way" if answers[0]["first"] <= step <= answers[0]["step"] else OVERLAP
 
 
 def closing_intervals(events: list[Event]) -> Iterator[tuple[Event, Event | None, bool]]:

@@ -96,6 +96,8 @@ class Tape:
     events: list[Event] = field(default_factory=list)
     torn: dict[tuple[str, int], str] = field(default_factory=dict)
     """(node, incarnation) -> where and why reading its file stopped."""
+    unread: set[tuple[str, int]] = field(default_factory=set)
+    """Of these, the files that go on after that line: more than a last line is missing."""
 
     def of(self, *names: str, node: str | None = None) -> list[Event]:
         """The events of these names, of one node if asked."""
@@ -114,7 +116,10 @@ def read(folder: Path) -> Tape:
                         raise ValueError("the line has no end")
                     tape.events.append(parse(text))
                 except ValueError as error:
-                    tape.torn[node, int(incarnation or 0)] = f"{path.name}, line {number}: {error}"
+                    place = (node, int(incarnation or 0))
+                    tape.torn[place] = f"{path.name}, line {number}: {error}"
+                    if file.readline():
+                        tape.unread.add(place)
                     break
     tape.events.sort(key=lambda e: e.t)
     return tape

@@ -35,6 +35,9 @@ ALWAYS = {check.__name__ for check in (
 """Checks that mean the same whether or not a fault was felt and the machine kept its pace."""
 
 
+CUMULATIVE = {"goodput", "uptime"}
+"""Checks that count what was merged later: a cut takes that away, so they can't even fail."""
+
 DOUBTED = "it would have"
 """Marks a verdict that is unknown only because something else makes it doubtful."""
 
@@ -62,18 +65,26 @@ class Judgement(BaseModel):
 def judge(history: History) -> Judgement:
     """Run every check that the plan has a use for."""
     verdicts = [verdict for name, check in CHECKS.items() if (verdict := _one(name, check, history)) is not None]
-    reason = doubt(history)
+    reason, cuts = _soundness(history)
     felt = next((verdict for verdict in verdicts if verdict.name == "faults_felt"), None)
     unfelt = "a fault was not felt" if felt is not None and felt.verdict != "passed" else ""
-    cut = "the tape is cut off" if history.cuts else ""
+    cut = "the tape is cut off" if cuts else ""
     final = []
     for verdict in verdicts:
-        why = cut if verdict.verdict == "passed" else ""
+        why = cut if verdict.verdict == "passed" or verdict.name in CUMULATIVE else ""
         if verdict.name not in ALWAYS:
             why = reason or (unfelt if verdict.verdict == "passed" else "") or why
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
-    return Judgement(checks=final, inconclusive=reason, cuts=history.cuts)
+    return Judgement(checks=final, inconclusive=reason, cuts=cuts)
+
+
+def _soundness(history: History) -> tuple[str, list[str]]:
+    """Why the run as a whole proves nothing, and where its tape is cut off."""
+    try:
+        return doubt(history), history.cuts
+    except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field
+        return f"the harness' own tape can't be understood: {type(error).__name__} {error}", []
 
 
 def _one(name: str, check: Check, history: History) -> Verdict | None:

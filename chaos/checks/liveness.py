@@ -9,6 +9,7 @@ from chaos.checks.base import Finding, Unknown, need, zero
 from chaos.history import History, Span
 from chaos.scenario import SYNCER
 from chaos.tokens import MERGED
+from faults import Latency
 from harness.units import show_seconds
 
 WINDOW_S = 2.0
@@ -37,7 +38,9 @@ def _fault_free_p99(history: History, start: float) -> float:
         return twin.merge_gap_p99
     gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
     need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
-    return gaps[int(0.99 * (len(gaps) - 1))]
+    p99 = gaps[int(0.99 * (len(gaps) - 1))]
+    need(p99 <= history.plan.checks.no_global_stall.at_least, "merges stalled before the first fault, too")
+    return p99
 
 
 def uptime(history: History) -> Finding:
@@ -73,6 +76,8 @@ def self_healing(history: History) -> Finding | None:
     for at in _moments(history, last):
         now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
         if now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors:
+            if not _lasts(history, at, rate, contributors):
+                return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"])
             took = "at once" if at == last else f"{show_seconds(at - last)} after the last fault"
             return Finding(at - last <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
@@ -80,6 +85,12 @@ def self_healing(history: History) -> Finding | None:
     now_rate, now_contributors = _pulse(history, history.end - WINDOW_S, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
+
+
+def _lasts(history: History, healed: float, rate: float, contributors: float) -> bool:
+    """Whether the end of the run is as good as the moment at which the cluster had healed."""
+    now_rate, now_contributors = _pulse(history, max(healed, history.end - 2 * WINDOW_S), history.end)
+    return now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors
 
 
 def _moments(history: History, start: float) -> Iterator[float]:
@@ -119,12 +130,13 @@ def _returned(history: History, span: Span, target: str, within: float) -> tuple
     if spawn is None:
         raise Unknown(f"{target} was not started again")
     incarnation = spawn["incarnation"]
+    after = [merge for merge in history.merges if merge.t > spawn.t]
     if target == SYNCER:
-        first = next((merge for merge in history.merges if merge.incarnation == incarnation), None)
+        first = next((merge for merge in after if merge.incarnation == incarnation), None)
     else:
-        hello = next((event for event in history.tape.of("hello", node=SYNCER)
-                      if event["learner"] == target and event["incarnation"] == incarnation), None)
-        first = next((merge for merge in history.merges if hello and merge.t > hello.t and any(
+        hello = next((event for event in history.tape.of("hello", node=SYNCER) if event.t > spawn.t
+                      and event["learner"] == target and event["incarnation"] == incarnation), None)
+        first = next((merge for merge in after if hello and merge.t > hello.t and any(
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
@@ -140,6 +152,7 @@ def blast_radius(history: History) -> Finding | None:
     need(history.step_time > 0, "without pace there is no nominal speed")
     bound = history.plan.checks.blast_radius.at_least
     found: list[tuple[float, str]] = []
+    busy: list[str] = []
     for span in history.spans:
         if span.injected is None:
             continue
@@ -151,8 +164,11 @@ def blast_radius(history: History) -> Finding | None:
                 pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
                 words = f"{learner} at {pace:.0%} of its pace during: {span.planned.fault.words()}"
                 if 0 < pace < bound and (took := _computing(history, learner, start, end)) > history.step_time:
-                    raise Unknown(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
-                found.append((pace, words))
+                    busy.append(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
+                else:
+                    found.append((pace, words))
+    if busy and all(pace >= bound for pace, _ in found):
+        raise Unknown(busy[0])
     need(found, "no learner was left alone long enough to tell")
     found.sort()
     return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
@@ -166,15 +182,17 @@ def _computing(history: History, learner: str, start: float, end: float) -> floa
 
 
 def participation(history: History) -> Finding | None:
-    """A learner's share of the rounds while the faults that hit it last."""
+    """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
     bounds = history.plan.checks.participation
     if not bounds:
         return None
     measured, allowed, evidence, holds = [], [], [], True
     for bound in bounds:
-        windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in history.spans
-                   if bound.learner in span.planned.fault.targets and span.planned.fault.kind == "latency"
-                   and span.injected is not None]
+        mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
+                and span.planned.fault.lasts]
+        mine = [span for span in mine if isinstance(span.planned.fault, Latency)] or mine
+        windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in mine
+                   if span.injected is not None]
         rounds = [merge for start, end in windows for merge in history.merges_between(start, end)]
         if not windows and not any(bound.learner in planned.fault.targets for planned in history.plan.faults):
             rounds = history.merges_between(zero(history), history.end)

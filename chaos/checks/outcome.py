@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
@@ -9,6 +10,9 @@ from chaos.checks.base import Finding, Unknown, need, zero
 from chaos.felt import measure
 from chaos.history import History
 from chaos.references import Point
+
+_REACHES = 0.95
+"""Share of a run's tokens that a reference's curve must cover."""
 
 
 def loss_parity(history: History) -> Finding | None:
@@ -30,6 +34,9 @@ def loss_parity(history: History) -> Finding | None:
         reference = history.references.get(kind)
         if reference is None or not reference.curve:
             raise Unknown(f"the {kind} reference is missing")
+        need(all(math.isfinite(point.loss) for point in reference.curve), f"the {kind} reference diverged")
+        need(max(getattr(point, count) for point in reference.curve) >= _REACHES * getattr(final, count),
+             f"the {kind} reference ends before this run does")
         gap = relative_gap(final, reference.curve, count)
         holds &= gap <= margin
         measured.append(f"{kind} {gap:+.1%}")
@@ -99,6 +106,9 @@ def all_undone(history: History) -> Finding:
     residue = history.tape.of("residue", node="harness")
     need(residue, "the harness did not look for what was left")
     left = list(residue[-1]["left"])
+    need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
+    left += [f"{span.planned.fault.words()}: nothing came through after it was healed" for span in history.spans
+             if span.felt.get("back") is False]
     left += [f"{span.planned.fault.words()}: never healed" for span in history.spans
              if span.injected is not None and span.planned.fault.lasts and span.ended is None]
     return Finding(not left, f"{len(left)} left", "0", left)

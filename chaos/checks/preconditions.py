@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from chaos.history import History
+from chaos.scenario import SYNCER
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
@@ -15,6 +16,12 @@ def doubt(history: History) -> str:
     ends = history.tape.of("end", node="harness")
     if ends and ends[-1]["outcome"] != "finished":
         return str(ends[-1]["message"] or ends[-1]["outcome"])
+    began = history.tape.of("begin", node="harness")
+    if began and began[0]["plan"] != history.plan.digest:
+        return "this tape was recorded from another plan than the one in its folder"
+    finished = history.tape.of("finished", node=SYNCER)
+    if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:
+        return "training was over before its budget of tokens was spent"
     if history.zero is None:
         return "the cluster never reached its steady state: the syncer did not merge from every learner"
     if history.plan.cluster.overlap == 0:
@@ -31,6 +38,7 @@ def slowest_pace(history: History, start: float, end: float) -> tuple[str, float
     found: list[tuple[float, str]] = []
     for (learner, _), events in history.steps.items():
         times = [event.t for event in events if start <= event.t <= end]
+        times += [end] if times else []  # who stands still at the end does not hold its pace either
         index = 0
         for last, (_, now) in enumerate(pairwise(times), 1):
             while now - times[index + 1] >= PACE_WINDOW_S:

@@ -10,6 +10,8 @@ from chaos.scenario import SYNCER
 from chaos.tokens import Node, closing_intervals
 from harness.tape import Event
 
+_SENT = {"digest": "digest", "base": "base", "first": "first", "step": "last"}
+"""Fields of a learner's `snapshot`, and what they are called in the syncer's `merge`."""
 _CLOCK_S = 1e-4
 """Times are written to the microsecond; sums of them may differ by less than this."""
 
@@ -21,6 +23,7 @@ def staleness_bounded(history: History) -> Finding:
     ages = [(merge["version"] - 1 - part["base"], f"{part['learner']}.{part['incarnation']} on version {part['base']} "
              f"into version {merge['version']} of fragment {merge['fragment']}")
             for merge in history.merges for part in merge["contributions"]]
+    need(ages, "nothing was merged from anybody")
     oldest, words = max(ages)
     impossible = [words for age, words in ages if age < 0]
     return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", f"≤ {bound}",
@@ -32,6 +35,7 @@ def quorum_respected(history: History) -> Finding:
     need(history.merges, "there are no merges")
     cluster = history.plan.cluster
     wrong: list[str] = []
+    presence = _Presence(history)
     smallest = cluster.learners
     for merge in history.merges:
         parts = merge["contributions"]
@@ -40,18 +44,26 @@ def quorum_respected(history: History) -> Finding:
         where = f"fragment {merge['fragment']} version {merge['version']} at {merge.t:.2f} s"
         if len(names) < cluster.quorum or len(names) != len(parts):
             wrong.append(f"{where}: {len(names)} distinct learners in {len(parts)} contributions")
-        if any(not _alive(history, (part["learner"], part["incarnation"]), part["arrived"]) for part in parts):
+        if any(not presence.there(part["learner"], part["incarnation"], part["arrived"]) for part in parts):
             wrong.append(f"{where}: a contribution from a learner that was not there")
         wrong += [f"{where}: {why}" for why in _grace_problems(history, merge)]
     return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {cluster.quorum}, grace as measured", wrong[:5] or [
         f"{len(history.merges)} merges recomputed"])
 
 
-def _alive(history: History, node: Node, at: float) -> bool:
-    """Whether this incarnation had said hello before, and no newer one had."""
-    hellos = [event for event in history.tape.of("hello", node=SYNCER)
-              if event["learner"] == node[0] and event.t <= at + _CLOCK_S]
-    return bool(hellos) and max(event["incarnation"] for event in hellos) == node[1]
+class _Presence:
+    """Which incarnation of each learner the syncer knew to be there, and when."""
+
+    def __init__(self, history: History) -> None:
+        self._changes: dict[str, list[tuple[float, int | None]]] = defaultdict(list)
+        for event in history.tape.of("hello", "lost", node=SYNCER):
+            self._changes[event["learner"]].append((event.t, event["incarnation"] if event.event == "hello" else None))
+
+    def there(self, learner: str, incarnation: int, at: float) -> bool:
+        """Whether this incarnation was connected; what is written just after a moment counts for it."""
+        now = [who for t, who in self._changes[learner]
+               if t <= at - _CLOCK_S or (who is not None and t <= at + _CLOCK_S)]
+        return bool(now) and now[-1] == incarnation
 
 
 def _grace_problems(history: History, merge: Event) -> list[str]:
@@ -62,25 +74,58 @@ def _grace_problems(history: History, merge: Event) -> list[str]:
     quorum_at = arrivals[cluster.quorum - 1]
     slack = cluster.overlap * merge["step_time"] - (quorum_at - merge["opened"]) - merge["sync_time"]
     grace = min(max(cluster.grace * slack, 0.0), merge["step_time"])
+    names = {part["learner"] for part in merge["contributions"]}
+    waited = set(merge["asked"]) - names - set(merge["declined"])
     problems = []
-    if abs(grace - merge["grace"]) > _CLOCK_S:
+    # Written as "not within", so that a time that is no number is never within.
+    if not abs(grace - merge["grace"]) <= _CLOCK_S:
         problems.append(f"grace was {merge['grace']:.4f} s, the recorded times give {grace:.4f} s")
-    waited = set(merge["asked"]) - {part["learner"] for part in merge["contributions"]} - set(merge["declined"])
-    if waited and merge["closed"] < quorum_at + grace - _CLOCK_S:
+    if waited and not merge["closed"] >= quorum_at + grace - _CLOCK_S:
         problems.append(f"closed before the grace window was over, without {', '.join(sorted(waited))}")
-    if arrivals[-1] > merge["closed"] + _CLOCK_S:
+    if not arrivals[-1] <= merge["closed"] + _CLOCK_S:
         problems.append("a contribution arrived after the round was closed")
+    if not arrivals[-1] <= quorum_at + grace + _CLOCK_S:
+        problems.append(f"a contribution arrived {arrivals[-1] - quorum_at - grace:.3f} s after the grace window")
+    if names - set(merge["asked"]):
+        problems.append(f"{', '.join(sorted(names - set(merge['asked'])))} was not asked")
     return problems
 
 
 def exactly_once(history: History) -> Finding:
     """For every fragment no step is merged twice, and none is without a fate."""
     need(history.steps and history.merges, "there are no steps or no merges on the tape")
+    for merge in history.merges:
+        for part in merge["contributions"]:
+            need((part["learner"], part["incarnation"]) in history.steps or part["learner"] not in
+                 history.plan.cluster.names or part["incarnation"] not in _spawned(history, part["learner"]),
+                 f"{part['learner']}.{part['incarnation']} was merged from, but left no steps")
     ledger = history.ledger
+    if not ledger.violations:
+        _no_version_is_missing(history)
     fates = sum(len(fates) for fates in ledger.fates.values())
     summary = [f"{name}: {count:,} tokens" for name, count in ledger.by_fate.most_common()]
     return Finding(not ledger.violations, f"{len(ledger.violations)} violations in {fates:,} fates", "0",
                    ledger.violations[:5] or summary)
+
+
+def _spawned(history: History, learner: str) -> set[int]:
+    return {event["incarnation"] for event in history.tape.of("spawn", node="harness") if event["target"] == learner}
+
+
+def _no_version_is_missing(history: History) -> None:
+    """Raise Unknown where a version was made that no merge tells of: what went into it could be merged again unseen."""
+    seen: dict[int, set[int]] = defaultdict(set)
+    newest: dict[int, int] = defaultdict(int)
+    for event in history.tape.of("merge", "resumed", node=SYNCER):
+        if event.event == "merge":
+            seen[event["fragment"]].add(event["version"])
+            newest[event["fragment"]] = max(newest[event["fragment"]], event["version"])
+        else:
+            for fragment, version in enumerate(event["versions"]):
+                newest[fragment] = max(newest[fragment], version)
+    for fragment, version in newest.items():
+        missing = set(range(1, version + 1)) - seen[fragment]
+        need(not missing, f"no merge tells of version {min(missing, default=0)} of fragment {fragment}")
 
 
 def replica_consistency(history: History) -> Finding:
@@ -116,17 +161,22 @@ def replica_consistency(history: History) -> Finding:
 
 
 def weights_correct(history: History) -> Finding:
-    """Counters rebuilt from the learner's own step and received events give the weight that the syncer used."""
+    """Counters rebuilt from the learner's own step and received events give the weight that the syncer used, and what
+    was merged is what the learner says it sent."""
     need(history.merges, "there are no merges")
     counters = _Counters(history)
     wrong: list[str] = []
     count = 0
     for merge in history.merges:
         for part in merge["contributions"]:
-            steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
+            sent, steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
             weight = tokens * (tokens / steps) if steps else 0.0
             count += 1
-            if (steps, tokens) != (part["steps"], part["tokens"]) or abs(weight - part["weight"]) > 1e-6 * weight:
+            if any(sent[mine] != part[its] for mine, its in _SENT.items()):
+                wrong.append(f"fragment {merge['fragment']} version {merge['version']}: what was merged from "
+                             f"{part['learner']} is not what it sent in round {merge['round']}")
+            elif (steps, tokens) != (part["steps"], part["tokens"]) or not abs(
+                    weight - part["weight"]) <= 1e-6 * weight:
                 wrong.append(f"fragment {merge['fragment']} version {merge['version']}: {part['learner']} weighed "
                              f"{part['weight']:.0f} for {part['steps']} steps; its tape gives {weight:.0f} for {steps}")
     return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5])
@@ -138,7 +188,7 @@ class _Counters:
     def __init__(self, history: History) -> None:
         self._tokens = {node: {event["step"]: int(event["tokens"]) for event in events}
                         for node, events in history.steps.items()}
-        self._answers: dict[tuple[Node, int, int], tuple[int, int]] = {}
+        self._answers: dict[tuple[Node, int, int], tuple[int, Event]] = {}
         carry = history.plan.cluster.on_receipt == "carry"
         streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
         fragments = len(history.plan.cluster.fragment_table())
@@ -158,10 +208,10 @@ class _Counters:
                 carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
                 closed = event["step"] - carried
             elif event.event == "snapshot" and closed is not None:
-                self._answers[node, event["round"], fragment] = (closed, event["step"])
+                self._answers[node, event["round"], fragment] = (closed, event)
 
-    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[int, int]:
-        """(steps, tokens) of an answer.
+    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Event, int, int]:
+        """What the learner says it sent, and its (steps, tokens) rebuilt.
 
         Raises:
             Unknown: the learner's tape does not hold it.
@@ -169,6 +219,6 @@ class _Counters:
         node = (learner, incarnation)
         if (node, round_, fragment) not in self._answers:
             raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
-        closed, last = self._answers[node, round_, fragment]
-        mine = [tokens for step, tokens in self._tokens.get(node, {}).items() if closed < step <= last]
-        return len(mine), sum(mine)
+        closed, sent = self._answers[node, round_, fragment]
+        mine = [tokens for step, tokens in self._tokens.get(node, {}).items() if closed < step <= sent["step"]]
+        return sent, len(mine), sum(mine)

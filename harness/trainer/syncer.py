@@ -169,6 +169,9 @@ class Syncer:
             yield Record("refused", {"learner": peer.name, "reason": "no such fragment"})
             return
         round_ = self._rounds.get(answer.fragment)
+        if round_ is not None and round_.may_merge(now)[0]:  # the window is over, only its timer is late
+            yield from self._consider(round_, now)
+            round_ = self._rounds.get(answer.fragment)
         current = round_ is not None and round_.number == answer.round and peer.name in round_.asked
         if answer.steps == 0:
             if current and round_ is not None:

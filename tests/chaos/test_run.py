@@ -117,7 +117,8 @@ def harness(tmp_path, scenario_text):
     """A harness in a process of its own, in the middle of a run."""
     file = tmp_path / "small.yaml"
     file.write_text(scenario_text("{straggler: learner-1, at: 0s, for: 60s}", budget=3000, deadline="100s"))
-    process = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(file), "--runs-dir", str(tmp_path / "runs")],
+    process = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(file), "--runs-dir",
+                                str(tmp_path / "runs")],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
     for line in process.stdout:

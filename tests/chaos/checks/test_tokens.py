@@ -28,7 +28,8 @@ class Life:
 
     def steps(self, first, last):
         for step in range(first, last + 1):
-            self._say("learner-1", "step", self.life, step=step, tokens=TOKENS, position=step, loss=1.0, began=0.0)
+            self._say("learner-1", "step", self.life, step=step, tokens=TOKENS,
+                      position=100 * self.life + step, loss=1.0, began=0.0)
         return self
 
     def answers(self, first, last):

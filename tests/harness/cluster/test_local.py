@@ -49,8 +49,8 @@ def cluster(tmp_path, events):
 
 
 def hub(tmp_path, source=HUB):
-    return NodeSpec("hub", (sys.executable, "-c", source.replace("{", "{{").replace("}", "}}"), str(tmp_path), "{listen}",
-                            "{incarnation}"), listens=True)
+    braces = source.replace("{", "{{").replace("}", "}}")
+    return NodeSpec("hub", (sys.executable, "-c", braces, str(tmp_path), "{listen}", "{incarnation}"), listens=True)
 
 
 def worker(tmp_path, source=WORKER):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data import Corpus, MarkovSource, materialize, needed_bytes
@@ -46,7 +46,7 @@ def test_a_byte_in_the_future_changes_no_prediction_before_it(markov, config):
     changed[0, -1] = (changed[0, -1] + 1) % 256
     def losses(tokens):
         with torch.no_grad():
-            return F.cross_entropy(model.logits(tokens)[0], targets[0], reduction="none")
+            return functional.cross_entropy(model.logits(tokens)[0], targets[0], reduction="none")
     before, after = losses(inputs), losses(changed)
     assert torch.equal(before[:-1], after[:-1])
     assert before[-1] != after[-1]
