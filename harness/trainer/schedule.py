@@ -1,4 +1,4 @@
-"""The inner learning rate as a function of the global count of processed tokens."""
+"""The inner learning rate as a function of the global count of processed tokens, and when snapshots are taken."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def learning_rate(config: TrainerConfig, tokens: int) -> float:
         return peak * (step + 1) / (config.warmup + 1)
     done = min(1.0, (step - config.warmup) / max(1, config.budget - config.warmup))
     return peak * (config.final_lr + (1 - config.final_lr) * (1 + math.cos(math.pi * done)) / 2)
+
+
+def snapshot_marks(config: TrainerConfig) -> list[tuple[int, float]]:
+    """(number, processed tokens) at which the model is written down, from the warm start's end to the budget's."""
+    span = config.budget_tokens - config.warm_tokens
+    return [(number, config.warm_tokens + span * number / config.snapshots) for number in range(config.snapshots + 1)]

@@ -13,8 +13,9 @@ from harness.trainer import checkpoint, outer
 from harness.trainer.config import TrainerConfig
 from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
+from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
-from harness.trainer.tensors import Tensors, digest
+from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
 
 _VALUE, _MOMENTUM = "value/", "momentum/"
 
@@ -41,6 +42,21 @@ class FragmentState:
         if incarnation < newest:
             return "old incarnation"
         return "already merged" if incarnation == newest and first_step <= last else ""
+
+    def objection(self, learner: str, incarnation: int, answer: Answer, tensors: Tensors, max_staleness: int) -> str:
+        """Why this answer can't be merged into this version; empty where it can."""
+        if not same_shapes(tensors, self.value):
+            return "wrong shapes"
+        if not all_finite(tensors):
+            return "not finite"
+        if digest(tensors) != answer.digest:
+            return "wrong digest"
+        if answer.base_version > self.version or answer.steps != answer.last_step - answer.first_step + 1:
+            return "impossible counters"
+        already = self.already_merged(learner, incarnation, answer.first_step)
+        if already:
+            return already
+        return "stale" if self.version - answer.base_version > max_staleness else ""
 
     def after(self, answers: list[Contribution], config: TrainerConfig) -> FragmentState:
         """The version that follows from merging these (in the order of the learners' names)."""

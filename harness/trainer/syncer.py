@@ -17,6 +17,7 @@ from harness.trainer.fragments import due
 from harness.trainer.merge import token_weight
 from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
 from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
+from harness.trainer.schedule import snapshot_marks
 from harness.trainer.state import FragmentState, Ledger, digests, fragment_file
 from harness.trainer.tensors import Tensors
 
@@ -172,30 +173,20 @@ class Syncer:
         if round_ is not None and round_.may_merge(now)[0]:  # the window is over, only its timer is late
             yield from self._consider(round_, now)
             round_ = self._rounds.get(answer.fragment)
-        current = round_ is not None and round_.number == answer.round and peer.name in round_.asked
+        current = round_ is not None and round_.number == answer.round and peer.name in round_.outstanding
         if answer.steps == 0:
             if current and round_ is not None:
                 round_.declined.add(peer.name)
                 yield from self._consider(round_, now)
             return
         state = self.states[answer.fragment]
-        reason, refresh = self._objection(peer, answer, tensors, state)
-        if not reason and not current:
-            reason = "late"
-        if not reason and round_ is not None and peer.name in round_.answers:
-            reason = "duplicate"
-        if reason:
-            yield Record("refused", {
-                "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
-                "round": answer.round, "first": answer.first_step, "last": answer.last_step,
-                "base": answer.base_version, "version": state.version})
+        reason = state.objection(peer.name, peer.incarnation, answer, tensors, self.config.max_staleness)
+        if reason or not current or round_ is None:
+            yield from self._refuse(peer, answer, reason or "late", refresh=bool(reason))
             if current and round_ is not None:
                 round_.declined.add(peer.name)
                 yield from self._consider(round_, now)
-            if refresh and peer.connection is not None:
-                yield self._fragment(answer.fragment, peer.connection)
             return
-        assert round_ is not None
         round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
                                  answer.steps, answer.tokens, answer.digest, now, tensors))
         if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
@@ -205,22 +196,14 @@ class Syncer:
             yield Timer(f"grace {round_.number}", now + round_.grace)
         yield from self._consider(round_, now)
 
-    def _objection(self, peer: Peer, answer: Answer, tensors: Tensors, state: FragmentState) -> tuple[str, bool]:
-        """Why this answer can't be merged (empty: it can), and whether the learner needs the current value."""
-        if not arrays.same_shapes(tensors, state.value):
-            return "wrong shapes", True
-        if not arrays.all_finite(tensors):
-            return "not finite", True
-        if arrays.digest(tensors) != answer.digest:
-            return "wrong digest", True
-        if answer.base_version > state.version or answer.steps != answer.last_step - answer.first_step + 1:
-            return "impossible counters", True
-        already = state.already_merged(peer.name, peer.incarnation, answer.first_step)
-        if already:
-            return already, True
-        if state.version - answer.base_version > self.config.max_staleness:
-            return "stale", True
-        return "", False
+    def _refuse(self, peer: Peer, answer: Answer, reason: str, refresh: bool) -> Iterable[Effect]:
+        """Record why an answer is not merged; whoever sent it may need the current value to go on from."""
+        yield Record("refused", {
+            "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
+            "round": answer.round, "first": answer.first_step, "last": answer.last_step,
+            "base": answer.base_version, "version": self.states[answer.fragment].version})
+        if refresh and peer.connection is not None:
+            yield self._fragment(answer.fragment, peer.connection)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -317,9 +300,3 @@ class Syncer:
             if peer.connection is not None:
                 yield Send(Finish(), to=peer.connection)
         yield Stop("finished")
-
-
-def snapshot_marks(config: TrainerConfig) -> list[tuple[int, float]]:
-    """(number, processed tokens) at which the model is written down, from the warm start's end to the budget's."""
-    span = config.budget_tokens - config.warm_tokens
-    return [(number, config.warm_tokens + span * number / config.snapshots) for number in range(config.snapshots + 1)]

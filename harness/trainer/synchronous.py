@@ -14,8 +14,7 @@ from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
 from harness.trainer.messages import AnyMessage, Average, Finish, Gradient, Hello, Welcome
 from harness.trainer.replica import Replica
-from harness.trainer.schedule import learning_rate
-from harness.trainer.syncer import snapshot_marks
+from harness.trainer.schedule import learning_rate, snapshot_marks
 from harness.trainer.tensors import Tensors
 
 

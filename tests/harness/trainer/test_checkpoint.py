@@ -5,7 +5,9 @@ import pytest
 
 from harness.trainer.checkpoint import CheckpointError, load, save
 from harness.trainer.config import TrainerConfig
+from harness.trainer.messages import Answer
 from harness.trainer.state import FragmentState, Ledger, fragment_file, restore
+from harness.trainer.tensors import digest
 
 TENSORS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.float32)}
 
@@ -59,3 +61,32 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
     assert states[2].already_merged("learner-1", 1, 90) == "old incarnation"
     assert states[2].already_merged("learner-1", 2, 41) == ""
     assert states[2].already_merged("learner-1", 3, 1) == ""
+
+
+def answer(**changes):
+    return Answer(**{"round": 1, "fragment": 2, "base_version": 5, "first_step": 41, "last_step": 48, "steps": 8,
+                     "tokens": 128, "digest": digest(TENSORS), **changes})
+
+
+@pytest.mark.parametrize(("changes", "tensors", "reason"), [
+    ({}, TENSORS, ""),
+    ({}, {"a": TENSORS["a"]}, "wrong shapes"),
+    ({}, TENSORS | {"b": np.ones(3, np.float32)}, "wrong shapes"),
+    ({}, TENSORS | {"b": np.ones(2, np.float64)}, "wrong shapes"),
+    ({}, TENSORS | {"b": np.array([1, np.nan], np.float32)}, "not finite"),
+    ({}, TENSORS | {"b": np.array([1, np.inf], np.float32)}, "not finite"),
+    ({"digest": "0"}, TENSORS, "wrong digest"),
+    ({"base_version": 8}, TENSORS, "impossible counters"),
+    ({"steps": 9}, TENSORS, "impossible counters"),
+    ({"first_step": 40, "steps": 9}, TENSORS, "already merged"),
+    ({"base_version": 2}, TENSORS, "stale"),
+])
+def test_a_contribution_is_merged_only_where_nothing_speaks_against_it(changes, tensors, reason):
+    state = FragmentState(TENSORS, TENSORS, 7, {"learner-1": (2, 40)}, 0)
+    assert state.objection("learner-1", 2, answer(**changes), tensors, 4) == reason
+
+
+def test_a_contribution_of_an_older_process_is_refused_and_of_a_newer_one_taken():
+    state = FragmentState(TENSORS, TENSORS, 7, {"learner-1": (2, 40)}, 0)
+    assert state.objection("learner-1", 1, answer(), TENSORS, 4) == "old incarnation"
+    assert state.objection("learner-1", 3, answer(first_step=1, last_step=8), TENSORS, 4) == ""
