@@ -62,7 +62,7 @@ class Cluster(Protocol):
         ...
 
     def poll(self) -> None:
-        """Supervise: notice deaths, restart what is due, keep duty cycles. Call it every 10 ms or so.
+        """Supervise: notice deaths, restart what is due. Call it every 10 ms or so.
 
         Raises:
             ClusterError: a node died that nobody killed.

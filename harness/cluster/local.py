@@ -13,12 +13,11 @@ from pathlib import Path
 
 from harness import tape
 from harness.cluster.base import Ability, ClusterError, NodeSpec, NodeState, Recorder
+from harness.cluster.duty import DutyCycle
 from harness.links.client import Links, Toxic
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 2.0
-DUTY_PERIOD_S = 1.6
-"""Period of a straggler's duty cycle: long against a step, so that whole steps fit into its share."""
 _LINKS = "links"
 
 
@@ -28,9 +27,7 @@ class _Process:
     incarnation: int
     popen: subprocess.Popen[bytes]
     killed: bool = False
-    paused: bool = False
-    factor: float | None = None
-    cycle_began: float = 0.0
+    throttled: DutyCycle | None = None
     restart_at: float | None = None
     status: int | None = None
 
@@ -71,22 +68,20 @@ class LocalCluster:
             self._spawn(spec, 0)
 
     def poll(self) -> None:
-        """Notice deaths, restart what is due, keep duty cycles."""
+        """Notice deaths, restart what is due."""
         now = time.monotonic()
         for name, process in list(self._processes.items()):
             if process.status is None and (status := process.popen.poll()) is not None:
                 self._gone(name, process, status)
             if process.restart_at is not None and now >= process.restart_at:
                 self._spawn(process.spec, process.incarnation + 1)
-            elif process.status is None and process.factor is not None:
-                running = (now - process.cycle_began) % DUTY_PERIOD_S < DUTY_PERIOD_S * process.factor
-                self._signal_pause(process, not running)
 
     def states(self) -> dict[str, NodeState]:
         """Every node's state."""
         def state(process: _Process) -> NodeState:
             if process.status is None:
-                return NodeState("paused" if process.paused else "running", process.incarnation, process.popen.pid)
+                paused = process.throttled is not None and process.throttled.paused
+                return NodeState("paused" if paused else "running", process.incarnation, process.popen.pid)
             return NodeState("finished" if process.status == 0 else "dead", process.incarnation, None)
         return {name: state(process) for name, process in self._processes.items()}
 
@@ -104,9 +99,9 @@ class LocalCluster:
     def throttle(self, node: str, factor: float | None) -> None:
         """SIGSTOP and SIGCONT in turn, a period of about a second."""
         process = self._processes[node]
-        process.factor, process.cycle_began = factor, time.monotonic()
-        if factor is None:
-            self._signal_pause(process, False)
+        if process.throttled is not None:
+            process.throttled.end()
+        process.throttled = None if factor is None else DutyCycle(process.popen, factor)
 
     def address(self, link: str) -> str:
         """Where the node's side of a link listens."""
@@ -130,7 +125,7 @@ class LocalCluster:
     def residue(self) -> list[str]:
         """What of any fault is still there."""
         left = [f"{name} is throttled" for name, process in self._processes.items()
-                if process.factor is not None and process.status is None]
+                if process.throttled is not None and process.status is None]
         left += [f"{name} is stopped" for name, process in self._processes.items()
                  if process.status is None and _kernel_state(process.popen.pid) == "T"]
         for link in self._addresses:
@@ -148,7 +143,9 @@ class LocalCluster:
         """SIGTERM, and SIGKILL after two seconds."""
         alive = [process for process in self._processes.values() if process.popen.poll() is None]
         for process in alive:
-            process.restart_at, process.factor = None, None
+            process.restart_at = None
+            if process.throttled is not None:
+                process.throttled.end()
             process.popen.send_signal(signal.SIGCONT)
             process.popen.terminate()
         everyone = [process.popen for process in alive] + ([self._links_process] if self._links_process else [])
@@ -191,11 +188,6 @@ class LocalCluster:
         path = self._run / "logs" / f"{name}.{incarnation}.log"
         lines = path.read_text(errors="replace").splitlines()[-count:] if path.exists() else []
         return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
-
-    def _signal_pause(self, process: _Process, paused: bool) -> None:
-        if process.paused != paused and process.popen.poll() is None:
-            process.popen.send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
-            process.paused = paused
 
     def _listening_port(self, name: str) -> int:
         """The port that a node says it listens on."""

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.local import DUTY_PERIOD_S, LocalCluster
+from harness.cluster.duty import PERIOD_S
+from harness.cluster.local import LocalCluster
 from harness.links.client import Toxic
 
 HUB = """
@@ -149,7 +150,7 @@ def test_a_throttled_node_stands_still_for_a_part_of_each_period_and_is_let_go(c
     assert "worker is throttled" in cluster.residue()
     until(lambda: cluster.states()["worker"].state == "paused", cluster)
     before = count(tmp_path)
-    end = time.monotonic() + DUTY_PERIOD_S * 0.4
+    end = time.monotonic() + PERIOD_S * 0.4
     while time.monotonic() < end:
         cluster.poll()
         time.sleep(0.01)
