@@ -177,6 +177,8 @@ class LocalCluster:
 
     def _gone(self, name: str, process: _Process, status: int) -> None:
         process.status = status
+        if process.throttled is not None:
+            process.throttled.end()
         self._record("exit", target=name, incarnation=process.incarnation, status=status, killed=process.killed)
         if status != 0 and not process.killed:
             raise ClusterError(f"{name} died on its own ({_status(status)}):\n{self.last_lines(name)}")
