@@ -27,7 +27,7 @@ SCENARIO = """diloco_chaos: 1
 name: bench-overhead
 cluster: {budget: 300 steps, step_time: 0s, snapshots: 10}
 """
-ROUNDS = 5
+ROUNDS = 3
 
 
 def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -54,7 +54,8 @@ def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
         port = free.getsockname()[1]
     processes = []
     for spec in node_specs(plan, folder.path, time.monotonic(), "bench"):
-        argv = [part.format(incarnation="0", listen=str(port), connect=f"127.0.0.1:{port}") for part in spec.argv]
+        filled = {"{incarnation}": "0", "{listen}": str(port), "{connect}": f"127.0.0.1:{port}"}
+        argv = [filled.get(part, part) for part in spec.argv]
         processes.append(subprocess.Popen(
             [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(spec.env),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))

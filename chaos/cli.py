@@ -49,9 +49,10 @@ class Failure(Exception):  # noqa: N818 - an end of the program, not an error of
 def run(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")] = "",
     plan: Annotated[Path | None, typer.Option(help="Repeat this frozen plan (plan.json of a run).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training "
+                                             "(0 if not given).")] = None,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="Where it runs: local (processes), compose, simulated.")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes); compose and simulated are not here yet.")] = "local",
     corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to look on with "
@@ -157,9 +158,13 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
     """
     from chaos.report import show as show_report
     from chaos.run import document, exit_code, judged
-    result = judged(RunFolder.open(folder))
+    try:
+        result = judged(RunFolder.open(folder))
+        story = document(result)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
-        _print_json(document(result))
+        _print_json(story)
     else:
         show_report(result, Console())
     raise typer.Exit(exit_code(result))
@@ -185,11 +190,13 @@ def doctor(as_json: JsonOption = False) -> None:
     raise typer.Exit(2 if missing else 0)
 
 
-def _frozen(scenario: str, plan: Path | None, seed: int) -> Plan:
+def _frozen(scenario: str, plan: Path | None, seed: int | None) -> Plan:
+    if plan is not None and seed is not None:
+        raise Failure("--seed: a frozen plan has its seed; run the scenario itself with another one", 2)
     if bool(scenario) == (plan is not None):
         raise Failure("name a scenario, as in `diloco-chaos run flagship`, or a plan, as in "
                       "`diloco-chaos run --plan runs/<id>/plan.json`", 2)
-    return plans.load(plan) if plan is not None else freeze(scenarios_.load(scenario)[0], seed)
+    return plans.load(plan) if plan is not None else freeze(scenarios_.load(scenario)[0], seed or 0)
 
 
 def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
@@ -202,6 +209,8 @@ def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
         return plan.model_copy(update={"cluster": cluster})
     try:
         limit = float(seconds(deadline))
+        if limit <= 0:
+            raise ValueError("it must be more than 0s")
     except ValueError as error:
         raise Failure(f"--deadline: {error}", 2) from error
     return plan.model_copy(update={"cluster": cluster, "deadline": limit})
@@ -235,7 +244,7 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk, most likely: the run's folder keeps what was written
         code = _fail(f"{error}; free some space or name another place with --runs-dir", 3)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail("interrupted before the run began; nothing was left behind", 130)
+        code = _fail("interrupted; no process of ours is left", 130)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

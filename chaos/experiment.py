@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from chaos.folder import RunFolder
 from chaos.nodes import node_specs
 from chaos.orchestrator import Action, End, Heal, Inject, Orchestrator
 from chaos.plan import Plan
+from chaos.scenario import Problem, ScenarioError
 from faults import Hit
-from harness.cluster.base import Cluster, ClusterError, Recorder
+from harness.cluster.base import Ability, Cluster, ClusterError, Recorder
 from harness.links.client import LinkError
 from harness.tape import Event, Tail, TapeWriter
 from harness.trainer.node import SETTINGS, NodeSettings
@@ -57,6 +59,7 @@ class Experiment:
         self._orchestrator = Orchestrator(plan)
         self._cluster = make_cluster(folder.path, self._tape.record)
         self._token = secrets.token_hex(16)
+        _refuse_beyond(plan, self._cluster.abilities())
         self._hit = Hit(self._cluster, self._probe)
 
     def perform(self) -> Outcome:
@@ -105,30 +108,50 @@ class Experiment:
         if isinstance(action, Inject):
             self._tape.record("injecting", fault=planned.id, kind=planned.fault.kind, targets=planned.fault.targets,
                               words=planned.fault.words())
-            felt = planned.fault.inject(self._hit)
+            try:
+                felt = planned.fault.inject(self._hit)
+            except OSError as error:  # no probe got through: nobody knows how strong it is
+                felt = {"ok": False, "error": str(error)}
             self._tape.record("injected", fault=planned.id, felt=felt)
         else:
             felt = planned.fault.undo(self._hit)
+            if self._orchestrator.ended:
+                felt = {}  # the nodes are gone: nothing could be felt any more
             self._tape.record("healed", fault=planned.id, felt=felt)
 
     def _end(self, outcome: Outcome) -> None:
-        """Undo what is active, look for what is left, end the processes."""
+        """Undo what is active, look for what is left, end the processes. A second Ctrl-C does not hinder it."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            for planned in self._orchestrator.active():
-                self._act(Heal(planned))
-            if outcome.kind in ("finished", "deadline"):
-                self._tape.record("residue", left=self._cluster.residue())
-        except (ClusterError, LinkError, OSError) as error:
-            self._tape.record("residue", left=[f"not known: {error}"])
-        except KeyboardInterrupt:
-            pass  # a second Ctrl-C: skip the undoing, the processes end all the same
-        finally:
+            self._undo()
             self._cluster.stop()
             for event in self._tail.poll():
                 self.observer.on_event(event)
             self._tail.close()
             self._tape.record("end", outcome=outcome.kind, message=outcome.message)
             self._tape.close()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _undo(self) -> None:
+        """Undo every active fault, whatever becomes of the others, and record what is left."""
+        for planned in self._orchestrator.active():
+            try:
+                self._act(Heal(planned))
+            except (ClusterError, LinkError, OSError) as error:
+                self._tape.record("not_healed", fault=planned.id, reason=str(error))
+        try:
+            self._tape.record("residue", left=self._cluster.residue())
+        except (ClusterError, LinkError, OSError) as error:
+            self._tape.record("residue", left=[f"not known: {error}"])
 
     def _probe(self, link: str, reply_bytes: int) -> float:
         return probe(self._cluster.address(link), self._token, reply_bytes)
+
+
+def _refuse_beyond(plan: Plan, abilities: set[Ability]) -> None:
+    """Raise ScenarioError where a plan needs what this place can't do."""
+    problems = [Problem(f"{planned.fault.kind}: this place can't {', '.join(sorted(planned.fault.needs - abilities))}")
+                for planned in plan.faults if planned.fault.needs - abilities]
+    if problems:
+        raise ScenarioError(plan.scenario, problems)

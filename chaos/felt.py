@@ -36,6 +36,8 @@ def measure(history: History, span: Span) -> FeltResult:
         case Straggler():
             return _straggler(history, span, fault)
         case Latency():
+            if "delay_s" not in span.felt:
+                return FeltResult(False, fault.words(), f"no probe got through: {span.felt.get('error', '')}")
             rate = span.felt.get("rate_bytes_per_s")
             felt = f"{float(span.felt['delay_s']) * 1e3:.0f} ms each way" + (f", {rate / 1e6:.1f} MB/s" if rate else "")
             return FeltResult(bool(span.felt["ok"]), fault.words(), felt)

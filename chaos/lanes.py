@@ -23,13 +23,14 @@ LOOKS = {
     "merging": Look("━", "cyan"),
     "slow": Look("╌", "yellow"),
     "far": Look("~", "blue"),
+    "paused": Look("=", "yellow"),
     "cut off": Look("/", "magenta"),
     "killed": Look("x", "red"),
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
 _OVERLAYS = {"straggler": "slow", "latency": "far", "partition": "cut off"}
-_PRIORITY = ("cut off", "slow", "far")
+_PRIORITY = ("paused", "cut off", "slow", "far")
 
 
 @dataclass
@@ -88,6 +89,9 @@ class Lanes:
                         self._set(part["learner"], event.t, "training")
             case "step" if self.nodes[event.node].base == "starting":
                 self._set(event.node, event.t, "training")
+            case "held":
+                self.nodes[event.node].overlays.add("paused")
+                self.nodes[event.node].update(event.t)
             case "finished" if event.node in self.nodes:
                 self._set(event.node, event.t, "done")
             case "injecting":
@@ -99,6 +103,8 @@ class Lanes:
                 pass
 
     def _set(self, node: str, t: float, base: str) -> None:
+        if base in ("killed", "healing"):
+            self.nodes[node].overlays.discard("paused")
         self.nodes[node].base = base
         self.nodes[node].update(t)
 

@@ -83,10 +83,6 @@ class Orchestrator:
         """Faults that were injected and not healed yet."""
         return [planned for planned, _ in self._active.values()]
 
-    def never_came(self) -> list[PlannedFault]:
-        """Faults whose trigger has not fired."""
-        return list(self._waiting)
-
     def _inject(self, planned: PlannedFault, now: float) -> Action:
         self._waiting.remove(planned)
         if planned.fault.lasts:

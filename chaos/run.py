@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from pydantic import ValidationError
+
 from chaos import plan as plans
 from chaos.checks import Judgement, judge
 from chaos.experiment import Experiment, MakeCluster, Observer, Outcome
-from chaos.folder import RunFolder, cache_folder, environment
+from chaos.folder import FolderError, RunFolder, cache_folder, environment
 from chaos.history import History
 from chaos.plan import Plan
 from chaos.references import (
@@ -58,19 +60,17 @@ def local_cluster(links_port: int = 0) -> MakeCluster:
     return make
 
 
-def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str] = (),
-             make_cluster: MakeCluster | None = None) -> Result:
+def run_plan(plan: Plan, runs: Path, audience: Audience, *, make_cluster: MakeCluster | None = None) -> Result:
     """Perform a plan and judge it.
 
     Args:
         plan: the frozen plan; its corpus is found now.
         runs: where the run's folder is made.
         audience: who is told.
-        repeat: the command that runs this plan again, for the manifest.
         make_cluster: the place to run in; processes on this machine if not given.
 
     Raises:
-        CorpusError, FolderError: the input is wrong.
+        CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
         NoReferenceError: a reference run did not finish.
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
     """
@@ -87,7 +87,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str
         "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": "local",
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": corpus_file.stat().st_size},
         "references": {kind: reference.key for kind, reference in had.items()},
-        "repeat": " ".join(repeat) or f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
+        "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
@@ -100,7 +100,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, repeat: Sequence[str
         except NoReferenceError as error:
             audience.say(str(error))
         except KeyboardInterrupt:
-            outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured; check the folder again")
+            outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
     return judged(folder, outcome)
 
 
@@ -122,9 +122,12 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         ScenarioError: its plan can't be read, or was altered.
     """
     plan, tape = folder.plan(), folder.tape()
-    references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "twin")
-                  if (stored := folder.document(f"references/{kind}.json"))}
-    curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
+    try:
+        references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "twin")
+                      if (stored := folder.document(f"references/{kind}.json"))}
+        curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
+    except (ValidationError, TypeError) as error:
+        raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
     history = History(plan, tape, curve, references)
     judgement = judge(history)
     if outcome is None:

@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from chaos.bounds import Bounds
-from faults import FAULTS, AnyFault, Fault, Kill, Latency, Partition
+from faults import FAULTS, AnyFault, Fault, Kill, Latency
+from harness.tape import FIELDS
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds
 from scenarios import find
@@ -131,7 +132,7 @@ def parse(text: str, file: Path | str = "scenario") -> Scenario:
         scenario = Scenario.model_validate(_plain(raw))
     except ValidationError as error:
         raise ScenarioError(file, [_problem(raw, dict(detail)) for detail in error.errors()]) from error
-    problems = [Problem(message, *_place(raw, where)) for where, message in _unknown_nodes(scenario)]
+    problems = [Problem(message, *_place(raw, where)) for where, message in _beyond_schema(scenario)]
     if problems:
         raise ScenarioError(file, problems)
     return scenario
@@ -194,12 +195,16 @@ def _place(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
     return line, column
 
 
-def _unknown_nodes(scenario: Scenario) -> list[tuple[list[Any], str]]:
-    """Names of nodes that this cluster does not have."""
+def _beyond_schema(scenario: Scenario) -> list[tuple[list[Any], str]]:
+    """What no single key shows: names that this cluster does not have, faults that get into each other's way."""
     found: list[tuple[list[Any], str]] = []
+    if scenario.cluster.mode != "decoupled":
+        found.append((["cluster", "mode"], "mode: scenarios run decoupled; the synchronous run is made as a reference"))
+    if "seed" in scenario.cluster.model_fields_set:
+        found.append((["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"))
     learners = scenario.cluster.names
     for index, fault in enumerate(scenario.faults):
-        allowed = learners if isinstance(fault, (Latency, Partition)) else scenario.nodes
+        allowed = scenario.nodes if isinstance(fault, Kill) else learners
         for name in (*fault.targets, *([fault.when.node] if fault.when else [])):
             valid = scenario.nodes if fault.when and name == fault.when.node else allowed
             if name not in valid:
@@ -207,11 +212,25 @@ def _unknown_nodes(scenario: Scenario) -> list[tuple[list[Any], str]]:
                               f"{fault.kind}: there is no node {name!r} here{nearest(name, valid)} "
                               f"(this cluster has {', '.join(valid)})"))
         found += [(["faults", index], message) for message in _hold_problems(fault)]
+        if fault.when and fault.when.event and fault.when.event not in FIELDS:
+            found.append((["faults", index, "when"],
+                          f"no event {fault.when.event!r}{nearest(fault.when.event, FIELDS)} docs/tape.md lists them"))
+        found += [(["faults", index], f"{fault.words()} overlaps with {other.words()}: one at a time on a target")
+                  for other in scenario.faults[:index] if _overlap(fault, other)]
     for index, bound in enumerate(scenario.checks.participation):
         if bound.learner not in learners:
             found.append((["checks", "participation", index, "learner"],
                           f"there is no learner {bound.learner!r} here{nearest(bound.learner, learners)}"))
     return found
+
+
+def _overlap(one: Fault, other: Fault) -> bool:
+    """Whether two lasting faults of one kind are on one target at the same time, as far as their times tell."""
+    if one.kind != other.kind or not one.lasts or not set(one.targets) & set(other.targets):
+        return False
+    if one.at is None or other.at is None:
+        return False
+    return one.at < other.at + (other.duration or 0) and other.at < one.at + (one.duration or 0)
 
 
 def _hold_problems(fault: Fault) -> list[str]:

@@ -15,6 +15,20 @@ from typing import Any, BinaryIO
 
 SCHEMA = 1
 
+FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
+    "step": "step tokens began", "snapshot": "round fragment base first step steps tokens digest",
+    "upload": "", "received": "fragment version step digest closed carried",
+    "disconnected": "", "ready": "", "start": "", "imported": "", "held": "point",
+    "listening": "port", "initial": "versions digests step processed",
+    "resumed": "versions digests step processed", "hello": "learner incarnation", "lost": "learner reason",
+    "merge": "round fragment version digest step processed merged opened quorum_at closed grace step_time sync_time "
+             "asked declined contributions",
+    "refused": "reason", "refused_frame": "peer reason", "partial_frame": "peer bytes expected", "steady": "step",
+    "reduced": "step processed", "finished": "step", "exit": "", "begin": "plan", "end": "outcome message",
+    "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
+    "healed": "fault felt", "residue": "left"}.items()}
+"""Every event of the contract, and the fields that verdicts need: a line without them is not whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -52,6 +66,8 @@ def parse(text: str) -> Event:
     if not (isinstance(t, (int, float)) and isinstance(node, str) and isinstance(incarnation, int)
             and isinstance(name, str)):
         raise ValueError("not an event: t, node, inc or event has the wrong type")
+    if not FIELDS.get(name, frozenset()) <= raw.keys():
+        raise ValueError(f"a {name} without {', '.join(sorted(FIELDS[name] - raw.keys()))}")
     return Event(float(t), node, incarnation, name, raw)
 
 

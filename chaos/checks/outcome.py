@@ -42,6 +42,9 @@ def loss_parity(history: History) -> Finding | None:
         measured.append(f"{kind} {gap:+.1%}")
         allowed.append(f"{kind} ≤ +{margin:.1%}")
         other = "processed" if count == "merged" else "merged"
+        if kind == "synchronous":
+            evidence.append(f"synchronous at equal wall time, which had no pace: "
+                            f"{final.loss / loss_at(reference.curve, 't', final.t) - 1:+.2%}")
         evidence.append(f"{kind} at equal {count} tokens {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
                         f"at equal {other} tokens {relative_gap(final, reference.curve, other):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)

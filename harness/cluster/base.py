@@ -24,7 +24,7 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A process to run. In `argv`, `{incarnation}`, `{listen}` and `{connect}` are filled in at each start."""
+    """A process to run. In `argv` the parts `{incarnation}`, `{listen}` and `{connect}` are replaced at each start."""
 
     name: str
     argv: tuple[str, ...]

@@ -48,7 +48,6 @@ class LocalCluster:
         self._links: Links | None = None
         self._addresses: dict[str, str] = {}
         self._ports: dict[str, int] = {}
-        self._degraded: set[str] = set()
         (run / "logs").mkdir(parents=True, exist_ok=True)
 
     def abilities(self) -> set[Ability]:
@@ -109,7 +108,6 @@ class LocalCluster:
 
     def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Put these toxics on a link."""
-        self._degraded.add(link)
         for toxic in toxics:
             self._api().add(link, toxic)
 
@@ -162,9 +160,9 @@ class LocalCluster:
     # -- processes -----------------------------------------------------------------------------------------------
 
     def _spawn(self, spec: NodeSpec, incarnation: int) -> None:
-        filled = {"incarnation": str(incarnation), "listen": str(self._ports.get(spec.name, 0)),
-                  "connect": self._addresses.get(spec.name, "")}
-        argv = [part.format(**filled) for part in spec.argv] + list(spec.first_start if incarnation == 0 else ())
+        filled = {"{incarnation}": str(incarnation), "{listen}": str(self._ports.get(spec.name, 0)),
+                  "{connect}": self._addresses.get(spec.name, "")}
+        argv = [filled.get(part, part) for part in spec.argv] + list(spec.first_start if incarnation == 0 else ())
         popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, incarnation, dict(spec.env))
         self._processes[spec.name] = _Process(spec, incarnation, popen)
         self._record("spawn", target=spec.name, incarnation=incarnation, pid=popen.pid)

@@ -76,6 +76,9 @@ class TrainerConfig(BaseModel):
             raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
         if self.overlap == 0 and self.quorum != self.learners:
             raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
+        if self.silence <= 2 * self.step_time:
+            raise ValueError(f"silence {self.silence:g}s is too short for steps of {self.step_time:g}s: "
+                             f"a learner says something once a step; use more than two steps")
         if self.mode == "decoupled":
             self.fragment_table()
         return self

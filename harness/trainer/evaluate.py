@@ -41,7 +41,9 @@ def main() -> None:
     run = Path(sys.argv[1])
     if len(sys.argv) > 2:
         die_with_parent(int(sys.argv[2]))
-    (run / "curve.json").write_text(json.dumps({"curve": evaluate(run)}) + "\n")
+    temporary = run / "curve.json.partial"
+    temporary.write_text(json.dumps({"curve": evaluate(run)}) + "\n")
+    temporary.replace(run / "curve.json")
 
 
 if __name__ == "__main__":

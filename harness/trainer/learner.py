@@ -192,8 +192,11 @@ class Learner:
         if self.config.on_receipt == "carry" and held.answered is not None and held.base is not None:
             carried = held.steps - held.answered_steps
             value = arrays.add(tensors, arrays.subtract(self.replica.read(fragment.names), held.answered))
-        self.replica.write(value)
+        self.replica.write(tensors)
+        applied = arrays.digest(self.replica.read(fragment.names))  # of what is there now, not of what was sent
+        if carried:
+            self.replica.write(value)
         dropped = held.steps - carried
         self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried)
         yield Record("received", {"fragment": message.fragment, "version": message.version, "step": self.step,
-                                  "digest": received, "closed": dropped, "carried": carried})
+                                  "digest": applied, "closed": dropped, "carried": carried})

@@ -35,7 +35,7 @@ class Round:
     """Learner -> incarnation, of those that were asked and are still there."""
     answers: dict[str, Contribution] = field(default_factory=dict)
     declined: set[str] = field(default_factory=set)
-    """Asked, but nothing to give since the last merge."""
+    """Asked, but had nothing to give that could be merged."""
     quorum_at: float | None = None
     grace: float = 0.0
     step_time: float = 0.0
@@ -44,7 +44,7 @@ class Round:
     @property
     def outstanding(self) -> set[str]:
         """Learners that may still answer."""
-        return set(self.asked) - set(self.answers) - self.declined
+        return set(self.asked) - set(self.answers)
 
     def take(self, contribution: Contribution) -> None:
         """Add a complete answer."""

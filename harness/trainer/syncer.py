@@ -153,6 +153,7 @@ class Syncer:
                 yield self._fragment(index, connection)
                 peer.versions[index], peer.c_steps[index] = state.version, 0
         yield from self._advance(now)
+        yield from self._snapshots()
 
     def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:
         if len(report.fragments) != len(self.table):
@@ -176,16 +177,14 @@ class Syncer:
         current = round_ is not None and round_.number == answer.round and peer.name in round_.outstanding
         if answer.steps == 0:
             if current and round_ is not None:
-                round_.declined.add(peer.name)
-                yield from self._consider(round_, now)
+                yield from self._without(round_, peer, now)
             return
         state = self.states[answer.fragment]
         reason = state.objection(peer.name, peer.incarnation, answer, tensors, self.config.max_staleness)
         if reason or not current or round_ is None:
             yield from self._refuse(peer, answer, reason or "late", refresh=bool(reason))
             if current and round_ is not None:
-                round_.declined.add(peer.name)
-                yield from self._consider(round_, now)
+                yield from self._without(round_, peer, now)
             return
         round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
                                  answer.steps, answer.tokens, answer.digest, now, tensors))
@@ -194,6 +193,13 @@ class Syncer:
                            typical_step_time(list(self.peers.values()), self.config.step_time),
                            self._sync_time.value or 0.0)
             yield Timer(f"grace {round_.number}", now + round_.grace)
+        yield from self._consider(round_, now)
+
+    def _without(self, round_: Round, peer: Peer, now: float) -> Iterable[Effect]:
+        """Go on without this learner; while there is no quorum it is asked again once it has something new to give."""
+        round_.asked.pop(peer.name, None)
+        round_.declined.add(peer.name)
+        peer.c_steps[round_.fragment] = 0
         yield from self._consider(round_, now)
 
     def _refuse(self, peer: Peer, answer: Answer, reason: str, refresh: bool) -> Iterable[Effect]:

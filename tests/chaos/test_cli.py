@@ -27,6 +27,8 @@ def command(*arguments, timeout=60):
     (["run", "flagship", "--corpus", "/nowhere"], "no such file or folder; name one with --corpus"),
     (["run", "flagship", "--corpus", __file__], "needs at least"),
     (["run", "flagship", "--deadline", "5"], "--deadline: '5' is not a duration: write it like 8s"),
+    (["run", "flagship", "--deadline", "0s"], "--deadline: it must be more than 0s"),
+    (["run", "--plan", "x.json", "--seed", "3"], "--seed: a frozen plan has its seed"),
     (["run", "flagship", "--seed", "-1"], "Try `diloco-chaos --help`"),
     (["check", "nowhere"], "nowhere: no such folder"),
     (["check", "/"], "not the folder of a run: it has no plan.json"),

@@ -67,6 +67,8 @@ checks: {uptime: {at_least: 200 percent}}
     ("{kill: [learner-1, learner-1], at: 1s}", "named twice"),
     ("{kill: learner-1, when: {node: nobody, event: step}}", "no node 'nobody'"),
     ("kill", "should be a mapping"),
+    ("{straggler: syncer, at: 1s, for: 2s}", "no node 'syncer' here"),
+    ("{kill: learner-1, when: {node: learner-2, event: uplod}}", "no event 'uplod'; did you mean 'upload'?"),
 ])
 def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     found = problems(f"{HEAD}faults:\n  - {fault}\n")
@@ -81,6 +83,9 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     ("{warm_start: 300 steps, budget: 400 steps}", "more than a quarter"),
     ("{overlap: 0}", "set quorum to the number of learners"),
     ("{budget: many}", "write it like 600 steps"),
+    ("{step_time: 2s}", "use more than two steps"),
+    ("{mode: data_parallel}", "scenarios run decoupled"),
+    ("{seed: 7}", "run --seed 7"),
 ])
 def test_a_cluster_that_can_not_work_is_refused(cluster, message):
     assert message in problems(f"{HEAD}cluster: {cluster}\n")[0]
@@ -116,3 +121,12 @@ def test_a_wan_longer_than_the_grace_window_is_warned_of():
 def test_kills_that_leave_no_quorum_are_warned_of():
     scenario = parse(HEAD + "cluster: {quorum: 3}\nfaults:\n  - {kill: [learner-1, learner-2], at: 1s}\n")
     assert "quorum is never reached again" in warnings_of(scenario.cluster, scenario.faults)[0]
+
+
+def test_two_faults_of_one_kind_on_one_target_at_once_are_refused():
+    found = problems(HEAD + "faults:\n  - {latency: learner-1, at: 1s, for: 5s}\n"
+                            "  - {latency: [learner-2, learner-1], at: 3s, for: 5s}\n")
+    assert found == ["mine.yaml:5:5: learner-2 and learner-1 20 ms ± 0 ms away for 5.0 s overlaps with learner-1 20 ms "
+                     "± 0 ms away for 5.0 s: one at a time on a target"]
+    parse(HEAD + "faults:\n  - {latency: learner-1, at: 1s, for: 2s}\n  - {latency: learner-1, at: 3s, for: 5s}\n"
+                 "  - {straggler: learner-1, at: 1s, for: 9s}\n")

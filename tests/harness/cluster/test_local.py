@@ -50,8 +50,7 @@ def cluster(tmp_path, events):
 
 
 def hub(tmp_path, source=HUB):
-    braces = source.replace("{", "{{").replace("}", "}}")
-    return NodeSpec("hub", (sys.executable, "-c", braces, str(tmp_path), "{listen}", "{incarnation}"), listens=True)
+    return NodeSpec("hub", (sys.executable, "-c", source, str(tmp_path), "{listen}", "{incarnation}"), listens=True)
 
 
 def worker(tmp_path, source=WORKER):

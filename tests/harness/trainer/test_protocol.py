@@ -213,3 +213,25 @@ def test_training_ends_at_the_budget_of_processed_tokens(make_cluster):
     budget = cluster.config.budget_tokens
     assert budget <= processed <= budget + 8 * cluster.config.tokens_per_step
     assert [meta["number"] for meta, _ in cluster.snapshots] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"learners": 2}, {"learners": 4, "quorum": 3},
+                                      {"learners": 2, "quorum": 2, "overlap": 0}])
+def test_a_merge_whose_broadcast_nobody_got_holds_up_no_later_round(make_cluster, settings):
+    # The syncer dies between commit and broadcast: everyone answers steps that are merged already, and is refused.
+    silent = []
+    cluster = make_cluster(lose=lambda sender, *_: bool(silent) and sender == "syncer", **settings)
+    cluster.run(until=1.0)
+    version = sum(state.version for state in cluster.syncer.states)
+    silent.append(True)
+    for hundredth in range(100):
+        cluster.run(until=1.0 + hundredth / 100)
+        if sum(state.version for state in cluster.syncer.states) > version:
+            break
+    silent.clear()
+    cluster.restart_syncer()
+    cluster.run(until=60)
+    assert cluster.over, "training did not go on"
+    assert_exactly_once(cluster)
+    counts = Counter(merge["fragment"] for merge in events(cluster, "merge"))
+    assert min(counts.values()) >= 0.6 * max(counts.values()), "a fragment is left behind"
