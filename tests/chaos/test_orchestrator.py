@@ -10,7 +10,8 @@ from harness.tape import Event
 
 
 def orchestrator(faults, deadline="60s"):
-    text = f"diloco_chaos: 1\nname: x\ncluster: {{learners: 6}}\ndeadline: {deadline}\nfaults:\n" + "".join(f"  - {fault}\n" for fault in faults)
+    text = f"diloco_chaos: 1\nname: x\ncluster: {{learners: 6}}\ndeadline: {deadline}\nfaults:\n"
+    text += "".join(f"  - {fault}\n" for fault in faults)
     return Orchestrator(freeze(parse(text), 0))
 
 
