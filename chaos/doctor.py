@@ -56,7 +56,7 @@ def _torch() -> Line:
 
 def _corpus() -> Line:
     folder = Path(sysconfig.get_paths()["stdlib"])
-    count = sum(1 for _ in folder.rglob("*.py"))
+    count = sum("site-packages" not in path.parts for path in folder.rglob("*.py"))
     good = count > 100
     return Line("corpus stdlib", "ok" if good else "missing", f"{count} source files in {folder}",
                 "" if good else "this Python comes without its sources: use --corpus PATH")
