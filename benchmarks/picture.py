@@ -26,7 +26,7 @@ def main() -> None:
                              unique_id="report")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace(str(result.folder.path.parent), "runs").replace("Fira Code", "DejaVu Sans Mono")
-    TARGET.write_text(svg)
+    TARGET.write_text(svg.replace("<svg ", '<svg xml:space="preserve" ', 1))
 
 
 if __name__ == "__main__":
