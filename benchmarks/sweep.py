@@ -15,6 +15,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import training
+from chaos.folder import cache_folder
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 
@@ -55,7 +56,7 @@ def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
 
 def warm_start(config: TrainerConfig) -> Any:
     """Parameters after the shared synchronous steps, trained once per seed and learning rate."""
-    path = training.cache_folder() / "warm" / (
+    path = cache_folder() / "warm" / (
         f"{config.model}-{config.corpus}-{config.budget}-{config.warm_start}-{config.warmup}-{config.final_lr}-"
         f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}.safetensors")
     if not path.exists():

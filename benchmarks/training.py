@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from chaos.folder import cache_folder
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data import Corpus, materialize, needed_bytes
 from harness.trainer.inmemory import InMemoryCluster
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
 from harness.trainer.transformer import Transformer
-
-
-def cache_folder() -> Path:
-    """Where materialized corpora and references lie."""
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "diloco-chaos"
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from typing import Any
 from chaos.plan import Plan, PlannedFault
 from chaos.references import Point, Reference
 from chaos.scenario import SYNCER
-from chaos.tokens import Node, TokenLedger, account
+from chaos.tokens import Node, TokenLedger, account, killed
 from faults import Kill
 from harness.tape import Event, Tape
 
@@ -56,8 +56,7 @@ class History:
     @cached_property
     def _killed(self) -> set[Node]:
         """Incarnations that a fault killed."""
-        return {(event["target"], event["incarnation"]) for event in self.tape.of("exit", node="harness")
-                if event.fields.get("killed")}
+        return killed(self.tape)
 
     @cached_property
     def zero(self) -> float | None:

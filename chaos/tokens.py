@@ -40,6 +40,12 @@ class TokenLedger:
         return good / sum(sizes)
 
 
+def killed(tape: Tape) -> set[Node]:
+    """Incarnations that a fault killed."""
+    return {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
+            if event.fields.get("killed")}
+
+
 def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event]) -> TokenLedger:
     """Give every step of every fragment its fate.
 
@@ -50,14 +56,13 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     done = {node: {event["step"]: int(event["tokens"]) for event in events} for node, events in steps.items()}
     merged = _merged_intervals({node: sorted(tokens) for node, tokens in done.items()}, merges, ledger)
     events = _by_fragment(tape)
-    killed = {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
-              if event.fields.get("killed")}
+    dead = killed(tape)
     for node, tokens in done.items():
         _gapless(node, steps[node], ledger)
         ledger.processed += sum(tokens.values())
         for index, size in enumerate(sizes):
             fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
-                           "crash" if node in killed else OUTSTANDING, ledger, f"fragment {index}, {node[0]}.{node[1]}")
+                           "crash" if node in dead else OUTSTANDING, ledger, f"fragment {index}, {node[0]}.{node[1]}")
             ledger.fates[index, node] = fates
             for step, fate in fates.items():
                 ledger.by_fate[fate] += tokens[step] * size
