@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import overhead
 from chaos.checks.outcome import relative_gap
+from chaos.custody import custody
 from chaos.history import History
 from chaos.live import Silence
 from chaos.plan import Plan, freeze
@@ -159,9 +160,10 @@ def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
     from chaos.run import local_cluster
     from harness.trainer.data import materialize, needed_bytes
     file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
-    references = References(cache_folder(), file, digest, local_cluster())
     other = plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"synchronous_lr": rate})})
-    return references.obtain("synchronous", other, lambda *_: Silence()).curve[-1].loss
+    with custody() as ledger:
+        references = References(cache_folder(), file, digest, local_cluster(), ledger)
+        return references.obtain("synchronous", other, lambda *_: Silence()).curve[-1].loss
 
 
 def main() -> None:

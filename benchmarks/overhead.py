@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from chaos.custody import custody
 from chaos.experiment import Experiment
 from chaos.folder import RunFolder, cache_folder
 from chaos.live import Silence
@@ -19,6 +20,7 @@ from chaos.nodes import node_specs
 from chaos.plan import Plan, freeze
 from chaos.run import local_cluster
 from chaos.scenario import parse
+from harness.processes import TOKEN
 from harness.trainer import checkpoint
 from harness.trainer.data import materialize, needed_bytes
 from harness.trainer.node import SETTINGS, NodeSettings
@@ -39,7 +41,8 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
     for number in range(ROUNDS):
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]
         bare.append(_bare(plan, folders[0], settings))
-        Experiment(plan, folders[1], settings, local_cluster(), Silence()).perform()
+        with custody() as ledger:
+            Experiment(plan, folders[1], settings, local_cluster(), Silence(), ledger).perform()
         harnessed.append(_rate(folders[1]))
         say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
     return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),
@@ -53,11 +56,11 @@ def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     processes = []
-    for spec in node_specs(plan, folder.path, time.monotonic(), "bench"):
+    for spec in node_specs(plan, folder.path, time.monotonic()):
         filled = {"{incarnation}": "0", "{listen}": str(port), "{connect}": f"127.0.0.1:{port}"}
         argv = [filled.get(part, part) for part in spec.argv]
         processes.append(subprocess.Popen(
-            [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1"} | dict(spec.env),
+            [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1", TOKEN: "bench"} | dict(spec.env),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     processes[0].wait()
     for process in processes[1:]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -12,18 +11,18 @@ from typing import Literal, Protocol
 
 from chaos.folder import RunFolder
 from chaos.nodes import node_specs
-from chaos.orchestrator import Action, End, Heal, Inject, Orchestrator
-from chaos.plan import Plan
-from chaos.scenario import Problem, ScenarioError
-from faults import Hit
+from chaos.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from chaos.plan import Plan, PlannedFault
+from chaos.problems import Problem, ScenarioError
+from chaos.sensing import Sensing
 from harness.cluster.base import Ability, Cluster, ClusterError, Recorder
+from harness.ledger import Ledger
 from harness.links.client import LinkError
 from harness.tape import Event, Tail, TapeWriter
 from harness.trainer.node import SETTINGS, NodeSettings
-from harness.trainer.probe import probe
 
 TICK_S = 0.01
-MakeCluster = Callable[[Path, Recorder], Cluster]
+MakeCluster = Callable[[Path, Recorder, Ledger], Cluster]
 
 
 class Observer(Protocol):
@@ -42,7 +41,7 @@ class Observer(Protocol):
 class Outcome:
     """How a run ended."""
 
-    kind: Literal["finished", "deadline", "interrupted", "broken"]
+    kind: Literal["finished", "deadline", "aborted", "interrupted", "broken"]
     message: str = ""
 
 
@@ -50,24 +49,24 @@ class Experiment:
     """One performance of a plan."""
 
     def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make_cluster: MakeCluster,
-                 observer: Observer) -> None:
+                 observer: Observer, ledger: Ledger) -> None:
         self.plan, self.folder, self.observer = plan, folder, observer
         (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
         self._epoch = time.monotonic()
         self._tape = TapeWriter(folder.path / "tape", "harness", 0, self._epoch)
         self._tail = Tail(folder.path / "tape")
         self._orchestrator = Orchestrator(plan)
-        self._cluster = make_cluster(folder.path, self._tape.record)
-        self._token = secrets.token_hex(16)
+        self._ledger = ledger
+        self._cluster = make_cluster(folder.path, self._tape.record, ledger)
         _refuse_beyond(plan, self._cluster.abilities())
-        self._hit = Hit(self._cluster, self._probe)
+        self._sensing = Sensing(plan, self._cluster, ledger.token)
 
     def perform(self) -> Outcome:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
         outcome = Outcome("broken", "the run was not started")
         try:
             self._tape.record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-            self._cluster.start(node_specs(self.plan, self.folder.path, self._epoch, self._token))
+            self._cluster.start(node_specs(self.plan, self.folder.path, self._epoch))
             outcome = self._follow()
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C")
@@ -84,16 +83,26 @@ class Experiment:
             actions: list[Action] = []
             for event in self._tail.poll():
                 self.observer.on_event(event)
+                if event.event == "steady":
+                    self._sensing.calibrate()
                 actions += self._orchestrator.on_event(event)
             actions += self._orchestrator.on_time(now)
             for action in actions:
                 if isinstance(action, End):
                     return self._over(action)
                 self._act(action)
+            for name, planned, felt in self._sensing.collect():
+                self._tape.record(name, fault=planned.id, felt=felt)
+            if self._tail.size > self.plan.tape_limit:
+                return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:.0f} MB, which is the "
+                                         f"scenario's tape_limit: raise it, or shorten the run")
             self.observer.on_tick(now)
             time.sleep(TICK_S)
 
     def _over(self, end: End) -> Outcome:
+        if self._orchestrator.aborted:
+            return Outcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were injected, "
+                                      f"and those that were on were undone")
         if end.outcome == "deadline":
             self._cluster.dump_stacks()
             time.sleep(0.2)  # for the stacks to reach the logs
@@ -102,22 +111,30 @@ class Experiment:
                                        f"are in {self.folder.path / 'logs'}")
         return Outcome("finished")
 
-    def _act(self, action: Inject | Heal) -> None:
+    def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was felt: a fault that nobody finished recording is seen as half done."""
-        planned = action.planned
-        if isinstance(action, Inject):
-            self._tape.record("injecting", fault=planned.id, kind=planned.fault.kind, targets=planned.fault.targets,
-                              words=planned.fault.words())
-            try:
-                felt = planned.fault.inject(self._hit)
-            except OSError as error:  # no probe got through: nobody knows how strong it is
-                felt = {"ok": False, "error": str(error)}
-            self._tape.record("injected", fault=planned.id, felt=felt)
+        if isinstance(action, Abort):
+            self._tape.record("aborted", why=action.why)
+        elif isinstance(action, Inject):
+            self._inject(action.planned, action.due)
         else:
-            felt = planned.fault.undo(self._hit)
-            if self._orchestrator.ended:
-                felt = {}  # the nodes are gone: nothing could be felt any more
-            self._tape.record("healed", fault=planned.id, felt=felt)
+            self._heal(action.planned)
+
+    def _inject(self, planned: PlannedFault, due: float) -> None:
+        fault = planned.fault
+        self._tape.record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets, words=fault.words(),
+                          due=round(due, 6))
+        self._ledger.cause = planned.id
+        felt = fault.inject(self._sensing.hit(planned))
+        self._tape.record("injected", fault=planned.id, felt=felt)
+        self._sensing.feel(planned)
+
+    def _heal(self, planned: PlannedFault) -> None:
+        self._sensing.over(planned)
+        planned.fault.undo(self._sensing.hit(planned))
+        self._tape.record("healed", fault=planned.id, felt={})
+        if not self._orchestrator.ended:  # else the nodes are gone: nothing could be felt any more
+            self._sensing.recovered(planned)
 
     def _end(self, outcome: Outcome) -> None:
         """Undo what is active, look for what is left, end the processes. A second Ctrl-C does not hinder it."""
@@ -125,6 +142,7 @@ class Experiment:
         try:
             self._undo()
             self._cluster.stop()
+            self._sensing.close()
             for event in self._tail.poll():
                 self.observer.on_event(event)
             self._tail.close()
@@ -135,18 +153,16 @@ class Experiment:
 
     def _undo(self) -> None:
         """Undo every active fault, whatever becomes of the others, and record what is left."""
+        self._orchestrator.ended = True
         for planned in self._orchestrator.active():
             try:
-                self._act(Heal(planned))
+                self._heal(planned)
             except (ClusterError, LinkError, OSError) as error:
                 self._tape.record("not_healed", fault=planned.id, reason=str(error))
         try:
             self._tape.record("residue", left=self._cluster.residue())
         except (ClusterError, LinkError, OSError) as error:
             self._tape.record("residue", left=[f"not known: {error}"])
-
-    def _probe(self, link: str, reply_bytes: int) -> float:
-        return probe(self._cluster.address(link), self._token, reply_bytes)
 
 
 def _refuse_beyond(plan: Plan, abilities: set[Ability]) -> None:

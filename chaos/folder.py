@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import secrets
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +17,9 @@ from typing import Any
 from chaos import plan as plans
 from chaos.plan import Plan
 from harness import tape
+from harness.processes import Identity, identity
+
+_NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 
 
 class FolderError(Exception):
@@ -40,7 +45,7 @@ class RunFolder:
             FolderError: it can't be made there.
         """
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        path = runs / f"{stamp}-{name}-{secrets.token_hex(2)}"
+        path = runs / f"{stamp}-{name}-{secrets.token_hex(4)}"
         try:
             (path / "tape").mkdir(parents=True)
         except OSError as error:
@@ -98,6 +103,36 @@ class RunFolder:
         """The last lines of a node's newest log."""
         logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
         return logs[-1].read_text(errors="replace").splitlines()[-lines:] if logs else []
+
+
+def thin_out(runs: Path, keep: int) -> list[Path]:
+    """Remove the folders of all runs but the newest `keep`; what is no run's folder, and runs that go on, stay.
+
+    Raises:
+        FolderError: one of them can't be removed.
+    """
+    found = sorted(path for path in runs.glob("*") if re.fullmatch(_NAME, path.name) and not path.is_symlink()
+                   and (path / "plan.json").is_file() and (path / "tape").is_dir())
+    removed = []
+    for path in found[:len(found) - keep]:
+        if not _over(path):
+            continue
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise FolderError(f"{path}: can't be removed: {error.strerror}") from error
+        removed.append(path)
+    return removed
+
+
+def _over(run: Path) -> bool:
+    """Whether nobody writes to a run any more: the harness recorded its end, or is dead."""
+    try:
+        manifest = json.loads((run / "manifest.json").read_text())
+        harness = Identity(*map(int, manifest["harness"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+    return (run / "report.json").exists() or identity(harness.pid) != harness
 
 
 def environment() -> dict[str, Any]:

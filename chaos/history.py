@@ -13,7 +13,6 @@ from chaos.plan import Plan, PlannedFault
 from chaos.references import Point, Reference
 from chaos.scenario import SYNCER
 from chaos.tokens import Node, TokenLedger, account, killed
-from faults import Kill
 from harness.tape import Event, Tape
 
 
@@ -26,6 +25,8 @@ class Span:
     ended: float | None = None
     """Healed; for a kill: the new process was started. None: it went on to the end."""
     felt: Mapping[str, Any] = field(default_factory=dict)
+    done: bool = True
+    """Whether the injection was recorded to its end."""
 
     def overlaps(self, start: float, end: float) -> bool:
         """Whether it was on at any time between."""
@@ -100,21 +101,28 @@ class History:
     def spans(self) -> list[Span]:
         """Every planned fault, with when it came and went."""
         injected = {event["fault"]: event for event in self.tape.of("injected", node="harness")}
+        felt_later: dict[str, dict[str, Any]] = {}
+        for event in self.tape.of("felt", "recovered", node="harness"):
+            felt_later.setdefault(event["fault"], {}).update(event["felt"])
         began = {event["fault"]: event.t for event in self.tape.of("injecting", node="harness")}
         healed = {event["fault"]: event for event in self.tape.of("healed", node="harness")}
         spans = []
         for planned in self.plan.faults:
             start = began.get(planned.id)
             felt = dict(injected[planned.id]["felt"]) if planned.id in injected else {}
+            felt |= felt_later.get(planned.id, {})
             if planned.id in healed:
                 felt |= healed[planned.id]["felt"]
                 ended: float | None = healed[planned.id].t
             else:
-                ended = self._respawned(planned, start) if not planned.fault.lasts and start is not None else None
-            spans.append(Span(planned, start, ended, felt))
+                ended = self._over(planned, start) if not planned.fault.lasts and start is not None else None
+            spans.append(Span(planned, start, ended, felt, planned.id in injected))
         return spans
 
-    def _respawned(self, planned: PlannedFault, start: float) -> float | None:
+    def _over(self, planned: PlannedFault, start: float) -> float | None:
+        """When a fault that is not undone was over: its targets were started again; at once where it stops nobody."""
+        if not planned.fault.downs:
+            return start
         starts = [next((event.t for event in self.tape.of("spawn", node="harness")
                         if event["target"] == target and event.t > start), None) for target in planned.fault.targets]
         known = [t for t in starts if t is not None]
@@ -128,8 +136,8 @@ class History:
     @cached_property
     def dead_for_good(self) -> set[str]:
         """Nodes that were killed and were not to be started again."""
-        return {target for span in self.spans if isinstance(span.planned.fault, Kill) and span.injected is not None
-                and span.planned.fault.restart_after is None for target in span.planned.fault.targets}
+        return {target for span in self.spans if span.planned.fault.downs and span.injected is not None
+                and span.planned.fault.outage() is None for target in span.planned.fault.targets}
 
     def gaps(self, start: float, end: float) -> list[float]:
         """Seconds between merges from `start` to `end`, the borders counting as merges."""

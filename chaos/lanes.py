@@ -29,7 +29,9 @@ LOOKS = {
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
-_OVERLAYS = {"straggler": "slow", "latency": "far", "partition": "cut off"}
+_OVERLAYS = {"straggler": "slow", "pause": "paused", "latency": "far", "bandwidth": "far", "slicer": "far",
+             "slow_close": "far", "partition": "cut off", "timeout": "cut off", "reset": "cut off",
+             "limit_data": "cut off"}
 _PRIORITY = ("paused", "cut off", "slow", "far")
 
 
@@ -113,7 +115,8 @@ class Lanes:
         name = _OVERLAYS.get(fault.kind if fault else "")
         if name is None or fault is None:
             return
-        for target in fault.targets:
+        learners = [name for name in self.nodes if name != SYNCER]
+        for target in learners if fault.on_links and SYNCER in fault.targets else fault.targets:
             lane = self.nodes[target]
             (lane.overlays.add if add else lane.overlays.discard)(name)
             if not add and name == "cut off" and lane.base == "training":

@@ -13,12 +13,17 @@ from chaos.plan import Plan, PlannedFault
 from faults import Fault
 from harness.tape import Event
 
+_SMOOTHING = 0.05
+"""Weight of a new step in a learner's training loss: about twenty steps count."""
+
 
 @dataclass(frozen=True)
 class Inject:
     """Do this fault now."""
 
     planned: PlannedFault
+    due: float
+    """When it was to come, in seconds since the run began: its time, or that of the event that brought it about."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +34,48 @@ class Heal:
 
 
 @dataclass(frozen=True)
+class Abort:
+    """No more faults: the scenario's condition holds."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class End:
     """The run is over."""
 
-    outcome: Literal["finished", "deadline"]
+    outcome: Literal["finished", "deadline", "aborted"]
 
 
-Action = Inject | Heal | End
+Action = Inject | Heal | Abort | End
+
+
+class Training:
+    """What the triggers know of the training: smoothed loss, and who is alive."""
+
+    def __init__(self) -> None:
+        self._losses: dict[str, float] = {}
+        self._alive: set[str] = set()
+        self._seen = False
+
+    def on_event(self, event: Event, learners: list[str]) -> None:
+        """Take in an event."""
+        if event.event == "step":
+            before = self._losses.get(event.node, event["loss"])
+            self._losses[event.node] = before + _SMOOTHING * (event["loss"] - before)
+        elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
+            self._seen = True
+            (self._alive.add if event.event == "spawn" else self._alive.discard)(event["target"])
+
+    @property
+    def loss(self) -> float | None:
+        """Mean over the learners; None before the first step."""
+        return sum(self._losses.values()) / len(self._losses) if self._losses else None
+
+    @property
+    def alive(self) -> int:
+        """Learners whose process is there."""
+        return len(self._alive) if self._seen else 1 << 30
 
 
 class Orchestrator:
@@ -46,21 +86,31 @@ class Orchestrator:
         self.zero: float | None = None
         """When the steady state was reached."""
         self.ended = False
+        self.aborted = ""
+        """Why no more is injected; empty: it is."""
         self._waiting = list(plan.faults)
         self._active: dict[str, tuple[PlannedFault, float]] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._over: dict[str, float] = {}  # fault -> when it was over
+        self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
+        self._training = Training()
+        self._give_up_at = float("inf")
 
     def on_event(self, event: Event) -> list[Action]:
         """An event came up on the tape."""
+        self._training.on_event(event, self.plan.cluster.names)
         if event.event == "steady" and self.zero is None:
             self.zero = event.t
         if event.event == "finished" and event.node == "syncer" and not self.ended:
             self.ended = True
             return [End("finished")]
-        if self.zero is None or event.t < self.zero:
+        if self.zero is None or event.t < self.zero or self.ended:
             return []
         self._seen[event.node, event.event] += 1
-        return [self._inject(planned, event.t) for planned in list(self._waiting) if self._meets(planned.fault, event)]
+        self._note_ends(event)
+        actions = self._abort(event.t)
+        return actions + [self._inject(planned, event.t) for planned in list(self._waiting)
+                          if self._meets(planned.fault, event)]
 
     def on_time(self, now: float) -> list[Action]:
         """Time went on."""
@@ -69,29 +119,81 @@ class Orchestrator:
         if now >= self.plan.deadline:
             self.ended = True
             return [End("deadline")]
+        if now >= self._give_up_at:
+            self.ended = True
+            return [End("aborted")]
         actions: list[Action] = []
         for planned, until in list(self._active.values()):
             if now >= until:
                 del self._active[planned.id]
                 actions.append(Heal(planned))
         if self.zero is not None:
-            actions += [self._inject(planned, now) for planned in list(self._waiting)
-                        if planned.fault.at is not None and now >= self.zero + planned.fault.at]
+            actions += [self._inject(planned, due) for planned in list(self._waiting)
+                        if (due := self._due(planned.fault)) is not None and now >= due]
         return actions
 
     def active(self) -> list[PlannedFault]:
         """Faults that were injected and not healed yet."""
         return [planned for planned, _ in self._active.values()]
 
-    def _inject(self, planned: PlannedFault, now: float) -> Action:
+    def _due(self, fault: Fault) -> float | None:
+        """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""
+        if fault.at is not None and self.zero is not None:
+            return self.zero + fault.at
+        if fault.after is None:
+            return None
+        name = fault.after.fault
+        before = [planned.id for planned in self.plan.faults
+                  if planned.id == name or planned.id.startswith(f"{name}.")]
+        if not all(other in self._over for other in before):
+            return None
+        return max((self._over[other] for other in before), default=self.zero or 0.0) + fault.after.wait
+
+    def _inject(self, planned: PlannedFault, due: float) -> Action:
         self._waiting.remove(planned)
         if planned.fault.lasts:
-            self._active[planned.id] = (planned, now + (planned.fault.duration or 0))
-        return Inject(planned)
+            self._active[planned.id] = (planned, due + (planned.fault.duration or 0))
+        return Inject(planned, due)
+
+    def _note_ends(self, event: Event) -> None:
+        """Which faults are over: healed, or all their targets started again."""
+        if event.event == "healed":
+            self._over[event["fault"]] = event.t
+        elif event.event == "injected":
+            fault = next((planned.fault for planned in self.plan.faults if planned.id == event["fault"]), None)
+            if fault is not None and not fault.lasts:
+                if fault.downs and fault.outage() is not None:
+                    self._respawning[event["fault"]] = set(fault.targets)
+                else:
+                    self._over[event["fault"]] = event.t
+        elif event.event == "spawn":
+            for name, targets in list(self._respawning.items()):
+                targets.discard(event["target"])
+                if not targets:
+                    del self._respawning[name]
+                    self._over[name] = event.t
+
+    def _abort(self, now: float) -> list[Action]:
+        """The scenario's condition: undo everything, and see for as long as healing may take what becomes of it."""
+        condition = self.plan.abort_when
+        if condition is None or self.aborted:
+            return []
+        self.aborted = condition.met(self._training.loss, self._training.alive)
+        if not self.aborted:
+            return []
+        healed = [Heal(planned) for planned in self.active()]
+        self._waiting.clear()
+        self._active.clear()
+        self._give_up_at = now + self.plan.checks.self_healing.within
+        return [Abort(self.aborted), *healed]
 
     def _meets(self, fault: Fault, event: Event) -> bool:
         when = fault.when
-        if when is None or event.node != when.node:
+        if when is None:
+            return False
+        if not when.empty:
+            return bool(when.met(self._training.loss, self._training.alive))
+        if event.node != when.node:
             return False
         if when.hold:
             return event.event == "held" and event.fields.get("point") == when.hold

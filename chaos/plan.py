@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.bounds import Bounds
-from chaos.scenario import Problem, Scenario, ScenarioError
-from faults import AnyFault
+from chaos.problems import Problem, ScenarioError
+from chaos.scenario import Scenario
+from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.trainer.config import TrainerConfig
-from harness.units import Seconds
+from harness.units import Seconds, Size
 
 
 class PlannedFault(BaseModel):
@@ -36,7 +38,9 @@ class Plan(BaseModel):
     seed: int
     cluster: TrainerConfig
     deadline: Seconds
+    tape_limit: Size
     faults: tuple[PlannedFault, ...]
+    abort_when: AbortWhen | None = None
     checks: Bounds
 
     @property
@@ -58,23 +62,48 @@ class Plan(BaseModel):
 
     def without_faults(self) -> Plan:
         """The fault-free twin."""
-        return self.model_copy(update={"faults": (), "checks": Bounds()})
+        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds()})
 
 
 def freeze(scenario: Scenario, seed: int) -> Plan:
-    """Make every choice that the scenario leaves open."""
+    """Make every choice that the scenario leaves open: composites are taken apart, chance is drawn.
+
+    Each fault has chance of its own, so that another one before it does not change it.
+    """
     document = scenario.model_dump(mode="json", by_alias=True)
+    faults = [single for number, fault in enumerate(scenario.faults, 1)
+              for single in _singles(fault, fault.id or f"f{number}", seed)]
     return Plan.model_validate({
         "scenario": scenario.name, "description": scenario.description, "seed": seed,
-        "cluster": document["cluster"] | {"seed": seed}, "deadline": document["deadline"],
-        "faults": [{"id": f"f{number}", "fault": fault} for number, fault in enumerate(document["faults"], 1)],
-        "checks": document["checks"]})
+        "cluster": document["cluster"] | {"seed": seed}, "faults": faults,
+        **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
+
+
+def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:
+    """A fault as a plan has it; a composite as its parts, called `name.1`, `name.2`, ..."""
+    chance = random.Random(f"{seed}/{name}")  # seeded by SHA-512 of the text: the same everywhere
+    if isinstance(fault, Composite):
+        singles = {f"{name}.{number}": part for number, part in enumerate(fault.parts(name, chance), 1)}
+    else:
+        singles = {name: fault.model_dump(mode="json", by_alias=True, exclude=_unset_seed(fault))}
+    for single in singles.values():
+        if "seed" in FAULTS[single["kind"]].model_fields:
+            single.setdefault("seed", chance.randrange(1 << 31))
+    return [{"id": single_name, "fault": single} for single_name, single in singles.items()]
+
+
+def _unset_seed(fault: Fault) -> set[str]:
+    return {"seed"} - fault.model_fields_set
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """A plan with its digest, as JSON's types."""
+    return {"digest": plan.digest, "plan": plan.model_dump(mode="json", by_alias=True)}
 
 
 def save(plan: Plan, path: Path) -> None:
     """Write a plan with its digest."""
-    document = {"digest": plan.digest, "plan": plan.model_dump(mode="json", by_alias=True)}
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    path.write_text(json.dumps(document(plan), indent=2) + "\n")
 
 
 def load(path: Path) -> Plan:
@@ -84,12 +113,12 @@ def load(path: Path) -> Plan:
         ScenarioError: it is not a plan, or it was altered since it was frozen.
     """
     try:
-        document = json.loads(path.read_text())
-        plan = Plan.model_validate(document["plan"])
-        digest = document["digest"]
+        content = json.loads(path.read_text())
+        plan = Plan.model_validate(content["plan"])
+        digest = content["digest"]
     except OSError as error:
         raise ScenarioError(path, [Problem(f"can't be read: {error.strerror}")]) from error
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+    except (ValueError, KeyError, TypeError, ValidationError, RecursionError) as error:
         raise ScenarioError(path, [Problem(f"not a frozen plan ({_first_line(error)}); `diloco-chaos run` saves one as "
                                            f"plan.json in the run's folder")]) from error
     if digest != plan.digest:

@@ -45,7 +45,8 @@ class ScenarioFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """The test, unless its tier is not asked for."""
-        from chaos.scenario import ScenarioError, load
+        from chaos.problems import ScenarioError
+        from chaos.scenario import load
         tier = self.config.getoption("--chaos-tier")
         try:
             wanted = tier != "ci" or load(str(self.path))[0].tier == "ci"
@@ -79,12 +80,15 @@ class ScenarioItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
         from chaos.folder import FolderError
+        from chaos.problems import ScenarioError
         from chaos.references import NoReferenceError
-        from chaos.scenario import ScenarioError
+        from harness.cluster.base import ClusterError
+        from harness.ledger import LedgerError
         from harness.trainer.data import CorpusError
         if isinstance(excinfo.value, ScenarioFailed):
             return excinfo.value.report()
-        if isinstance(excinfo.value, (ScenarioError, FolderError, CorpusError, NoReferenceError)):
+        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, LedgerError, ClusterError)
+        if isinstance(excinfo.value, ours):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 

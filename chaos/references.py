@@ -21,6 +21,7 @@ from chaos.experiment import Experiment, MakeCluster, Observer
 from chaos.folder import RunFolder, environment
 from chaos.plan import Plan, save
 from harness import trainer
+from harness.ledger import OWNER, Ledger, Remove
 from harness.trainer.node import NodeSettings
 
 Kind = Literal["synchronous", "twin"]
@@ -92,9 +93,10 @@ def source_digest() -> str:
 class References:
     """The cache of reference runs. Two harnesses that need the same one train it once: the second waits."""
 
-    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, make_cluster: MakeCluster) -> None:
+    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, make_cluster: MakeCluster,
+                 ledger: Ledger) -> None:
         self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest
-        self._make_cluster = make_cluster
+        self._make_cluster, self._ledger = make_cluster, ledger
 
     def cached(self, kind: Kind, plan: Plan) -> bool:
         """Whether it need not be trained."""
@@ -126,14 +128,16 @@ class References:
             changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
             bare = bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
         work = folder.with_suffix(".work")
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)  # nobody is at work there: we hold the lock
+        owed = self._ledger.owe(Remove, path=work)
         (work / "tape").mkdir(parents=True)
+        (work / OWNER).write_text(self._ledger.token)
         try:
             settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,
                                     initial=None if kind == "synchronous" else self.warm_start(plan))
             save(bare, work / "plan.json")
             run = RunFolder(work)
-            outcome = Experiment(bare, run, settings, self._make_cluster, observe(bare, kind)).perform()
+            outcome = Experiment(bare, run, settings, self._make_cluster, observe(bare, kind), self._ledger).perform()
             if outcome.kind == "interrupted":
                 raise KeyboardInterrupt
             if outcome.kind != "finished":
@@ -141,6 +145,7 @@ class References:
             self._keep(kind, folder, run)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            self._ledger.done(owed)
 
     def _keep(self, kind: Kind, folder: Path, run: RunFolder) -> None:
         curve = loss_curve(run)

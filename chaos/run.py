@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from chaos import plan as plans
 from chaos.checks import Judgement, judge
+from chaos.custody import clean, custody
 from chaos.experiment import Experiment, MakeCluster, Observer, Outcome
 from chaos.folder import FolderError, RunFolder, cache_folder, environment
 from chaos.history import History
@@ -27,6 +29,9 @@ from chaos.references import (
 )
 from harness.cluster.base import Cluster, Recorder
 from harness.cluster.local import LocalCluster
+from harness.ledger import Ledger
+from harness.processes import identity
+from harness.tape import SCHEMA
 from harness.trainer.data import materialize, needed_bytes
 from harness.trainer.node import NodeSettings
 
@@ -53,10 +58,10 @@ class Result:
     outcome: Outcome
 
 
-def local_cluster(links_port: int = 0) -> MakeCluster:
-    """Clusters of processes on this machine."""
-    def make(run: Path, record: Recorder) -> Cluster:
-        return LocalCluster(run, record, links_port=links_port)
+def local_cluster(links_port: int = 0, toxiproxy: str = "") -> MakeCluster:
+    """Clusters of processes on this machine; `toxiproxy`: the real server's binary, empty for the embedded one."""
+    def make(run: Path, record: Recorder, ledger: Ledger) -> Cluster:
+        return LocalCluster(run, record, ledger, links_port=links_port, toxiproxy=toxiproxy)
     return make
 
 
@@ -72,26 +77,34 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, make_cluster: MakeCl
     Raises:
         CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
         NoReferenceError: a reference run did not finish.
+        LedgerError: the ledger can't be written.
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
     """
-    make_cluster = make_cluster or local_cluster()
+    for line in clean():
+        audience.say(f"left behind by an earlier run: {line}")
+    with custody() as ledger:
+        return _run(plan, runs, audience, make_cluster or local_cluster(), ledger)
+
+
+def _run(plan: Plan, runs: Path, audience: Audience, make_cluster: MakeCluster, ledger: Ledger) -> Result:
     corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
                                       needed_bytes(plan.cluster.spec.context))
     audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
-    references = References(cache_folder(), corpus_file, digest, make_cluster)
+    references = References(cache_folder(), corpus_file, digest, make_cluster, ledger)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
     folder.write("manifest.json", {
         "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": "local",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": "local", "tape_schema": SCHEMA,
+        "harness": identity(os.getpid()),
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": corpus_file.stat().st_size},
         "references": {kind: reference.key for kind, reference in had.items()},
         "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
-    outcome = Experiment(plan, folder, settings, make_cluster, audience.watch(plan, "run")).perform()
+    outcome = Experiment(plan, folder, settings, make_cluster, audience.watch(plan, "run"), ledger).perform()
     if outcome.kind == "finished":
         audience.say("measuring the held-out loss")
         try:

@@ -7,10 +7,23 @@ from typing import Annotated
 from pydantic import Discriminator
 
 from faults.base import FAULTS, Fault, Felt, Hit
-from faults.network import Latency, Partition
-from faults.process import Kill
+from faults.composite import Composite, CrashLoop, Flapping, Storm
+from faults.links import LinkFault
+from faults.network import Bandwidth, Latency, Partition
+from faults.process import Kill, Pause, Restart, Terminate, Zombie
+from faults.state import Corrupt, Delete, Poison, Truncate, WriteLimit
 from faults.straggler import Straggler
+from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
+from faults.when import AbortWhen, After, Condition, When
 
-AnyFault = Annotated[Kill | Straggler | Latency | Partition, Discriminator("kind")]
+_Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
+           | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition)
+AnyFault = Annotated[_Single, Discriminator("kind")]
+"""What a plan holds."""
+AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind")]
+"""What a scenario may name."""
 
-__all__ = ["FAULTS", "AnyFault", "Fault", "Felt", "Hit", "Kill", "Latency", "Partition", "Straggler"]
+__all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "Composite", "Condition", "Corrupt",
+           "CrashLoop", "Delete", "Fault", "Felt", "Flapping", "Hit", "Kill", "Latency", "LimitData", "LinkFault",
+           "Partition", "Pause", "Poison", "Reset", "Restart", "Slicer", "SlowClose", "Storm", "Straggler",
+           "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]

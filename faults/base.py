@@ -1,14 +1,17 @@
-"""What all faults share: targets, a trigger, a duration, and the pair of inject and undo."""
+"""What all faults share: targets, a trigger, a duration, and what becomes of one: inject, feel, undo."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from faults.when import After, When
 from harness.cluster.base import Ability, Cluster
+from harness.trainer.probe import Sounding
 from harness.units import Seconds, show_seconds
 
 FAULTS: dict[str, type[Fault]] = {}
@@ -18,49 +21,40 @@ Felt = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
 
+class AskProbe(Protocol):
+    """A question through a link."""
+
+    def __call__(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
+        """See `harness.trainer.probe.probe`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Hit:
-    """What a fault may use: the cluster, and a question through a link."""
+    """What a fault may use."""
 
+    id: str
+    """The fault's own, for the names of what it leaves."""
     cluster: Cluster
-    probe: Callable[[str, int], float]
-    """probe(link, reply_bytes) -> seconds until the answer was there; raises OSError where none comes."""
+    probe: AskProbe
+    baseline: Callable[[str], float]
+    """Seconds of a round trip through a link that nothing was done to."""
+    poison: Callable[[str, str, int, float], int]
+    """poison(learner, content, count, timeout_s) -> contributions sent in its name."""
 
-
-class When(BaseModel):
-    """A logical trigger: the `count`-th event of this name at this node since the steady state, or a hold point."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    node: str
-    event: str = ""
-    """Name of an event on the node's tape (docs/tape.md)."""
-    hold: str = ""
-    """A named point of the protocol at which the node stands still for the fault."""
-    count: int = Field(1, ge=1)
-
-    @model_validator(mode="after")
-    def _one(self) -> When:
-        if bool(self.event) == bool(self.hold):
-            raise ValueError("name either an event or a hold point")
-        if self.hold and self.hold not in HOLD_POINTS:
-            raise ValueError(f"no hold point {self.hold!r}: there are {', '.join(HOLD_POINTS)}")
-        return self
-
-    def words(self) -> str:
-        """For people."""
-        what = f"holds at {self.hold}" if self.hold else self.event
-        return f"{self.node} {what} (number {self.count})"
-
-
-HOLD_POINTS = ("upload.half", "merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast")
+    def links(self, targets: Sequence[str]) -> list[str]:
+        """The links of the targets, each once."""
+        return list(dict.fromkeys(link for target in targets for link in self.cluster.links_of(target)))
 
 
 class Fault(BaseModel):
-    """One fault of a plan. `inject` and `undo` are called from the harness' main thread.
+    """One fault of a plan.
 
-    Failure semantics: `undo` is idempotent, and harmless if the fault never took place. Both raise only what the
-    cluster raises (LinkError, ClusterError).
+    `inject` and `undo` are called from the harness' main thread and must not take long: other faults wait. What takes
+    time to measure is measured by `feel`, in a thread of its own, while the fault lasts.
+
+    Failure semantics: what lasts is in the run's ledger before it is done; `undo` is idempotent, and harmless if the
+    fault never took place. All raise only what the cluster raises (LinkError, ClusterError) or OSError.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,17 +62,27 @@ class Fault(BaseModel):
     needs: ClassVar[frozenset[Ability]] = frozenset()
     lasts: ClassVar[bool] = True
     """Whether it goes on until it is undone."""
+    downs: ClassVar[bool] = False
+    """Whether its target's process is not there while it lasts, or until it is started again."""
+    on_links: ClassVar[bool] = False
+    """Whether it is a fault of its targets' links; else of their processes."""
+    on: ClassVar[str] = "any"
+    """Which nodes it may hit: `any`, `learner` or `syncer`."""
 
     kind: str
     targets: tuple[str, ...] = Field(min_length=1)
+    id: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9_-]*)?$")
+    """Another fault may come `after:` it; f1, f2, ... where none is given."""
     at: Seconds | None = None
     """Time since the steady state."""
     when: When | None = None
+    after: After | None = None
     duration: Seconds | None = Field(None, alias="for")
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        FAULTS[cls.__name__.lower()] = cls
+        if not cls.__name__.startswith("_"):
+            FAULTS[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()] = cls
 
     @field_validator("targets", mode="before")
     @classmethod
@@ -87,8 +91,9 @@ class Fault(BaseModel):
 
     @model_validator(mode="after")
     def _when_and_how_long(self) -> Fault:
-        if (self.at is None) == (self.when is None):
-            raise ValueError("say when: either `at: 8s` or `when: {node: ..., event: ..., count: 3}`")
+        if sum(trigger is not None for trigger in (self.at, self.when, self.after)) != 1:
+            raise ValueError("say when, in one way: `at: 8s`, `when: {node: ..., event: ..., count: 3}`, "
+                             "`when: {loss_below: 2.5}` or `after: f1`")
         if self.lasts and not self.duration:
             raise ValueError("say for how long: `for: 10s`")
         if not self.lasts and self.duration is not None:
@@ -101,8 +106,15 @@ class Fault(BaseModel):
         """Do it, and say what was felt at once."""
         raise NotImplementedError
 
-    def undo(self, hit: Hit) -> Felt:
-        """Take it back, and say what was felt while it lasted."""
+    def feel(self, hit: Hit) -> Felt:
+        """Measure what it does, while it lasts; may take a second. Empty: the tape tells."""
+        return {}
+
+    def undo(self, hit: Hit) -> None:
+        """Take it back."""
+
+    def recovered(self, hit: Hit) -> Felt:
+        """Measure that it is gone; `back` says so."""
         return {}
 
     def words(self) -> str:
@@ -111,11 +123,21 @@ class Fault(BaseModel):
 
     def downtime(self) -> float:
         """Seconds of nominal learner time that it is expected to cost, per target."""
-        raise NotImplementedError
+        return 0.0
+
+    def outage(self) -> float | None:
+        """Seconds from its beginning to its end as far as the plan tells; None: it never ends."""
+        return self.duration or 0.0
 
     def trigger_words(self) -> str:
         """When it comes, for people."""
-        return f"at {show_seconds(self.at)}" if self.at is not None else f"when {self.when and self.when.words()}"
+        if self.at is not None:
+            return f"at {show_seconds(self.at)}"
+        return self.after.words() if self.after else f"when {self.when.words() if self.when else ''}"
+
+    def for_words(self) -> str:
+        """How long it lasts, for people."""
+        return f"for {show_seconds(self.duration or 0)}"
 
 
 def names(targets: Sequence[str]) -> str:

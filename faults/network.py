@@ -1,29 +1,32 @@
-"""Faults of links: far, thin, or cut. A link bears the name of the learner whose it is."""
+"""Where a node is: far away, behind a thin link, or cut off."""
 
 from __future__ import annotations
 
-from statistics import median
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from faults.base import Fault, Felt, Hit, names
-from harness.cluster.base import Ability
+from faults.base import Felt, Hit
+from faults.links import MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from faults.profiles import PROFILES
 from harness.links.client import Toxic
+from harness.trainer.probe import Sounding
 from harness.units import Rate, Seconds, show_seconds
 
-_PROBES = 3
 _RATE_PROBE_S = 0.15
-_LEAST_PROBE_BYTES, _MOST_PROBE_BYTES = 1 << 14, 1 << 22
-_TOLERANCE = 0.5  # a felt delay or rate within half of what was asked for counts as felt
+_LEAST_PROBE_BYTES = 1 << 14
 
 
-class Latency(Fault):
-    """A wide-area network: delay with jitter each way and, where asked for, a rate. Connections stay."""
+class Latency(LinkFault):
+    """A wide-area network: delay with jitter and, where asked for, a rate. Connections stay."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
+    toxic: ClassVar[str] = "latency"
+    measures: ClassVar[str] = "delay_s"
 
     kind: Literal["latency"] = "latency"
+    profile: Literal["", "metro", "continental", "transatlantic"] = ""
+    """A distance by name (faults/profiles.py): sets delay, jitter and rate."""
     delay: Seconds = Field(0.02, gt=0)
     """Each way."""
     jitter: Seconds = 0.0
@@ -31,88 +34,139 @@ class Latency(Fault):
     rate: Rate | None = None
     """Bytes per second each way."""
 
-    def inject(self, hit: Hit) -> Felt:
-        """Put the toxics on, and measure with probes through the same link."""
-        before = {target: _round_trip(hit, target) for target in self.targets}
-        for target in self.targets:
-            hit.cluster.degrade(target, self._toxics())
-        felt: Felt = {"ok": True}
-        for target in self.targets:
-            around = _round_trip(hit, target)
-            delay = (around - before[target]) / 2
-            felt["delay_s"] = round(delay, 4)
-            felt["ok"] = bool(felt["ok"]) and self._close(delay, self.delay, self.jitter)
-            if self.rate is not None:
-                size = round(min(max(self.rate * _RATE_PROBE_S, _LEAST_PROBE_BYTES), _MOST_PROBE_BYTES))
-                rate = size / max(hit.probe(target, size) - around, 1e-6)
-                felt["rate_bytes_per_s"] = round(rate)
-                felt["ok"] = bool(felt["ok"]) and self._close(rate, self.rate, 0)
+    @model_validator(mode="before")
+    @classmethod
+    def _by_profile(cls, value: Any) -> Any:
+        """A profile's figures, where nothing else is said."""
+        if isinstance(value, dict) and value.get("profile") in PROFILES:
+            profile = PROFILES[value["profile"]]
+            return {"delay": f"{profile.delay!r}s", "jitter": f"{profile.jitter!r}s",
+                    "rate": f"{profile.rate!r}B/s"} | value
+        return value
+
+    def toxics(self, fault: str) -> list[Toxic]:
+        """Delay and rate are two toxics."""
+        rate = [] if self.rate is None else [
+            Toxic("bandwidth", stream, _bandwidth(self.rate), self.toxicity, f"{fault}-bandwidth-{stream}")
+            for stream in self.streams]
+        return super().toxics(fault) + rate
+
+    def attributes(self) -> Mapping[str, int]:
+        """Milliseconds."""
+        return {"latency": max(1, round(self.delay * 1e3)), "jitter": round(self.jitter * 1e3)}
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Seconds that each way takes longer."""
+        return (sounding.seconds - baseline) / len(self.streams) if sounding.answered else None
+
+    def near(self, value: float) -> bool:
+        """Give or take half of it, the jitter, and what a timer needs."""
+        return abs(value - self.delay) <= TOLERANCE * self.delay + self.jitter + SLACK_S
+
+    def _through(self, hit: Hit, link: str) -> Felt:
+        felt = super()._through(hit, link)
+        if self.rate is not None and self.toxicity == 1 and felt["ok"]:
+            rate = _rate(hit, link, self.rate, self.direction, hit.baseline(link) + len(self.streams) * self.delay)
+            felt |= {"rate_bytes_per_s": round(rate), "ok": abs(rate - self.rate) <= TOLERANCE * self.rate}
         return felt
 
-    def undo(self, hit: Hit) -> Felt:
-        """Take the toxics off."""
-        for target in self.targets:
-            hit.cluster.restore(target, self._toxics())
-        return {}
-
-    def words(self) -> str:
-        """What it does, for people."""
+    def what(self) -> str:
+        """Far away."""
         rate = "" if self.rate is None else f", {self.rate / 1e6:g} MB/s"
-        return (f"{names(self.targets)} {show_seconds(self.delay)} ± {show_seconds(self.jitter)} away{rate} "
-                f"for {show_seconds(self.duration or 0)}")
-
-    def downtime(self) -> float:
-        """Far away is no loss of time."""
-        return 0.0
-
-    def _toxics(self) -> list[Toxic]:
-        streams = ("upstream", "downstream")
-        toxics = [Toxic("latency", stream, {"latency": round(self.delay * 1e3), "jitter": round(self.jitter * 1e3)})
-                  for stream in streams]
-        if self.rate is not None:
-            toxics += [Toxic("bandwidth", stream, {"rate": max(1, round(self.rate / 1e3))}) for stream in streams]
-        return toxics
-
-    @staticmethod
-    def _close(felt: float, asked: float, slack: float) -> bool:
-        return abs(felt - asked) <= _TOLERANCE * asked + slack
+        where = f" ({self.profile})" if self.profile else ""
+        return f"{show_seconds(self.delay)} ± {show_seconds(self.jitter)} away{rate}{where}"
 
 
-class Partition(Fault):
-    """Cut off: the links' connections break and new ones are refused. The nodes go on by themselves."""
+class Bandwidth(LinkFault):
+    """A thin link."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
+    toxic: ClassVar[str] = "bandwidth"
+    measures: ClassVar[str] = "rate_bytes_per_s"
+
+    kind: Literal["bandwidth"] = "bandwidth"
+    rate: Rate = Field(1e6, ge=1e3)
+    """Bytes per second each way."""
+
+    def attributes(self) -> Mapping[str, int]:
+        """Kilobytes per second."""
+        return _bandwidth(self.rate)
+
+    def ask(self, hit: Hit, link: str) -> Sounding:
+        """A payload that takes a while at this rate."""
+        return _loaded(hit, link, self.rate, self.direction)
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Bytes per second."""
+        return _load(self.rate) / max(sounding.seconds - baseline, 1e-6) if sounding.answered else None
+
+    def near(self, value: float) -> bool:
+        """Give or take half of it."""
+        return abs(value - self.rate) <= TOLERANCE * self.rate
+
+    def what(self) -> str:
+        """Thin."""
+        return f"limited to {self.rate / 1e6:g} MB/s"
+
+
+class Partition(LinkFault):
+    """Cut off. Both ways: the link is taken down, its connections break and new ones are refused. One way: data in that
+    direction vanishes, and nobody is told. The nodes go on by themselves."""
+
+    toxic: ClassVar[str] = "timeout"
+    measures: ClassVar[str] = "silent_s"
 
     kind: Literal["partition"] = "partition"
 
+    @model_validator(mode="after")
+    def _whole(self) -> Partition:
+        if self.toxicity != 1:
+            raise ValueError("a partition concerns every connection; for some of them use `timeout` with `toxicity`")
+        return self
+
     def inject(self, hit: Hit) -> Felt:
-        """Cut the links; felt when a probe no longer gets through."""
-        for target in self.targets:
-            hit.cluster.cut(target, True)
-        return {"ok": not any(_answers(hit, target) for target in self.targets)}
+        """Cut the links."""
+        if self.direction != "both":
+            return super().inject(hit)
+        for link in hit.links(self.targets):
+            hit.cluster.cut(link, True)
+        return {}
 
-    def undo(self, hit: Hit) -> Felt:
-        """Let the links listen again; felt when a probe gets through."""
-        for target in self.targets:
-            hit.cluster.cut(target, False)
-        return {"back": all(_answers(hit, target) for target in self.targets)}
+    def undo(self, hit: Hit) -> None:
+        """Let the links listen again."""
+        if self.direction != "both":
+            super().undo(hit)
+            return
+        for link in hit.links(self.targets):
+            hit.cluster.cut(link, False)
 
-    def words(self) -> str:
-        """What it does, for people."""
-        return f"{names(self.targets)} cut off for {show_seconds(self.duration or 0)}"
+    def attributes(self) -> Mapping[str, int]:
+        """For ever."""
+        return {"timeout": 0}
 
-    def downtime(self) -> float:
-        """Learners train on while they are cut off, and what they learned is merged when they are back."""
-        return 0.0
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Seconds until we gave up; at once where the connection was refused."""
+        return None if sounding.answered else sounding.seconds
+
+    def what(self) -> str:
+        """Cut off."""
+        return "cut off"
 
 
-def _round_trip(hit: Hit, link: str) -> float:
-    return median(hit.probe(link, 0) for _ in range(_PROBES))
+def _bandwidth(rate: float) -> Mapping[str, int]:
+    return {"rate": max(1, round(rate / 1e3))}
 
 
-def _answers(hit: Hit, link: str) -> bool:
-    try:
-        hit.probe(link, 0)
-    except OSError:
-        return False
-    return True
+def _load(rate: float) -> int:
+    """Bytes of a probe that measures a rate."""
+    return round(min(max(rate * _RATE_PROBE_S, _LEAST_PROBE_BYTES), MOST_PROBE_BYTES))
+
+
+def _loaded(hit: Hit, link: str, rate: float, direction: str) -> Sounding:
+    upstream = direction == "upstream"
+    return hit.probe(link, 0 if upstream else _load(rate), _load(rate) if upstream else 0)
+
+
+def _rate(hit: Hit, link: str, rate: float, direction: str, without: float) -> float:
+    """Bytes per second through a link whose empty probe takes `without` seconds."""
+    sounding = _loaded(hit, link, rate, direction)
+    return _load(rate) / max(sounding.seconds - without, 1e-6) if sounding.answered else 0.0

@@ -1,8 +1,7 @@
-"""Faults of processes: what a machine does to a node that it loses."""
+"""Faults of processes: what a machine does to a node that it loses, stops, or believes to be lost."""
 
 from __future__ import annotations
 
-import signal
 from typing import ClassVar, Literal
 
 from faults.base import Fault, Felt, Hit, names
@@ -13,28 +12,135 @@ TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""
 
 
-class Kill(Fault):
-    """SIGKILL. The cluster's restart policy brings the node back: a kill has no undo that could race it."""
+class _Ending(Fault):
+    """The process ends. The cluster's restart policy brings the node back: there is no undo that could race it. What is
+    felt is the exit status that the kernel reported; the tape has it."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
     lasts: ClassVar[bool] = False
+    downs: ClassVar[bool] = True
 
-    kind: Literal["kill"] = "kill"
     restart_after: Seconds | None = None
-    """Until the cluster starts it again; none: it stays dead."""
-
-    def inject(self, hit: Hit) -> Felt:
-        """Kill every target; felt is the exit status that the kernel reported."""
-        statuses = [hit.cluster.kill(target, self.restart_after) for target in self.targets]
-        died = all(status == -signal.SIGKILL for status in statuses)
-        return {"ok": died, "exit_status": ", ".join("SIGKILL" if status == -signal.SIGKILL else str(status)
-                                                     for status in statuses)}
-
-    def words(self) -> str:
-        """What it does, for people."""
-        back = "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
-        return f"kill {names(self.targets)}{back}"
+    """From its end until the cluster starts it again; none: it stays dead."""
 
     def downtime(self) -> float:
         """Until it trains again."""
         return float("inf") if self.restart_after is None else self.restart_after + TYPICAL_START_S
+
+    def outage(self) -> float | None:
+        """Until it is started again."""
+        return self.restart_after
+
+    def _back(self) -> str:
+        return "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
+
+
+class Kill(_Ending):
+    """SIGKILL: no last word."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
+
+    kind: Literal["kill"] = "kill"
+
+    def inject(self, hit: Hit) -> Felt:
+        """Kill every target."""
+        for target in self.targets:
+            hit.cluster.kill(target, self.restart_after)
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"kill {names(self.targets)}{self._back()}"
+
+
+class Terminate(_Ending):
+    """SIGTERM: the node may end in good order; SIGKILL follows where it does not."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
+
+    kind: Literal["terminate"] = "terminate"
+
+    def inject(self, hit: Hit) -> Felt:
+        """Ask every target to end."""
+        for target in self.targets:
+            hit.cluster.terminate(target, self.restart_after)
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"terminate {names(self.targets)}{self._back()}"
+
+
+class Restart(_Ending):
+    """SIGTERM, and started again at once: an upgrade, or an operator's habit."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
+
+    kind: Literal["restart"] = "restart"
+    restart_after: Seconds | None = 0.0
+
+    def inject(self, hit: Hit) -> Felt:
+        """Ask every target to end."""
+        for target in self.targets:
+            hit.cluster.terminate(target, self.restart_after or 0.0)
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"restart {names(self.targets)}"
+
+
+class Pause(Fault):
+    """SIGSTOP, and SIGCONT at the end: a process that the machine forgets. With `when: {hold: upload.half}` it stands
+    still in the middle of an upload."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"pause"})
+
+    kind: Literal["pause"] = "pause"
+
+    def inject(self, hit: Hit) -> Felt:
+        """Stop every target."""
+        for target in self.targets:
+            hit.cluster.pause(target)
+        return {}
+
+    def undo(self, hit: Hit) -> None:
+        """Let them go on."""
+        for target in self.targets:
+            hit.cluster.resume(target)
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"pause {names(self.targets)} {self.for_words()}"
+
+    def downtime(self) -> float:
+        """It does nothing meanwhile."""
+        return self.duration or 0.0
+
+
+class Zombie(Fault):
+    """A stale incarnation: the process stands still, its successor is started beside it, and then it comes back."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"supersede"})
+    on: ClassVar[str] = "learner"
+
+    kind: Literal["zombie"] = "zombie"
+    restart_after: ClassVar[float] = 0.0  # the successor has to take its place, as after a kill
+
+    def inject(self, hit: Hit) -> Felt:
+        """Stop the old ones, start the new ones."""
+        for target in self.targets:
+            hit.cluster.supersede(target)
+        return {}
+
+    def undo(self, hit: Hit) -> None:
+        """Let the old ones go on: they must see that they are not wanted, and end."""
+        for target in self.targets:
+            hit.cluster.revive(target)
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"supersede {names(self.targets)}, whose old process comes back after {show_seconds(self.duration or 0)}"
+
+    def downtime(self) -> float:
+        """Until the successor trains."""
+        return TYPICAL_START_S

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from faults.base import Fault, Felt, Hit, names
 from harness.cluster.base import Ability
-from harness.units import show_seconds
 
 
 class Straggler(Fault):
     """The node runs only a share of the time. What it felt is its rate of inner steps, which the tape tells."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"throttle"})
+    on: ClassVar[str] = "learner"
 
     kind: Literal["straggler"] = "straggler"
     factor: float = Field(0.25, gt=0, lt=1)
     """Speed while it lasts, as a share of nominal."""
+    spread: float = Field(0.0, ge=0, lt=1)
+    """The share varies by up to so much, from one period of the duty cycle to the next."""
+    seed: int = Field(0, ge=0)
+    """Of that variation; a plan's freezing sets it."""
+
+    @model_validator(mode="after")
+    def _within(self) -> Straggler:
+        if not 0 < self.factor - self.spread <= self.factor + self.spread < 1:
+            raise ValueError(f"factor {self.factor:g} with a spread of {self.spread:g} is not between 0 and 1")
+        return self
 
     def inject(self, hit: Hit) -> Felt:
         """Slow every target down."""
-        for target in self.targets:
-            hit.cluster.throttle(target, self.factor)
-        return {"ok": True}
+        for number, target in enumerate(self.targets):
+            hit.cluster.throttle(target, self.factor, self.spread, self.seed + number)
+        return {}
 
-    def undo(self, hit: Hit) -> Felt:
+    def undo(self, hit: Hit) -> None:
         """Full speed again."""
         for target in self.targets:
             hit.cluster.throttle(target, None)
-        return {}
 
     def words(self) -> str:
         """What it does, for people."""
-        return f"{names(self.targets)} at {self.factor:.0%} speed for {show_seconds(self.duration or 0)}"
+        spread = f" ± {self.spread:.0%}" if self.spread else ""
+        return f"{names(self.targets)} at {self.factor:.0%}{spread} speed {self.for_words()}"
 
     def downtime(self) -> float:
         """The share of the time that is gone."""

@@ -1,10 +1,15 @@
-"""Ties a process to the one that started it, so that nothing outlives a killed harness."""
+"""Ties a process to the one that started it, so that nothing outlives a killed harness.
+
+For programs that are not ours: `python -m harness.lifeline PARENT_PID PROGRAM ARGUMENTS...` ties itself and becomes the
+program.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import sys
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,3 +29,8 @@ def die_with_parent(parent_pid: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
     if os.getppid() != parent_pid:
         raise SystemExit(f"the harness (pid {parent_pid}) is gone; not starting without it")
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - prctl's setting survives an exec

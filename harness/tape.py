@@ -26,7 +26,9 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "refused": "reason", "refused_frame": "peer reason", "partial_frame": "peer bytes expected", "steady": "step",
     "reduced": "step processed", "finished": "step", "exit": "", "begin": "plan", "end": "outcome message",
     "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
-    "healed": "fault felt", "residue": "left"}.items()}
+    "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
+    "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason", "failed": "reason",
+    "refused_checkpoint": "reason"}.items()}
 """Every event of the contract, and the fields that verdicts need: a line without them is not whole."""
 
 
@@ -146,6 +148,8 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.size = 0
+        """Bytes read so far."""
         self._files: dict[Path, BinaryIO] = {}
         self._rest: dict[Path, bytes] = {}
 
@@ -157,6 +161,7 @@ class Tail:
             data = self._files[path].read()
             if not data:
                 continue
+            self.size += len(data)
             data = self._rest.get(path, b"") + data
             whole = data.rfind(b"\n") + 1
             self._rest[path] = data[whole:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
@@ -46,6 +46,17 @@ def bytes_per_second(value: Any) -> Any:
     raise ValueError(f"{value} has no unit: write it like 1MB/s or 500kB/s")
 
 
+def size(value: Any) -> Any:
+    """A size in bytes from `256MB` or `500kB` (decimal multiples).
+
+    Raises:
+        ValueError: no unit, a negative number, or an unknown unit.
+    """
+    if isinstance(value, str):
+        return round(_quantity(value, _BYTES, "size", "256MB"))
+    raise ValueError(f"{value} has no unit: write it like 256MB")
+
+
 def steps(value: Any) -> Any:
     """A count of inner steps from `600 steps` or 600."""
     if isinstance(value, str):
@@ -66,13 +77,28 @@ def share(value: Any) -> Any:
     return value
 
 
+def _written(pattern: str, what: str, *more: dict[str, Any]) -> WithJsonSchema:
+    """What editors are told: a string of this form, or one of the others."""
+    text = {"type": "string", "pattern": f"^\\s*{pattern}\\s*$", "description": what}
+    return WithJsonSchema({"anyOf": [text, *more]} if more else text)
+
+
+_DIGITS = r"\d+(\.\d+)?(e-?\d+)?"
+
 # Written to JSON with their unit again, so that a frozen plan is read by the very models that read people's YAML.
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(seconds),
-                    PlainSerializer(lambda value: f"{value!r}s", when_used="json")]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(bytes_per_second),
-                 PlainSerializer(lambda value: f"{value!r}B/s", when_used="json")]
-Steps = Annotated[int, Field(ge=0), BeforeValidator(steps)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(share)]
+Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(seconds),
+                    PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
+                    _written(rf"{_DIGITS}\s*(ms|s|min|m)", "a duration, like 8s or 250ms", {"const": 0})]
+Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False), BeforeValidator(bytes_per_second),
+                 PlainSerializer(lambda value: f"{value!r}B/s", when_used="json"),
+                 _written(rf"{_DIGITS}\s*(B|kB|KB|MB|GB)/s", "a rate, like 1MB/s")]
+Size = Annotated[int, Field(ge=0, le=10**15), BeforeValidator(size),
+                 PlainSerializer(lambda value: f"{value}B", when_used="json"),
+                 _written(rf"{_DIGITS}\s*(B|kB|KB|MB|GB)", "a size, like 256MB")]
+Steps = Annotated[int, Field(ge=0, le=10**9), BeforeValidator(steps),
+                  _written(r"\d+\s*(steps?)?", "inner steps, like 600 steps", {"type": "integer", "minimum": 0})]
+Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(share),
+                  _written(rf"{_DIGITS}\s*%", "a share, like 80% or 0.8", {"type": "number", "minimum": 0})]
 
 
 def show_seconds(value: float) -> str:

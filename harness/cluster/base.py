@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from harness.links.client import Toxic
 
 Recorder = Callable[..., None]
 """record(event, **fields): writes to the harness' own tape."""
 
-Ability = Literal["kill", "restart", "throttle", "links"]
+Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede"]
+ABILITIES: tuple[Ability, ...] = get_args(Ability)
 
 
 class ClusterError(Exception):
@@ -35,6 +36,8 @@ class NodeSpec:
     """The node it talks to, through a link that bears this node's own name."""
     first_start: tuple[str, ...] = ()
     """Further arguments for the first incarnation only."""
+    state: str = ""
+    """The folder, relative to the run's, of the files from which it goes on after a restart; empty: it has none."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,10 @@ class NodeState:
 
 
 class Cluster(Protocol):
-    """One run's nodes. All calls come from one thread; none of them blocks for long."""
+    """One run's nodes. All calls come from one thread; none of them blocks for long.
+
+    What lasts (a pause, a toxic, a limit) is written to the run's ledger before it is done.
+    """
 
     def abilities(self) -> set[Ability]:
         """What this place can do; a scenario that needs more is refused before anything starts."""
@@ -73,12 +79,71 @@ class Cluster(Protocol):
         """Every node's state."""
         ...
 
-    def kill(self, node: str, restart_after: float | None) -> int:
-        """SIGKILL; the cluster itself starts it again after so many seconds. Returns the exit status (-9)."""
+    # -- processes: what is done to a node that is gone already is done to nobody --------------------------------
+
+    def kill(self, node: str, restart_after: float | None) -> None:
+        """SIGKILL; the cluster itself starts it again after so many seconds. `exit` on the tape tells its status."""
         ...
 
-    def throttle(self, node: str, factor: float | None) -> None:
-        """Let a node run only this share of the time; None: all of it again."""
+    def terminate(self, node: str, restart_after: float | None) -> None:
+        """SIGTERM, as `kill` else; SIGKILL follows for a node that does not end within two seconds."""
+        ...
+
+    def pause(self, node: str) -> None:
+        """Stop the process where it is (SIGSTOP); one that stopped itself is taken over."""
+        ...
+
+    def resume(self, node: str) -> None:
+        """Let the process that was paused go on; harmless where it is gone."""
+        ...
+
+    def throttle(self, node: str, share: float | None, spread: float = 0.0, seed: int = 0) -> None:
+        """Let a node run only this share of the time, varied by up to `spread` from period to period; None: all of it
+        again."""
+        ...
+
+    def supersede(self, node: str) -> None:
+        """Stop the process and start the next incarnation beside it, as after a partition that looked like a death."""
+        ...
+
+    def revive(self, node: str) -> None:
+        """Let the superseded process go on: a stale incarnation comes back."""
+        ...
+
+    def limit_writes(self, node: str, size: int, restart_after: float) -> None:
+        """Let the process write no file beyond this size (bytes). It may die of it; then it is started again."""
+        ...
+
+    def unlimit_writes(self, node: str) -> None:
+        """Take that limit back; harmless where the process is gone."""
+        ...
+
+    # -- state: the files of a node that is down -----------------------------------------------------------------
+
+    def wait_gone(self, node: str) -> None:
+        """Wait until the process that was killed is gone.
+
+        Raises:
+            ClusterError: it is still there after two seconds.
+        """
+        ...
+
+    def state_files(self, node: str) -> dict[str, int]:
+        """Name and size in bytes of the files from which a node goes on."""
+        ...
+
+    def tape_size(self, node: str) -> int:
+        """Bytes of the tape that the node's process writes."""
+        ...
+
+    def alter(self, node: str, name: str, change: Callable[[bytes], bytes | None]) -> None:
+        """Replace a state file's content; None removes it."""
+        ...
+
+    # -- links ---------------------------------------------------------------------------------------------------
+
+    def links_of(self, node: str) -> list[str]:
+        """The link of a node that connects; all links of a node that others connect to."""
         ...
 
     def address(self, link: str) -> str:
@@ -100,6 +165,8 @@ class Cluster(Protocol):
     def cut(self, link: str, cut: bool) -> None:
         """Take a link down (its connections break, new ones are refused), or bring it up again."""
         ...
+
+    # -- the end -------------------------------------------------------------------------------------------------
 
     def residue(self) -> list[str]:
         """What of any fault is still there, in words; empty when all is undone."""

@@ -2,26 +2,40 @@
 
 Paths, fields, defaults, status codes and error titles are those of Toxiproxy 2.x
 (https://github.com/Shopify/toxiproxy#http-api). Called in the loop that carries the traffic; nothing here
-waits, so that requests can't get into each other's way. `/populate` and `/metrics` are not served; a further
-endpoint is one more line in `_ROUTES`.
+waits, so that requests can't get into each other's way. A further endpoint is one more line in `_ROUTES`.
+
+Different on purpose: a listen address that is malformed, or not on loopback, is a bad request (Toxiproxy
+answers 500, or listens); an update that fails because an address is taken leaves the proxy as it was; and
+`/metrics` needs no command line flag.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from harness.links.addresses import join_address, loopback_address
-from harness.links.fields import BadRequestError, flag, json_object, text
+from harness.links.fields import BadRequestError, flag, json_object, json_objects, text
+from harness.links.metrics import MEDIA_TYPE, Metrics
 from harness.links.proxy import Proxy
 from harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
 
 VERSION = "2.12.0-embedded"  # the release whose API this follows
 
-Answer = tuple[int, Any]  # status, and what goes into the body as JSON; None: no body
+
+@dataclass(frozen=True)
+class Text:
+    """A body that isn't JSON."""
+
+    content: str
+    media_type: str = "text/plain; charset=utf-8"
+
+
+Answer = tuple[int, Any]  # status and body: `Text` as it is, None for none, anything else as JSON
 
 
 class ApiError(Exception):
@@ -37,11 +51,22 @@ class ApiError(Exception):
         return self.status, {"error": str(self), "status": self.status}
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The proxy that a request asks for."""
+
+    name: str
+    listen: str
+    upstream: str
+    enabled: bool
+
+
 class Api:
     """The proxies of one server, and what a request does to them."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self._metrics = Metrics()
         self._proxies: dict[str, Proxy] = {}
 
     def handle(self, method: str, path: str, body: bytes) -> Answer:
@@ -49,10 +74,8 @@ class Api:
         try:
             route, names = _route(method, path)
             return route(self, body, *names)
-        except ApiError as error:
-            return error.answer
-        except BadRequestError as error:
-            return ApiError(400, str(error)).answer
+        except (ApiError, BadRequestError) as error:
+            return _failure(error)
 
     def close(self) -> None:
         """Drop all proxies and their connections."""
@@ -64,24 +87,50 @@ class Api:
         return 200, {name: proxy.as_json() for name, proxy in self._proxies.items()}
 
     def _create_proxy(self, body: bytes) -> Answer:
-        fields = json_object(body)
-        name, upstream = text(fields, "name", ""), text(fields, "upstream", "")
-        listen, enabled = text(fields, "listen", ""), flag(fields, "enabled", True)
-        for field, value in (("name", name), ("upstream", upstream)):
-            if not value:
-                raise BadRequestError(f"missing required field: {field}")
-        if name in self._proxies:
+        wanted = _wanted(json_object(body))
+        if wanted.name in self._proxies:
             raise ApiError(409, "proxy already exists")
-        proxy = Proxy(name, upstream, self._rng)
+        proxy = self._proxies[wanted.name] = self._made(wanted)
+        return 201, proxy.as_json()
+
+    def _populate(self, body: bytes) -> Answer:
+        """A failure is answered with what was done before it, and ends it."""
+        done: list[Proxy] = []
         try:
-            _reserve(proxy, listen)
-            if enabled:
+            entries = [_wanted(fields, f" at proxy {number}")
+                       for number, fields in enumerate(json_objects(body), start=1)]
+            for wanted in entries:
+                _canonical(wanted.listen)  # nothing is done where one of them can't be
+            for wanted in entries:
+                done.append(self._put(wanted))
+        except (ApiError, BadRequestError) as error:
+            status, failure = _failure(error)
+            return status, {**failure, "proxies": _listed(done)}
+        return 201, {"proxies": _listed(done)}
+
+    def _put(self, wanted: _Wanted) -> Proxy:
+        """The proxy of this name where both addresses fit, as it is; else a new one in its place."""
+        present = self._proxies.get(wanted.name)
+        if present is not None:
+            if (present.listen, present.upstream) == (_canonical(wanted.listen), wanted.upstream):
+                return present
+            present.stop()  # and stays stopped if its successor fails, as Toxiproxy does
+        proxy = self._made(wanted)
+        if present is not None:
+            present.close()
+        self._proxies[wanted.name] = proxy
+        return proxy
+
+    def _made(self, wanted: _Wanted) -> Proxy:
+        proxy = Proxy(wanted.name, wanted.upstream, self._rng, self._metrics)
+        try:
+            _reserve(proxy, wanted.listen)
+            if wanted.enabled:
                 _start(proxy)
         except ApiError:
             proxy.close()
             raise
-        self._proxies[name] = proxy
-        return 201, proxy.as_json()
+        return proxy
 
     def _show_proxy(self, body: bytes, name: str) -> Answer:
         return 200, self._proxy(name).as_json()
@@ -143,6 +192,15 @@ class Api:
     def _version(self, body: bytes) -> Answer:
         return 200, {"version": VERSION}
 
+    def _show_metrics(self, body: bytes) -> Answer:
+        return 200, Text(self._metrics.as_text(), MEDIA_TYPE)
+
+    def _no_page(self, body: bytes) -> Answer:
+        return 404, Text("404 page not found\n")
+
+    def _wrong_method(self, body: bytes, *names: str) -> Answer:
+        return 405, None
+
     def _proxy(self, name: str) -> Proxy:
         if name not in self._proxies:
             raise ApiError(404, "proxy not found")
@@ -151,9 +209,12 @@ class Api:
 
 _Route = Callable[..., Answer]
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
     (r"/version", {"GET": Api._version}),
+    (r"/metrics", dict.fromkeys(_METHODS, Api._show_metrics)),
     (r"/reset", {"POST": Api._reset}),
+    (r"/populate", {"POST": Api._populate}),
     (r"/proxies", {"GET": Api._list_proxies, "POST": Api._create_proxy}),
     (r"/proxies/([^/]+)", {"GET": Api._show_proxy, "POST": Api._update_proxy, "PATCH": Api._update_proxy,
                            "DELETE": Api._delete_proxy}),
@@ -166,10 +227,25 @@ _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
 def _route(method: str, path: str) -> tuple[_Route, list[str]]:
     for pattern, methods in _ROUTES:
         if found := re.fullmatch(pattern, path.partition("?")[0]):
-            if method not in methods:
-                raise ApiError(405, "method not allowed")
-            return methods[method], [unquote(name) for name in found.groups()]
-    raise ApiError(404, "page not found")
+            return methods.get(method, Api._wrong_method), [unquote(name) for name in found.groups()]
+    return Api._no_page, []
+
+
+def _wanted(fields: Mapping[str, Any], where: str = "") -> _Wanted:
+    wanted = _Wanted(text(fields, "name", ""), text(fields, "listen", ""), text(fields, "upstream", ""),
+                     flag(fields, "enabled", True))
+    for field, value in (("name", wanted.name), ("upstream", wanted.upstream)):
+        if not value:
+            raise BadRequestError(f"missing required field: {field}{where}")
+    return wanted
+
+
+def _listed(proxies: list[Proxy]) -> list[dict[str, Any]] | None:
+    return [proxy.as_json() for proxy in proxies] or None  # Toxiproxy writes an empty list as null
+
+
+def _failure(error: ApiError | BadRequestError) -> Answer:
+    return (error if isinstance(error, ApiError) else ApiError(400, str(error))).answer
 
 
 def _canonical(listen: str) -> str:

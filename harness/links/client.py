@@ -24,10 +24,22 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"  # safe as a segment of a URL's path
 class Toxic:
     """One toxic on one stream of a link.
 
-    Attributes by type: `latency` takes latency and jitter in ms, `bandwidth` rate in KB/s (1 KB = 1000
-    bytes), `timeout` timeout in ms (0: drop all data until the toxic is removed, which closes the
-    connection). `stream` is "upstream" (towards the server) or "downstream"; `toxicity` the probability with
-    which a connection is hit.
+    `stream` is "upstream" (towards the server) or "downstream"; `toxicity` the probability with which a
+    connection is hit. Attributes by type, whole numbers from 0, 0 where not given:
+
+    - `latency`: every chunk is delayed by `latency` +/- `jitter` ms.
+    - `bandwidth`: at most `rate` KB/s (1 KB = 1000 bytes) get on; at 0 nothing does.
+    - `timeout`: all data is dropped; the connection is closed after `timeout` ms without any, at 0 when the
+      toxic is removed (a removal closes it in any case).
+    - `reset_peer`: the connection is reset (TCP RST to both ends) `timeout` ms after the first data, or the
+      end, which is dropped; an idle one stays open. Nothing stops a reset under way, and the real server
+      lets an `update` or `remove` wait for it. It ends connections older than the toxic without RST.
+    - `slow_close`: the end of the stream is held for `delay` ms, or until the toxic is removed.
+    - `slicer`: chunks are cut into slices of about `average_size` (1 or more) +/- `size_variation` (less than
+      that) bytes, `delay` microseconds (not ms) apart.
+    - `limit_data`: after `bytes` bytes of a connection, counted from when the toxic came, it is closed; at 0
+      with the first data. An `update` doesn't start the count anew.
+    - `noop`: nothing happens, and there are no attributes.
     """
 
     type: str
@@ -82,9 +94,10 @@ class Links:
 
         Raises:
             LinkError: see `Links`; status 404 where there is no such link, 409 where it has a toxic of this
-                name, 400 where the server doesn't know the type.
+                name, 400 where the server doesn't know the type; not sent where it would crash the server.
         """
         asked = f"add toxic {toxic.name} to link {link}"
+        _refuse_crash(asked, toxic.type, toxic.attributes)
         self._send("POST", f"{_path(link)}/toxics", asked, toxic.as_json())
         self._expect_toxic(asked, link, toxic)
 
@@ -92,9 +105,13 @@ class Links:
         """Change attributes and toxicity of the toxic of this name; its type and stream can't change.
 
         Raises:
-            LinkError: see `Links`; status 404 where there is no such link or toxic.
+            LinkError: see `Links`; status 404 where there is no such link or toxic; not sent where it would
+                crash the server.
         """
         asked = f"update toxic {toxic.name} of link {link}"
+        if toxic.type == "slicer":
+            present = next((t.attributes for t in self._toxics(link, asked) if t.name == toxic.name), {})
+            _refuse_crash(asked, toxic.type, {**present, **toxic.attributes})
         settings = toxic.as_json()
         change = {field: settings[field] for field in ("toxicity", "attributes")}
         self._send("POST", _path(link, toxic.name), asked, change)
@@ -214,6 +231,14 @@ def _path(link: str, toxic: str | None = None) -> str:
 def _toxic(entry: Mapping[str, Any]) -> Toxic:
     return Toxic(entry["type"], entry["stream"], dict(entry["attributes"]), float(entry["toxicity"]),
                  entry["name"])
+
+
+def _refuse_crash(asked: str, kind: str, attributes: Mapping[str, int | float]) -> None:
+    """Toxiproxy 2.12 accepts such a slicer, and goes down with all its links at the first data."""
+    size, variation = attributes.get("average_size", 0), attributes.get("size_variation", 0)
+    if kind == "slicer" and not 0 <= variation < size:
+        raise LinkError(f"asked to {asked}: a slicer's average_size must be 1 or more and its size_variation less "
+                        f"than that, not {size} and {variation}: Toxiproxy crashes on others")
 
 
 def _listens_as_asked(asked: str, actual: str) -> bool:

@@ -1,4 +1,8 @@
-"""Reads the fields of a JSON request body, the way a Go decoder does: absent and null leave the default."""
+"""Reads the fields of a JSON request body, the way a Go decoder does.
+
+Absent and null leave the default, and the case of a field's name doesn't matter. What follows the JSON value,
+which a Go decoder passes over, is an error here.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,26 @@ class BadRequestError(ValueError):
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a request body holds.
+    """The JSON object that a request body holds; null is one without fields.
 
     Raises:
         BadRequestError: it holds anything else.
     """
-    try:
-        fields = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"bad request body: {error}") from None
-    if not isinstance(fields, dict):
-        raise BadRequestError("bad request body: must be a JSON object")
-    return fields
+    return _object(_value(body), "must be a JSON object")
+
+
+def json_objects(body: bytes) -> list[dict[str, Any]]:
+    """The array of JSON objects that a request body holds; null is an empty one.
+
+    Raises:
+        BadRequestError: it holds anything else.
+    """
+    value = _value(body)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadRequestError("bad request body: must be an array of JSON objects")
+    return [_object(entry, "must be an array of JSON objects") for entry in value]
 
 
 def text(fields: Mapping[str, Any], field: str, default: str) -> str:
@@ -76,6 +88,25 @@ def nested(fields: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadRequestError(f"bad request body: {field} must be an object")
     return value
+
+
+def _value(body: bytes) -> Any:
+    try:
+        return json.loads(body, parse_constant=_no_constant, object_pairs_hook=_any_case)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"bad request body: {error}") from None
+
+
+def _object(value: Any, otherwise: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequestError(f"bad request body: {otherwise}")
+    return value
+
+
+def _any_case(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name.casefold(): value for name, value in pairs}
 
 
 def _no_constant(name: str) -> NoReturn:

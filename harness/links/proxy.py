@@ -3,7 +3,7 @@
 Everything here runs in one asyncio loop and needs no locks. Behaviour follows Toxiproxy 2.x, with two
 differences that chaos runs need: a half-closed connection still carries the other direction, as plain TCP
 does, and a disabled proxy keeps its port reserved, so that enabling it can't fail because something else took
-the port meanwhile.
+the port meanwhile. Those of single toxics are told where they are defined.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import struct
 from typing import Any, cast
 
 from harness.links.addresses import bound_socket, join_address, loopback_address, split_address
 from harness.links.flow import Flow
+from harness.links.metrics import Metrics, Traffic
 from harness.links.toxics import STREAMS, ToxicSettings
 
 _BACKLOG = 512
 _BREATHER_S = 0.5
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # struct linger: discard what is unsent, and send RST instead of FIN
 
 
 class _Side(asyncio.Protocol):
@@ -131,12 +134,17 @@ class Connection:
             if side.transport is not None:
                 side.transport.abort()
 
+    def reset(self) -> None:
+        """Drop both sockets as `abort` does; their peers see a reset, not an end."""
+        for side in (self._client, self._upstream):
+            if side.transport is not None:
+                sock = side.transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.abort()
+
     def _link(self, client: asyncio.Transport, upstream: asyncio.Transport) -> None:
-        loop = asyncio.get_running_loop()
-        up = Flow(loop, client, upstream, self._rng,
-                  on_end=lambda: self._flow_ended("upstream"), on_silence=self.abort)
-        down = Flow(loop, upstream, client, self._rng,
-                    on_end=lambda: self._flow_ended("downstream"), on_silence=self.abort)
+        up = self._flow("upstream", client, upstream)
+        down = self._flow("downstream", upstream, client)
         self._client.outgoing = self._upstream.incoming = up
         self._client.incoming = self._upstream.outgoing = down
         self._flows = {"upstream": up, "downstream": down}
@@ -144,10 +152,15 @@ class Connection:
             self._apply(stream)
         client.resume_reading()
 
+    def _flow(self, stream: str, source: asyncio.Transport, sink: asyncio.Transport) -> Flow:
+        return Flow(asyncio.get_running_loop(), source, sink, self._rng, self._proxy.traffic(stream),
+                    on_end=lambda: self._flow_ended(stream), on_silence=self.abort, on_reset=self.reset,
+                    on_limit=sink.close)
+
     def _apply(self, stream: str) -> None:
         if stream in self._flows:
             hitting = [t for t in self._proxy.toxics.values() if t.stream == stream and t.name in self._hit]
-            self._flows[stream].set_toxics(toxic.attributes for toxic in hitting)
+            self._flows[stream].set_toxics({toxic.name: toxic.attributes for toxic in hitting})
 
     def _flow_ended(self, stream: str) -> None:
         if all(flow.over for flow in self._flows.values()):
@@ -165,12 +178,13 @@ class Connection:
 class Proxy:
     """A named listen address whose connections go to `upstream`, through `toxics`."""
 
-    def __init__(self, name: str, upstream: str, rng: random.Random) -> None:
+    def __init__(self, name: str, upstream: str, rng: random.Random, metrics: Metrics) -> None:
         self.name = name
         self.upstream = upstream
         self.listen = ""
         self.toxics: dict[str, ToxicSettings] = {}  # by name, in the order they were added
         self._rng = rng
+        self._metrics = metrics
         self._reserved: socket.socket | None = None
         self._listening: socket.socket | None = None
         self._connections: set[Connection] = set()
@@ -238,6 +252,11 @@ class Proxy:
         toxic = self.toxics.pop(name)
         for connection in list(self._connections):
             connection.forget(toxic)
+
+    def traffic(self, stream: str) -> Traffic:
+        """The counters of one direction, as long as neither address changes."""
+        return self._metrics.traffic(direction=stream, listener=self.listen, proxy=self.name,
+                                     upstream=self.upstream)
 
     def toxics_json(self) -> list[dict[str, Any]]:
         """The toxics as the HTTP API lists them: those of the upstream direction first."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
 
-from harness.links.api import Answer, Api, ApiError
+from harness.links.api import Answer, Api, ApiError, Text
 
 _MAX_BODY = 64 * 1024
 _MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
@@ -145,10 +145,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, answer: Answer) -> None:
         status, content = answer
-        body = b"" if content is None else json.dumps(content).encode() + b"\n"
+        media_type = "application/json"
+        if isinstance(content, Text):
+            body, media_type = content.content.encode(), content.media_type
+        else:
+            body = b"" if content is None else json.dumps(content).encode() + b"\n"
         self.send_response(status)
-        if body:
-            self.send_header("Content-Type", "application/json")
+        if content is not None:
+            self.send_header("Content-Type", media_type)
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
         if self.close_connection:

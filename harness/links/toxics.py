@@ -1,28 +1,35 @@
-"""What a toxic is set to, and the arithmetic of when the bytes it touches may go on.
+"""What a toxic is set to, and what each type does to the bytes of one direction.
 
 Field names, units and defaults are those of Toxiproxy's HTTP API documentation
 (https://github.com/Shopify/toxiproxy#toxics). Settings are frozen and shared by all connections of a proxy;
 what one direction of one connection remembers lives in its own `Pace`. A further toxic type is one more
 subclass of `Attributes` and one more line in `REGISTRY`; where the hooks below can't express it, it adds a
 hook that is neutral by default.
+
+Behaviour is that of Toxiproxy 2.x, with these differences on purpose. Toxicity is drawn once for each
+connection and each update, and a connection that a toxic doesn't hit doesn't notice it, its removal included.
+`timeout` and `reset_peer` drop what is under way in the other direction too (Toxiproxy still delivers it).
+`reset_peer` resets connections that were open before it was added too (Toxiproxy ends those normally), and
+changing or removing it doesn't wait for the resets under way. `slicer` draws every slice from `average_size`
++/- `size_variation` (Toxiproxy halves chunks until they fit, so that its slices are smaller on average), and
+settings on which Toxiproxy crashes have a meaning: at an `average_size` of 0 chunks stay whole, and no slice
+is smaller than a byte. Negative numbers, and a toxicity that is no probability, are refused.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from harness.links.fields import BadRequestError, nested, probability, text, whole
 
 STREAMS = ("upstream", "downstream")
+PLAIN_WINDOW = 256 * 1024
 
 _KILOBYTE = 1000  # Toxiproxy's KB/s are decimal: `rate` bytes every millisecond
-_SLICE_S = 0.1  # a slow link hands over what it carries every 100 ms, not when a large chunk is complete
-_CATCH_UP_S = 0.1  # how much lateness (a timer's, a stalled receiver's) a rate limit makes up for
-_PLAIN_WINDOW = 256 * 1024
 _DELAYED_WINDOW = 16 * 1024 * 1024
 
 
@@ -30,7 +37,7 @@ _DELAYED_WINDOW = 16 * 1024 * 1024
 class Attributes:
     """What a toxic does to the bytes of one direction; the neutral base of all types."""
 
-    window_bytes: ClassVar[int] = _PLAIN_WINDOW  # that may be under way in one direction of a connection
+    window_bytes: ClassVar[int] = PLAIN_WINDOW  # that may be under way in one direction of a connection
     swallows: ClassVar[bool] = False  # no byte gets through
     closes_on_removal: ClassVar[bool] = False  # a stream with a hole in it can't go on once the toxic is gone
 
@@ -45,6 +52,31 @@ class Attributes:
     def silence_s(self) -> float | None:
         """Seconds without incoming data after which the connection is closed; None: never."""
         return None
+
+    def reset_s(self) -> float | None:
+        """Seconds from the first data, or the end, to the connection's reset; None: it isn't reset."""
+        return None
+
+    def end_delay_s(self) -> float:
+        """Seconds for which the end of the stream is held, once all data has gone on."""
+        return 0.0
+
+    def slice_bytes(self, rng: random.Random) -> float:
+        """The most bytes of a chunk that go on in one piece; asked for every piece."""
+        return math.inf
+
+    def gap_s(self) -> float:
+        """Seconds between one piece and the next."""
+        return 0.0
+
+    def limit_bytes(self) -> float:
+        """Bytes that get through, counted from when the toxic came; the connection is closed after them."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Noop(Attributes):
+    """Does nothing."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +119,64 @@ class Timeout(Attributes):
         return self.timeout / 1000 if self.timeout else None
 
 
-REGISTRY: Mapping[str, type[Attributes]] = {"latency": Latency, "bandwidth": Bandwidth, "timeout": Timeout}
+@dataclass(frozen=True)
+class ResetPeer(Attributes):
+    """Resets the connection `timeout` ms after the first data, which is dropped with all that follows.
+
+    An end of the stream counts as data; an idle connection stays open. Once the time runs, nothing stops it.
+    """
+
+    timeout: int = 0
+
+    def reset_s(self) -> float:
+        """The timeout in seconds."""
+        return self.timeout / 1000
+
+
+@dataclass(frozen=True)
+class SlowClose(Attributes):
+    """Holds the end of the stream for `delay` ms; changing a toxic of this direction starts the time anew."""
+
+    delay: int = 0
+
+    def end_delay_s(self) -> float:
+        """The delay in seconds."""
+        return self.delay / 1000
+
+
+@dataclass(frozen=True)
+class Slicer(Attributes):
+    """Cuts chunks into slices of `average_size` +/- `size_variation` bytes, `delay` microseconds apart."""
+
+    average_size: int = 0
+    size_variation: int = 0
+    delay: int = 0
+
+    def slice_bytes(self, rng: random.Random) -> float:
+        """Uniform over the variation."""
+        if not self.average_size:
+            return math.inf
+        return max(1, self.average_size + rng.randint(-self.size_variation, self.size_variation))
+
+    def gap_s(self) -> float:
+        """The delay in seconds."""
+        return self.delay / 1_000_000
+
+
+@dataclass(frozen=True)
+class LimitData(Attributes):
+    """Lets exactly `bytes` bytes through and closes the connection then; at 0, at the first data."""
+
+    bytes: int = 0
+
+    def limit_bytes(self) -> float:
+        """The limit."""
+        return self.bytes
+
+
+REGISTRY: Mapping[str, type[Attributes]] = {
+    "noop": Noop, "latency": Latency, "bandwidth": Bandwidth, "timeout": Timeout, "reset_peer": ResetPeer,
+    "slow_close": SlowClose, "slicer": Slicer, "limit_data": LimitData}
 
 
 @dataclass(frozen=True)
@@ -140,54 +229,3 @@ def _values(attributes: Attributes) -> dict[str, int]:
 def _attributes(body: Mapping[str, Any], current: Attributes) -> Attributes:
     given = nested(body, "attributes")  # those that the type doesn't have are passed over, as Toxiproxy does
     return type(current)(**{name: whole(given, name, value) for name, value in _values(current).items()})
-
-
-class Pace:
-    """When the bytes of one direction of one connection may go on, given the toxics that hit it.
-
-    Times are seconds of the caller's monotonic clock, which is never read here. Delays add up and the lowest
-    rate wins, so the order in which toxics were added makes no difference.
-    """
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self._toxics: tuple[Attributes, ...] = ()
-        self._free_at = -math.inf  # when the rate limit has carried all that was asked of it
-        self._rate = math.inf
-        self.window_bytes = _PLAIN_WINDOW
-        self.swallows = False
-        self.silence_s: float | None = None
-
-    def set(self, toxics: Iterable[Attributes], now: float) -> None:
-        """Take `toxics` for all data that hasn't gone on by `now`; an old rate limit is forgotten."""
-        self._toxics = tuple(toxics)
-        self._free_at = now
-        self._rate = min((toxic.bytes_per_s() for toxic in self._toxics), default=math.inf)
-        self.window_bytes = max((toxic.window_bytes for toxic in self._toxics), default=_PLAIN_WINDOW)
-        self.swallows = any(toxic.swallows for toxic in self._toxics)
-        silences = (toxic.silence_s() for toxic in self._toxics)
-        self.silence_s = min((silence for silence in silences if silence is not None), default=None)
-
-    @property
-    def untouched(self) -> bool:
-        """True where no toxic hits: data may go on as it comes."""
-        return not self._toxics
-
-    @property
-    def slice_bytes(self) -> int | None:
-        """The most bytes to hand over at once, so that a slow link trickles; None: no limit."""
-        return None if math.isinf(self._rate) else max(1, int(self._rate * _SLICE_S))
-
-    def ready_at(self, arrival: float) -> float:
-        """When a chunk that came at `arrival` has been delayed; draws the jitter, so ask once per chunk."""
-        return arrival + sum(toxic.delay_s(self._rng) for toxic in self._toxics)
-
-    def release_at(self, ready: float, size: int, now: float) -> float:
-        """When `size` bytes that are ready at `ready` have passed the rate limit; counts them as carried."""
-        if math.isinf(self._rate):
-            return ready
-        if self._rate == 0:
-            return math.inf
-        start = max(ready, self._free_at, now - _CATCH_UP_S)
-        self._free_at = start + size / self._rate
-        return self._free_at

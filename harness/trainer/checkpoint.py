@@ -1,7 +1,13 @@
-"""Files that hold tensors: written whole or not at all, and checked when they are read."""
+"""Files that hold tensors: written whole or not at all, and checked when they are read.
+
+What must not be lost is written twice, one copy after the other: a crash leaves at least one of them whole, and a
+damaged one is made good from the other. Where a crash came between the two writes, they differ by one version that
+nobody has seen yet.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -27,7 +33,8 @@ def save(path: Path, tensors: Tensors, meta: dict[str, Any], before_rename: Call
         OSError: the file could not be written; the old one is untouched.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = to_bytes(tensors, {"digest": digest(tensors), "meta": json.dumps(meta)})
+    text = json.dumps(meta)
+    data = to_bytes(tensors, {"digest": digest(tensors), "meta": text, "meta_digest": _digest_of(text)})
     temporary = path.with_name(path.name + ".partial")
     with open(temporary, "wb") as file:
         file.write(data)
@@ -40,6 +47,42 @@ def save(path: Path, tensors: Tensors, meta: dict[str, Any], before_rename: Call
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def copies(path: Path) -> tuple[Path, Path]:
+    """Where the two copies lie."""
+    return path, path.with_name(f"{path.stem}.mirror{path.suffix}")
+
+
+def save_both(path: Path, tensors: Tensors, meta: dict[str, Any],
+              before_rename: Callable[[], None] = lambda: None) -> None:
+    """`save`, twice; `before_rename` is called for the first.
+
+    Raises:
+        OSError: as `save`.
+    """
+    first, mirror = copies(path)
+    save(first, tensors, meta, before_rename)
+    save(mirror, tensors, meta)
+
+
+def load_either(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, str]]:
+    """The newest whole copy (by its `version`), and why any other was not whole: file name -> reason.
+
+    Raises:
+        CheckpointError: no copy is whole; with the reason for each.
+    """
+    whole: list[tuple[Tensors, dict[str, Any]]] = []
+    damaged: dict[str, str] = {}
+    for copy in copies(path):
+        try:
+            whole.append(load(copy))
+        except CheckpointError as error:
+            damaged[copy.name] = "missing" if not copy.exists() else str(error)
+    if not whole:
+        raise CheckpointError("; ".join(damaged.values()))
+    tensors, meta = max(whole, key=lambda found: int(found[1]["version"]))
+    return tensors, meta, damaged
 
 
 def load(path: Path) -> tuple[Tensors, dict[str, Any]]:
@@ -56,4 +99,18 @@ def load(path: Path) -> tuple[Tensors, dict[str, Any]]:
         raise CheckpointError(f"{path}: can't be read as a checkpoint: {error}") from error
     if stored.get("digest") != digest(tensors):
         raise CheckpointError(f"{path}: the content does not match its digest; it was altered after it was written")
-    return tensors, json.loads(stored["meta"])
+    return tensors, _meta(path, stored)
+
+
+def _meta(path: Path, stored: dict[str, str]) -> dict[str, Any]:
+    """The metadata, checked against its own digest."""
+    text = stored.get("meta", "")
+    if stored.get("meta_digest") != _digest_of(text):
+        raise CheckpointError(f"{path}: the metadata does not match its digest; it was altered after it was written")
+    meta = json.loads(text)
+    assert isinstance(meta, dict), "what was saved is a mapping"
+    return meta
+
+
+def _digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -100,6 +100,9 @@ class ClientDriver(Driver):
                 for message, tensors in decoder.feed(data):
                     heard = True
                     if isinstance(message, Refused):
+                        if message.final:
+                            self.tape.record("superseded", reason=message.reason)
+                            self.feed(None)
                         return heard, f"refused: {message.reason}"
                     self._pass_on(message, tensors)
             return heard, "closed by the syncer"

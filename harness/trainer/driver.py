@@ -14,6 +14,7 @@ from typing import Protocol
 from harness.tape import TapeWriter
 from harness.trainer import checkpoint
 from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.state import STATE
 from harness.trainer.wire import encode
 
 Input = Callable[[float], Iterable[Effect]]
@@ -63,8 +64,8 @@ class Driver:
             case Timer():
                 self._set_timer(effect)
             case Commit():
-                checkpoint.save(self._run_folder / "state" / effect.name, effect.tensors, effect.meta,
-                                before_rename=lambda: self._hold("checkpoint.before_rename"))
+                checkpoint.save_both(self._run_folder / STATE / effect.name, effect.tensors, effect.meta,
+                                     before_rename=lambda: self._hold("checkpoint.before_rename"))
             case Snapshot():
                 checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
                                 effect.tensors, effect.meta | {"t": self.now()})

@@ -28,6 +28,8 @@ class Close:
 
     to: int | None = None
     reason: str = ""
+    final: bool = False
+    """Whoever is there shall not come back: a newer incarnation has taken its place."""
 
 
 @dataclass(frozen=True)

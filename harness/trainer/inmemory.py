@@ -29,7 +29,7 @@ from harness.trainer.effects import (
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage
 from harness.trainer.replica import Replica
-from harness.trainer.state import FragmentState, Ledger, fragment_file
+from harness.trainer.state import FragmentState, Ledger, Restored, fragment_file
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
 
@@ -68,15 +68,16 @@ class InMemoryCluster:
 
     def start_syncer(self) -> None:
         """A new syncer process: from what was committed, or from the beginning."""
-        states, ledger = [], Ledger(self.config.warm_start)
+        found = Restored([], Ledger(self.config.warm_start), resumed=bool(self.disk))
         for fragment in self.config.fragment_table():
-            found = self.disk.get(fragment_file(fragment.index))
-            if found:
-                states.append(FragmentState.restored(*found))
-                ledger.absorb(found[1]["ledger"])
+            stored = self.disk.get(fragment_file(fragment.index))
+            if stored:
+                found.states.append(FragmentState.restored(*stored))
+                found.ledger.absorb(stored[1]["ledger"])
             else:
-                states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
-        self.syncer = Syncer(self.config, states, ledger, bool(self.disk), self.incarnations[SYNCER])
+                found.states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
+                found.to_commit.append(fragment.index)
+        self.syncer = Syncer(self.config, found, self.incarnations[SYNCER])
         self._do(SYNCER, list(self.syncer.start(self.now)))
 
     def restart_syncer(self) -> None:

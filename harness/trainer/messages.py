@@ -115,7 +115,7 @@ class Average(Message):
 
 
 class Probe(Message):
-    """A harness' question through a link: answered at once with as many bytes as asked for."""
+    """A harness' question through a link: answered at once with as many bytes as asked for; it may carry a payload."""
 
     type: Literal["probe"] = "probe"
     token: str
@@ -139,6 +139,8 @@ class Refused(Message):
 
     type: Literal["refused"] = "refused"
     reason: str
+    final: bool = False
+    """There is no use in coming back: this incarnation is superseded."""
 
 
 AnyMessage = Annotated[

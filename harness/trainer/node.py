@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from harness.lifeline import die_with_parent
+from harness.processes import TOKEN
 from harness.tape import NoTape, TapeWriter
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from harness.trainer.client import ClientDriver
     from harness.trainer.server import ServerDriver
 
-TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the variable's name, not a secret
 SETTINGS = "cluster.json"
 LOOPBACK = "127.0.0.1"
 
@@ -118,7 +118,7 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
-    from harness.trainer.state import restore
+    from harness.trainer.state import STATE, restore
     from harness.trainer.syncer import Syncer
     from harness.trainer.synchronous import Hub
     config = settings.trainer
@@ -126,8 +126,8 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
     if config.mode == "data_parallel":
         core = Hub(config)
     else:
-        core = Syncer(config, *restore(options.run / "state", config.fragment_table(), settings.initial_values(),
-                                       config.warm_start), options.incarnation)
+        core = Syncer(config, restore(options.run / STATE, config.fragment_table(), settings.initial_values(),
+                                      config.warm_start), options.incarnation)
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 
 

@@ -4,34 +4,86 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from harness.trainer.messages import Echo, Probe
 from harness.trainer.wire import Decoder, FrameError, encode
 
 _CHUNK = 1 << 18
+PROBE_TIMEOUT_S = 1.0
 
 
-def probe(address: str, token: str, reply_bytes: int = 0, timeout_s: float = 2.0) -> float:
-    """Ask a syncer for an echo of so many bytes through `address` (host:port).
+@dataclass(frozen=True)
+class Sounding:
+    """What became of a question."""
 
-    Returns:
-        Seconds from the question to the end of the answer; the connection is made before.
+    end: Literal["answered", "refused", "reset", "closed", "silent"]
+    """`refused`: no connection; `reset`, `closed`: it ended before the answer was whole; `silent`: nothing came."""
+    seconds: float = 0.0
+    """From the question to the end, in whatever way it came; the connection is made before."""
+    received: int = 0
+    """Bytes of the answer that arrived."""
+    closing: float | None = None
+    """Seconds from the end of our side of the connection to the end of theirs, where that was watched."""
 
-    Raises:
-        OSError: no connection, no answer in time, or something else than an answer.
-    """
+    @property
+    def answered(self) -> bool:
+        """Whether the whole answer came."""
+        return self.end == "answered"
+
+
+def probe(address: str, token: str, reply_bytes: int = 0, send_bytes: int = 0, *, watch_close: bool = False,
+          timeout_s: float = PROBE_TIMEOUT_S) -> Sounding:
+    """Ask a syncer for an echo of `reply_bytes` through `address` (host:port), in a question of `send_bytes` more."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout_s) as link:
+    question = encode(Probe(token=token, reply_bytes=reply_bytes), _filling(send_bytes))
+    try:
+        link = socket.create_connection((host, int(port)), timeout_s)
+    except TimeoutError:
+        return Sounding("silent")
+    except ConnectionResetError:
+        return Sounding("reset")
+    except OSError:
+        return Sounding("refused")
+    with link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         began = time.monotonic()
-        link.sendall(encode(Probe(token=token, reply_bytes=reply_bytes)))
-        decoder = Decoder()
+        sounding = _asked(link, question, began)
+        if not (watch_close and sounding.answered):
+            return sounding
+        return Sounding(sounding.end, sounding.seconds, sounding.received, _closing(link))
+
+
+def _asked(link: socket.socket, question: bytes, began: float) -> Sounding:
+    received, decoder = 0, Decoder()
+    try:
+        link.sendall(question)
         while data := link.recv(_CHUNK):
-            try:
-                for message, _ in decoder.feed(data):
-                    if isinstance(message, Echo):
-                        return time.monotonic() - began
-                    raise ConnectionError(f"{address} answered {message.type}, not echo")
-            except FrameError as error:
-                raise ConnectionError(f"{address}: {error}") from error
-        raise ConnectionError(f"{address} closed without an answer")
+            received += len(data)
+            if any(isinstance(message, Echo) for message, _ in decoder.feed(data)):
+                return Sounding("answered", time.monotonic() - began, received)
+    except TimeoutError:
+        return Sounding("silent", time.monotonic() - began, received)
+    except (ConnectionResetError, BrokenPipeError):
+        return Sounding("reset", time.monotonic() - began, received)
+    except (OSError, FrameError):
+        pass  # whoever answered was no syncer of ours: as good as closed
+    return Sounding("closed", time.monotonic() - began, received)
+
+
+def _closing(link: socket.socket) -> float | None:
+    began = time.monotonic()
+    try:
+        link.shutdown(socket.SHUT_WR)
+        while link.recv(_CHUNK):
+            pass
+    except OSError:
+        return None
+    return time.monotonic() - began
+
+
+def _filling(size: int) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]] | None:
+    return {"filling": np.zeros(size // 4, np.float32)} if size else None

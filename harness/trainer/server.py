@@ -58,7 +58,7 @@ class ServerDriver(Driver):
         """Tell the learner why, and close."""
         writer = self._writers.pop(effect.to or 0, None)
         if writer is not None:
-            writer.write(encode(Refused(reason=effect.reason)))
+            writer.write(encode(Refused(reason=effect.reason, final=effect.final)))
             writer.close()
 
     def compute(self, effect: Compute) -> None:

@@ -17,6 +17,8 @@ from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
 from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
 
+STATE = "state"
+"""The syncer's folder, in the run's."""
 _VALUE, _MOMENTUM = "value/", "momentum/"
 
 
@@ -124,26 +126,49 @@ def fragment_file(index: int) -> str:
     return f"fragment-{index:02d}.safetensors"
 
 
-def restore(folder: Path, table: list[Fragment], initial: Tensors,
-            step: int) -> tuple[list[FragmentState], Ledger, bool]:
-    """Every fragment's newest committed version, or its initial one, the run's counts, and whether any was found.
+@dataclass
+class Restored:
+    """What a new syncer goes on from."""
 
-    `step` is the global step at which a run that has no committed state begins.
+    states: list[FragmentState]
+    ledger: Ledger = field(default_factory=Ledger)
+    resumed: bool = False
+    """Whether any committed state was found."""
+    to_commit: list[int] = field(default_factory=list)
+    """Fragments that have no committed file yet, or lack a whole copy."""
+    repaired: dict[str, str] = field(default_factory=dict)
+    """Damaged or missing files -> why, where the other copy was whole."""
+
+
+def restore(folder: Path, table: list[Fragment], initial: Tensors, step: int) -> Restored:
+    """Every fragment's newest committed version, or its initial one, and the run's counts.
+
+    `step` is the global step at which a run that has no committed state begins. Temporary files of a write that never
+    ended are removed.
 
     Raises:
-        CheckpointError: a file is there but can't be trusted.
+        CheckpointError: no copy of a fragment can be trusted.
     """
-    states, ledger, resumed = [], Ledger(step), False
+    for leftover in folder.glob("*.partial"):
+        leftover.unlink()
+    restored, missing = Restored([], Ledger(step)), []
     for fragment in table:
         path = folder / fragment_file(fragment.index)
-        if path.exists():
-            tensors, meta = checkpoint.load(path)
-            states.append(FragmentState.restored(tensors, meta))
-            ledger.absorb(meta["ledger"])
-            resumed = True
-        else:
-            states.append(FragmentState.initial({name: initial[name] for name in fragment.names}))
-    return states, ledger, resumed
+        if not any(copy.exists() for copy in checkpoint.copies(path)):
+            missing.append(fragment.index)
+            restored.states.append(FragmentState.initial({name: initial[name] for name in fragment.names}))
+            continue
+        tensors, meta, damaged = checkpoint.load_either(path)
+        restored.states.append(FragmentState.restored(tensors, meta))
+        restored.ledger.absorb(meta["ledger"])
+        restored.repaired |= damaged
+        restored.to_commit += [fragment.index] if damaged else []
+        restored.resumed = True
+    restored.to_commit += missing
+    if missing and any(state.version for state in restored.states):
+        lost = ", ".join(fragment_file(index) for index in missing)
+        raise checkpoint.CheckpointError(f"{folder}: both copies of {lost} are gone, and training had begun")
+    return restored
 
 
 def digests(states: list[FragmentState]) -> list[str]:

@@ -18,7 +18,7 @@ from harness.trainer.merge import token_weight
 from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
 from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
 from harness.trainer.schedule import snapshot_marks
-from harness.trainer.state import FragmentState, Ledger, digests, fragment_file
+from harness.trainer.state import Restored, digests, fragment_file
 from harness.trainer.tensors import Tensors
 
 HEARTBEAT = 0.5
@@ -29,16 +29,15 @@ class Syncer:
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
-    def __init__(self, config: TrainerConfig, states: list[FragmentState], ledger: Ledger, resumed: bool,
-                 incarnation: int = 0) -> None:
+    def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
         self.config = config
         self.table = config.fragment_table()
-        self.states = states
-        self.ledger = ledger
+        self.states = found.states
+        self.ledger = found.ledger
         self.peers: dict[str, Peer] = {}
         self.steady = False
         self.finished = False
-        self._resumed = resumed
+        self._found = found
         self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
@@ -47,7 +46,7 @@ class Syncer:
         self._sync_time = MovingAverage()
         self._closed_at: dict[str, float] = {}
         self._marks = snapshot_marks(config)
-        if resumed:
+        if found.resumed:
             self._marks = [mark for mark in self._marks if mark[1] > self.processed]
 
     @property
@@ -65,7 +64,11 @@ class Syncer:
 
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
-        yield Record("resumed" if self._resumed else "initial", {
+        for name, why in self._found.repaired.items():
+            yield Record("repaired", {"file": name, "reason": why})
+        for fragment in self._found.to_commit:  # from here on a file that is missing was lost
+            yield self._commit(fragment)
+        yield Record("resumed" if self._found.resumed else "initial", {
             "versions": [state.version for state in self.states], "digests": digests(self.states),
             "step": self.ledger.step, "processed": self.processed})
         yield Timer("heartbeat", now + HEARTBEAT)
@@ -131,11 +134,11 @@ class Syncer:
         if known and hello.incarnation < known.incarnation:
             yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
                                      "reason": "old incarnation"})
-            yield Close(connection, "a newer incarnation of this learner is known")
+            yield Close(connection, "a newer incarnation of this learner is known", final=True)
             return
         if known and known.connection is not None:
             old = known.connection
-            yield Close(old, "replaced by a newer connection")
+            yield Close(old, "replaced by a newer connection", final=hello.incarnation > known.incarnation)
             yield from self.on_lost(old, "replaced by a newer connection", now)
         fresh = all(version < 0 for version in hello.versions)
         step = self.ledger.step if fresh else hello.step
@@ -254,7 +257,7 @@ class Syncer:
         answers = [round_.answers[name] for name in sorted(round_.answers)]
         state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config)
         yield Hold("merge.before_commit")
-        yield Commit(fragment_file(round_.fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
+        yield self._commit(round_.fragment)
         yield Record("merge", {
             "round": round_.number, "fragment": round_.fragment, "version": state.version,
             "digest": arrays.digest(state.value), "step": self.ledger.step, "processed": self.processed,
@@ -278,6 +281,10 @@ class Syncer:
             self.steady = True
             yield Record("steady", {"step": self.ledger.step, "processed": self.processed})
             yield from self._send_clock()
+
+    def _commit(self, fragment: int) -> Commit:
+        state = self.states[fragment]
+        return Commit(fragment_file(fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
 
     # -- what everyone is told -----------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from chaos import plan as plans
 from chaos.plan import freeze
-from chaos.scenario import ScenarioError, load, parse
+from chaos.problems import ScenarioError
+from chaos.scenario import load, parse
 
 
 def test_a_plan_survives_saving_and_loading(tmp_path):

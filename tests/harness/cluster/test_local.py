@@ -11,6 +11,7 @@ import pytest
 from harness.cluster.base import ClusterError, NodeSpec
 from harness.cluster.duty import PERIOD_S
 from harness.cluster.local import LocalCluster
+from harness.ledger import Ledger
 from harness.links.client import Toxic
 
 HUB = """
@@ -44,9 +45,11 @@ def events():
 @pytest.fixture
 def cluster(tmp_path, events):
     (tmp_path / "tape").mkdir()
-    made = LocalCluster(tmp_path, lambda event, **fields: events.append((event, fields)))
+    ledger = Ledger(tmp_path / "ledger.jsonl", "c0ffee" * 4)
+    made = LocalCluster(tmp_path, lambda event, **fields: events.append((event, fields)), ledger)
     yield made
     made.stop()
+    ledger.close()
 
 
 def hub(tmp_path, source=HUB):

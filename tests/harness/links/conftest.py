@@ -66,7 +66,8 @@ def real_server() -> Iterator[LinkServerProcess]:
         pytest.skip("no real server: set DILOCO_CHAOS_TOXIPROXY, or put toxiproxy-server on PATH")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = subprocess.Popen([binary, "-host", "127.0.0.1", "-port", str(port)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([binary, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"],
+                               stdout=subprocess.DEVNULL)
 
     def answers() -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_S):
@@ -173,6 +174,60 @@ def connect(dial: Callable[[], socket.socket], listener: socket.socket,
         peer = sockets.enter_context(listener.accept()[0])
         peer.settimeout(PATIENCE_S)
         return client, peer
+    return open_both
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction of a connection through the link `wire`: what `source` sends, `sink` is to read."""
+
+    source: socket.socket
+    sink: socket.socket
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes at the sink, fewer where the stream ends before."""
+        parts = []
+        while size and (part := self.sink.recv(min(size, 1 << 20))):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def carries(self, data: bytes) -> bool:
+        """Send `data`, and wait for it."""
+        self.source.sendall(data)
+        return self.read(len(data)) == data
+
+    @property
+    def back(self) -> Way:
+        """The other direction."""
+        return Way(self.sink, self.source)
+
+    def end(self) -> str:
+        """Wait until the sink reads the end of the stream: "closed", or "reset"."""
+        try:
+            unexpected = self.sink.recv(1)
+        except ConnectionResetError:
+            return "reset"
+        assert unexpected == b""
+        return "closed"
+
+    def ends(self) -> tuple[str, str]:
+        """Wait until source and sink read the end of the connection."""
+        return self.back.end(), self.end()
+
+
+@pytest.fixture(params=["upstream", "downstream"])
+def stream(request: pytest.FixtureRequest) -> str:
+    """Each of the two directions in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def open_way(connect: Callable[[], tuple[socket.socket, socket.socket]], stream: str) -> Callable[[], Way]:
+    """Opens a connection through the link `wire`: its direction `stream`."""
+    def open_both() -> Way:
+        client, peer = connect()
+        return Way(client, peer) if stream == "upstream" else Way(peer, client)
     return open_both
 
 

@@ -127,7 +127,9 @@ def test_an_added_toxic_has_toxiproxys_defaults(api: Api, proxy: dict[str, Any])
 
 
 @pytest.mark.parametrize(("kind", "attributes"), [
-    ("latency", {"latency": 0, "jitter": 0}), ("bandwidth", {"rate": 0}), ("timeout", {"timeout": 0})])
+    ("latency", {"latency": 0, "jitter": 0}), ("bandwidth", {"rate": 0}), ("timeout", {"timeout": 0}),
+    ("reset_peer", {"timeout": 0}), ("slow_close", {"delay": 0}), ("limit_data", {"bytes": 0}), ("noop", {}),
+    ("slicer", {"average_size": 0, "size_variation": 0, "delay": 0})])
 def test_attributes_default_to_0(api: Api, proxy: dict[str, Any], kind: str, attributes: Any) -> None:
     assert api("POST", "/proxies/a/toxics", {"type": kind})[1]["attributes"] == attributes
 
@@ -202,11 +204,38 @@ def test_the_version_is_told(api: Api) -> None:
     assert answer["version"].strip()
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [
-    ("GET", "/nowhere", 404), ("GET", "/", 404), ("GET", "/proxies/a/b/c/d", 404), ("PUT", "/proxies", 405),
-    ("DELETE", "/version", 405), ("GET", "/reset", 405)])
-def test_unknown_paths_and_methods_are_refused(api: Api, method: str, path: str, status: int) -> None:
-    assert api(method, path)[0] == status
+@pytest.mark.parametrize("path", ["/nowhere", "/", "/proxies/", "/proxies/a/b/c/d", "/toxics", "/metrics/a"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_an_unknown_path_is_not_found(api: Api, method: str, path: str) -> None:
+    assert api(method, path) == (404, "404 page not found\n")
+
+
+@pytest.mark.parametrize(("path", "methods"), [
+    ("/version", ["GET"]), ("/reset", ["POST"]), ("/populate", ["POST"]), ("/proxies", ["GET", "POST"]),
+    ("/proxies/a", ["GET", "POST", "PATCH", "DELETE"]), ("/proxies/a/toxics", ["GET", "POST"]),
+    ("/proxies/a/toxics/t", ["GET", "POST", "PATCH", "DELETE"])])
+def test_a_path_refuses_other_methods_than_its_own(api: Api, path: str, methods: list[str]) -> None:
+    for method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - set(methods):
+        assert api(method, path) == (405, "")
+
+
+def test_a_query_is_passed_over(api: Api) -> None:
+    assert api("GET", "/proxies?x=/version") == (200, {})
+
+
+def test_null_is_an_object_without_fields(api: Api, proxy: dict[str, Any]) -> None:
+    assert api("POST", "/proxies", b"null") == error(400, "missing required field: name")
+    assert api("PATCH", "/proxies/a", b"null") == (200, proxy)
+    assert api("POST", "/proxies/a/toxics", b"null") == error(400, "invalid toxic type")
+
+
+def test_the_case_of_a_field_does_not_matter(api: Api) -> None:
+    fields = {"Name": "a", "LISTEN": "127.0.0.1:0", "upStream": "127.0.0.1:9", "eNabled": False}
+    status, shown = api("POST", "/proxies", fields)
+    assert (status, shown["name"], shown["upstream"], shown["enabled"]) == (201, "a", "127.0.0.1:9", False)
+    toxic = {"Type": "latency", "Stream": "Upstream", "Attributes": {"Latency": 7}}
+    shown = api("POST", "/proxies/a/toxics", toxic)[1]
+    assert shown["attributes"] == {"latency": 7, "jitter": 0}
 
 
 def test_browsers_are_refused(api: Api) -> None:

@@ -21,6 +21,9 @@ UPSTREAM = "127.0.0.1:9"
 TOXICS = [Toxic("bandwidth", "upstream", {"rate": 500}, name="narrow"),
           Toxic("latency", "downstream", {"latency": 40, "jitter": 4}, toxicity=0.25),
           Toxic("timeout", "downstream", {"timeout": 0}, toxicity=1 / 3)]
+ATTRIBUTES = {"noop": {}, "latency": {"latency": 40, "jitter": 4}, "bandwidth": {"rate": 500},
+              "timeout": {"timeout": 100}, "reset_peer": {"timeout": 100}, "slow_close": {"delay": 100},
+              "slicer": {"average_size": 100, "size_variation": 10, "delay": 50}, "limit_data": {"bytes": 100}}
 
 
 def test_a_created_link_listens_at_the_address_returned(links: Links) -> None:
@@ -53,6 +56,37 @@ def test_an_updated_toxic_is_listed_as_it_was_set(links: Links) -> None:
     changed = Toxic("latency", "upstream", {"latency": 80.0, "jitter": 0}, toxicity=0.5)
     links.update("a", changed)
     assert links.toxics("a") == [changed]
+
+
+@pytest.mark.parametrize("kind", ATTRIBUTES)
+def test_every_type_can_be_set_changed_and_read_back(links: Links, stream: str, kind: str) -> None:
+    links.create("a", UPSTREAM)
+    added = Toxic(kind, stream, ATTRIBUTES[kind], toxicity=0.5)
+    links.add("a", added)
+    assert links.toxics("a") == [added]
+    doubled = {name: 2 * value for name, value in ATTRIBUTES[kind].items()}
+    changed = Toxic(kind, stream, doubled, toxicity=0.25)
+    links.update("a", changed)
+    assert links.toxics("a") == [changed]
+    links.remove("a", changed.name)
+    assert links.toxics("a") == []
+
+
+@pytest.mark.parametrize("attributes", [{}, {"average_size": 0}, {"average_size": 10, "size_variation": 10}])
+def test_a_slicer_that_would_crash_the_real_server_is_not_sent(links: Links, attributes: dict[str, int]) -> None:
+    links.create("a", UPSTREAM)
+    with pytest.raises(LinkError, match="crashes"):
+        links.add("a", Toxic("slicer", "upstream", attributes))
+    assert links.toxics("a") == []
+
+
+def test_a_slicer_is_judged_by_what_an_update_makes_of_it(links: Links) -> None:
+    links.create("a", UPSTREAM)
+    links.add("a", Toxic("slicer", "upstream", ATTRIBUTES["slicer"]))
+    links.update("a", Toxic("slicer", "upstream", {"delay": 7}))
+    with pytest.raises(LinkError, match="crashes"):
+        links.update("a", Toxic("slicer", "upstream", {"average_size": 5}))
+    assert [dict(t.attributes) for t in links.toxics("a")] == [{**ATTRIBUTES["slicer"], "delay": 7}]
 
 
 def test_removing_and_deleting_twice_is_fine(links: Links) -> None:

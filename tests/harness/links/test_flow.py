@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.links.flow import Flow
-from harness.links.toxics import Attributes, Bandwidth, Latency, Timeout
+from harness.links.metrics import Traffic
+from harness.links.toxics import Attributes, Bandwidth, Latency, LimitData, ResetPeer, Slicer, SlowClose, Timeout
 
 DELAYING = st.lists(st.builds(Latency, st.integers(0, 500), st.integers(0, 500))
-                    | st.builds(Bandwidth, st.integers(1, 1000)), max_size=3)
+                    | st.builds(Bandwidth, st.integers(1, 1000))
+                    | st.builds(Slicer, st.integers(1000, 9000), st.integers(0, 999), st.integers(0, 999))
+                    | st.builds(SlowClose, st.integers(0, 500)), max_size=3)
 STEPS = st.lists(st.one_of(
     st.tuples(st.just("feed"), st.integers(1, 100_000)),
     st.tuples(st.just("set"), DELAYING),
@@ -44,10 +47,17 @@ class Bench:
         self.timers: list[Timer] = []
         self.reading = True
         self.sent: list[tuple[float, bytes]] = []
-        self.ended = self.silent = 0
+        self.told: list[str] = []
+        self.traffic = Traffic()
         loop: Any = self
-        self.flow = Flow(loop, loop, loop, random.Random(0), on_end=self._end, on_silence=self._silence)
-        self.flow.set_toxics(toxics)
+        self.flow = Flow(loop, loop, loop, random.Random(0), self.traffic,
+                         on_end=self._tell("end"), on_silence=self._tell("silence"),
+                         on_reset=self._tell("reset"), on_limit=self._tell("limit"))
+        self.set(*toxics)
+
+    def set(self, *toxics: Attributes) -> None:
+        """Set `toxics`, which are named by their place."""
+        self.flow.set_toxics({str(place): toxic for place, toxic in enumerate(toxics)})
 
     def time(self) -> float:
         return self.now
@@ -82,11 +92,12 @@ class Bench:
     def received(self) -> bytes:
         return b"".join(data for _, data in self.sent)
 
-    def _end(self) -> None:
-        self.ended += 1
+    @property
+    def sizes(self) -> list[int]:
+        return [len(data) for _, data in self.sent]
 
-    def _silence(self) -> None:
-        self.silent += 1
+    def _tell(self, what: str) -> Callable[[], None]:
+        return lambda: self.told.append(what)
 
 
 @given(STEPS)
@@ -97,7 +108,7 @@ def test_whatever_happens_all_bytes_arrive_in_order_and_then_the_end(steps: list
             fed += (data := source.randbytes(value))
             bench.flow.feed(data)
         elif step == "set":
-            bench.flow.set_toxics(value)
+            bench.set(*value)
         elif step == "block":
             bench.flow.block(value)
         elif step == "wait":
@@ -107,7 +118,8 @@ def test_whatever_happens_all_bytes_arrive_in_order_and_then_the_end(steps: list
     bench.flow.block(False)
     bench.wait(3600)
     assert bench.received == fed
-    assert bench.ended == 1
+    assert bench.told == ["end"]
+    assert bench.traffic == Traffic(len(fed), len(fed))
     assert not any(not timer.cancelled for timer in bench.timers)
 
 
@@ -127,7 +139,7 @@ def test_a_slow_link_trickles() -> None:
     bench.flow.feed(b"x" * 5_000)
     bench.wait(10)
     assert [when for when, _ in bench.sent] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
-    assert [len(data) for _, data in bench.sent] == [1_000] * 5
+    assert bench.sizes == [1_000] * 5
 
 
 @pytest.mark.parametrize("size", [1, 100, 60_000])
@@ -155,13 +167,13 @@ def test_a_source_is_read_again_when_half_of_what_waited_is_gone() -> None:
 def test_a_timeout_counts_from_the_last_data_and_drops_what_was_queued() -> None:
     bench = Bench(Latency(500))
     bench.flow.feed(b"under way")
-    bench.flow.set_toxics([Timeout(1000)])
+    bench.set(Timeout(1000))
     bench.wait(0.9)
     bench.flow.feed(b"too late")
     bench.wait(0.9)
-    assert bench.silent == 0
+    assert bench.told == []
     bench.wait(0.2)
-    assert (bench.silent, bench.received) == (1, b"")
+    assert (bench.told, bench.received) == (["silence"], b"")
 
 
 def test_an_end_passes_a_timeout_but_not_the_data_before_it() -> None:
@@ -170,15 +182,118 @@ def test_an_end_passes_a_timeout_but_not_the_data_before_it() -> None:
         bench.flow.feed(b"x")
         bench.flow.end()
         bench.wait(math.inf)
-    assert (held.ended, dropped.ended) == (0, 1)
+    assert (held.told, dropped.told) == ([], ["end"])
 
 
-def test_a_stopped_flow_is_silent() -> None:
-    bench = Bench(Latency(100))
+@pytest.mark.parametrize("toxic", [Latency(100), ResetPeer(100), Timeout(100)])
+def test_a_stopped_flow_is_silent(toxic: Attributes) -> None:
+    bench = Bench(toxic)
     bench.flow.feed(b"x")
     bench.flow.stop()
     bench.flow.feed(b"y")
-    bench.flow.set_toxics([Timeout(10)])
+    bench.set(Timeout(10))
     bench.flow.end()
     bench.wait(10)
-    assert (bench.sent, bench.ended, bench.silent) == ([], 0, 0)
+    assert (bench.sent, bench.told) == ([], [])
+
+
+def test_slices_keep_to_their_sizes_and_gaps() -> None:
+    bench = Bench(Slicer(100, 20, 1_500))
+    bench.flow.feed(bytes(1_000))
+    bench.wait(1)
+    *whole, last = bench.sizes
+    assert all(80 <= size <= 120 for size in whole)
+    assert len(set(whole)) > 1
+    assert last <= 120
+    assert sum(whole) + last == 1_000
+    assert [when for when, _ in bench.sent] == pytest.approx([n * 0.0015 for n in range(len(bench.sent))])
+
+
+@pytest.mark.parametrize(("slicer", "sizes"), [
+    (Slicer(10), {10}), (Slicer(0, 5), {60}), (Slicer(100), {60}), (Slicer(1, 0), {1}),
+    (Slicer(2, 50), {*range(1, 53)})])
+def test_whatever_the_setting_no_slice_is_empty_or_too_large(slicer: Slicer, sizes: set[int]) -> None:
+    bench = Bench(slicer)
+    bench.flow.feed(bytes(60))
+    bench.wait(0)
+    assert set(bench.sizes) <= sizes
+    assert len(bench.received) == 60
+
+
+def test_a_chunk_cut_very_small_leaves_other_links_their_turn() -> None:
+    bench = Bench(Slicer(1))
+    bench.flow.feed(bytes(10_000))
+    bench.flow.end()
+    assert 0 < len(bench.sent) < 1_000
+    bench.wait(0)
+    assert (len(bench.received), bench.told) == (10_000, ["end"])
+
+
+@given(st.lists(st.integers(1, 100), max_size=20), st.integers(0, 1000))
+def test_a_limit_lets_its_bytes_through_and_no_more(chunks: list[int], limit: int) -> None:
+    bench, fed = Bench(LimitData(limit)), random.Random(2).randbytes(sum(chunks))
+    for number, size in enumerate(chunks):
+        bench.flow.feed(fed[sum(chunks[:number]):][:size])
+    bench.flow.end()
+    assert bench.received == fed[:limit]
+    assert bench.told == (["limit"] if fed and len(fed) >= limit else ["end"])
+
+
+def test_limits_count_what_went_on_since_each_was_set() -> None:
+    bench = Bench(LimitData(100))
+    bench.flow.feed(bytes(30))
+    bench.set(LimitData(100), LimitData(50))
+    bench.flow.feed(bytes(30))
+    bench.set(LimitData(200), LimitData(50))
+    bench.flow.feed(bytes(100))
+    assert (len(bench.received), bench.told) == (80, ["limit"])
+
+
+def test_a_limit_counts_what_comes_out_of_a_delay() -> None:
+    bench = Bench(Latency(100), LimitData(10))
+    bench.flow.feed(bytes(20))
+    assert bench.told == []
+    bench.wait(0.1)
+    assert (bench.sizes, bench.told) == ([10], ["limit"])
+
+
+def test_delays_of_the_end_add_up_after_the_data_and_start_anew_with_a_change() -> None:
+    bench = Bench(Latency(1000), SlowClose(1000), SlowClose(500))
+    bench.flow.feed(b"x")
+    bench.flow.end()
+    bench.wait(2.4)
+    assert (bench.received, bench.told) == (b"x", [])
+    bench.set(SlowClose(200))
+    bench.wait(0.1)
+    assert bench.told == []
+    bench.wait(0.2)
+    assert bench.told == ["end"]
+
+
+@pytest.mark.parametrize("change", [(), (ResetPeer(3_600_000),), (Latency(1),), (Timeout(0),)])
+def test_a_reset_under_way_is_not_stopped(change: tuple[Attributes, ...]) -> None:
+    bench = Bench(ResetPeer(1000))
+    bench.wait(5)
+    bench.flow.feed(b"first")
+    bench.wait(0.5)
+    bench.set(*change)
+    bench.flow.feed(b"second")
+    bench.flow.block(True)
+    bench.flow.end()
+    bench.flow.block(False)
+    assert bench.told == []
+    bench.wait(0.6)
+    assert (bench.sent, bench.told) == ([], ["reset"])
+
+
+@pytest.mark.parametrize("waiting", ["data", "end"])
+def test_what_waits_when_a_reset_peer_comes_starts_its_time(waiting: str) -> None:
+    bench = Bench(Latency(1000), SlowClose(1000))
+    if waiting == "data":
+        bench.flow.feed(b"x")
+    else:
+        bench.flow.end()
+    bench.set(ResetPeer(100))
+    bench.wait(5)
+    assert (bench.sent, bench.told) == ([], ["reset"])
+    assert bench.reading

@@ -151,6 +151,13 @@ def test_requests_on_one_connection_are_answered_in_turn(say: Callable[[bytes], 
     assert say(request * 3).count(b"HTTP/1.1 404 ") == 3
 
 
-@pytest.mark.parametrize("path", ["/populate", "/metrics"])
-def test_what_is_not_served_yet_is_not_found(embedded_api: Api, path: str) -> None:
-    assert embedded_api("POST", path, [])[0] == 404
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "", "192.0.2.1:0", "127.0.0.1"])
+def test_nothing_is_populated_where_one_address_is_off_loopback(embedded_api: Api, listen: str) -> None:
+    status, answer = embedded_api("POST", "/populate", [PROXY, {**PROXY, "name": "b", "listen": listen}])
+    assert status == answer["status"] == 400
+    assert answer["proxies"] is None
+    assert embedded_api("GET", "/proxies") == (200, {})
+
+
+def test_what_follows_the_json_is_refused(embedded_api: Api) -> None:
+    assert embedded_api("POST", "/proxies", json.dumps(PROXY).encode() + b" and more")[0] == 400

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from harness.links.addresses import join_address, split_address
+from harness.links.metrics import Metrics
 from harness.links.proxy import Proxy
-from harness.links.toxics import new_toxic
+from harness.links.toxics import REGISTRY, new_toxic
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -38,7 +39,8 @@ def on_bench(scenario: Callable[[Bench], Awaitable[None]], seed: int = 0) -> Non
     async def run() -> None:
         arrived: asyncio.Queue[Streams] = asyncio.Queue()
         upstream = await asyncio.start_server(lambda *streams: arrived.put_nowait(streams), "127.0.0.1", 0)
-        proxy = Proxy("a", join_address(*upstream.sockets[0].getsockname()[:2]), random.Random(seed))
+        proxy = Proxy("a", join_address(*upstream.sockets[0].getsockname()[:2]), random.Random(seed),
+                      Metrics())
         proxy.reserve("127.0.0.1:0")
         proxy.start()
         try:
@@ -117,10 +119,49 @@ def test_removing_a_timeout_spares_the_connections_it_did_not_hit() -> None:
     on_bench(scenario)
 
 
-@pytest.mark.parametrize("kind", ["latency", "bandwidth", "timeout", None])
+def test_a_connection_spared_by_a_reset_peer_ends_normally() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("reset_peer", toxicity=0.0)
+        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
+        writer.write(b"?")
+        writer.write_eof()
+        assert await peer_reader.read() == b"?"
+        peer_writer.close()
+        assert await reader.read() == b""
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize("stream", ["upstream", "downstream"])
+def test_a_reset_peer_resets_connections_that_were_open_before(stream: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
+        bench.add("reset_peer", stream)
+        (writer if stream == "upstream" else peer_writer).write(b"lost")
+        for end in (reader, peer_reader):
+            with pytest.raises(ConnectionResetError):
+                await end.read()
+    on_bench(scenario)
+
+
+def test_what_comes_back_when_a_limit_closes_the_connection_still_arrives() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("latency", "downstream", attributes={"latency": 100})
+        bench.add("limit_data", "upstream", attributes={"bytes": 5})
+        (reader, writer), (peer_reader, peer_writer) = await bench.connect()
+        peer_writer.write(b"the answer")
+        while bench.proxy.traffic("downstream").received < 10:
+            await asyncio.sleep(0)
+        writer.write(b"quest" + b"ion")
+        assert await peer_reader.read() == b"quest"
+        assert await reader.read() == b"the answer"
+    on_bench(scenario)
+
+
+@pytest.mark.parametrize("kind", [*REGISTRY, None])
 def test_a_closed_proxy_leaves_no_tasks_timers_or_open_files(kind: str | None) -> None:
     async def scenario(bench: Bench) -> None:
-        attributes = {"latency": 3_600_000, "rate": 1, "timeout": 3_600_000}
+        attributes = {"latency": 3_600_000, "rate": 1, "timeout": 3_600_000, "delay": 3_600_000,
+                      "average_size": 1, "bytes": 10}
         files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
         pairs = [await bench.connect() for _ in range(10)]
         if kind is not None:

@@ -190,42 +190,6 @@ def test_a_bandwidth_of_0_holds_the_data_until_it_is_removed(links: Links, conne
     assert read(peer, 4) == b"held"
 
 
-@pytest.mark.parametrize("stream", ["upstream", "downstream"])
-def test_a_timeout_drops_data_and_closes_the_connection(links: Links, connect: Connect, stream: str) -> None:
-    links.add("wire", Toxic("timeout", stream, {"timeout": LATENCY_MS}))
-    client, peer = connect()
-    start = time.monotonic()
-    (client if stream == "upstream" else peer).sendall(b"lost")
-    assert all(ended(end) for end in (client, peer))
-    assert time.monotonic() - start >= AT_LEAST_S
-
-
-def test_a_timeout_of_0_drops_data_until_removed_and_closes_then(links: Links, connect: Connect) -> None:
-    links.add("wire", Toxic("timeout", "upstream", {"timeout": 0}))
-    client, peer = connect()
-    client.sendall(b"lost")
-    peer.sendall(b"the other stream is free")
-    assert read(client, 24) == b"the other stream is free"
-    links.remove("wire", "timeout_upstream")
-    assert all(ended(end) for end in (peer, client))
-    again, other = connect()
-    round_trip_s(again, other)
-
-
-def test_a_timeout_takes_effect_on_an_open_connection(links: Links, connect: Connect) -> None:
-    client, peer = connect()
-    round_trip_s(client, peer)
-    links.add("wire", Toxic("timeout", "downstream", {"timeout": 50}))
-    assert all(ended(end) for end in (client, peer))
-
-
-def test_a_toxic_of_toxicity_0_hits_no_connection(links: Links, connect: Connect) -> None:
-    open_before = connect()
-    links.add("wire", Toxic("timeout", "upstream", {"timeout": 0}, toxicity=0.0))
-    round_trip_s(*open_before)
-    round_trip_s(*connect())
-
-
 def test_the_end_of_a_stream_comes_after_its_data(links: Links, connect: Connect) -> None:
     links.add("wire", Toxic("latency", "upstream", {"latency": LATENCY_MS}))
     client, peer = connect()

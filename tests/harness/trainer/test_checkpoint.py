@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.trainer.checkpoint import CheckpointError, load, save
+from harness.trainer.checkpoint import CheckpointError, load, save, save_both
 from harness.trainer.config import TrainerConfig
 from harness.trainer.messages import Answer
 from harness.trainer.state import FragmentState, Ledger, fragment_file, restore
@@ -50,9 +50,13 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
                           {name: initial[name] * 0 + 2 for name in fragment.names}, 7, {"learner-1": (2, 40)}, 640)
     ledger = Ledger(44)
     ledger.report("learner-1", 2, 640, 51)
-    save(tmp_path / fragment_file(2), state.tensors(), state.meta() | {"ledger": ledger.meta()})
-    states, restored, resumed = restore(tmp_path, table, initial, 0)
-    assert resumed
+    save_both(tmp_path / fragment_file(2), state.tensors(), state.meta() | {"ledger": ledger.meta()})
+    for other in (0, 1, 3):
+        fresh = FragmentState.initial({name: initial[name] for name in table[other].names})
+        save_both(tmp_path / fragment_file(other), fresh.tensors(), fresh.meta() | {"ledger": Ledger().meta()})
+    found = restore(tmp_path, table, initial, 0)
+    states, restored = found.states, found.ledger
+    assert found.resumed
     assert [s.version for s in states] == [0, 0, 7, 0]
     assert states[2].merged == {"learner-1": (2, 40)}
     assert all((states[2].momentum[name] == 2).all() for name in fragment.names)

@@ -1,0 +1,1 @@
+"""The commands of `diloco-chaos`, by what they are about."""

@@ -1,0 +1,33 @@
+"""What all commands share: the application, the way to end one, and JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+_HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from recorded events whether it healed.
+
+Exit codes: 0 all checks passed, 1 a check failed, 2 the scenario, the folder or the command is wrong, 3 inconclusive,
+130 interrupted."""
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
+                  pretty_exceptions_enable=False, help=_HELP)
+
+JsonOption = Annotated[bool, typer.Option(
+    "--json", help="One JSON object on standard output, the rest on standard error.")]
+
+
+class Failure(Exception):  # noqa: N818 - an end of the program, not an error of it
+    """Ends the command with a message and an exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def print_json(content: Any) -> None:
+    """One object on standard output."""
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,120 @@
+"""Commands about scenarios that nothing is run for: list, show, validate, schema, plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from chaos import plan as plans
+from chaos.commands.common import JsonOption, app, print_json
+from chaos.plan import freeze
+from chaos.problems import ScenarioError
+from chaos.scenario import load
+from chaos.schema import schema as scenario_schema
+from chaos.sense import warnings_of
+from scenarios import find
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the scenarios of the library.
+
+    Example: `diloco-chaos list`
+    """
+    found = [load(str(path))[0] for path in find().values()]
+    if as_json:
+        print_json({"scenarios": [{"name": one.name, "tier": one.tier, "description": one.description}
+                                   for one in found]})
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("name", "tier", "what happens"):
+        table.add_column(column)
+    for one in found:
+        table.add_row(one.name, one.tier, one.description)
+    Console().print(table)
+
+
+@app.command()
+def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
+         as_json: JsonOption = False) -> None:
+    """Show a scenario: its text, its faults in words, its predicted availability.
+
+    Example: `diloco-chaos show flagship`
+    """
+    loaded, path = load(scenario)
+    frozen = freeze(loaded, 0)
+    if as_json:
+        print_json({"file": str(path), "scenario": loaded.model_dump(mode="json", by_alias=True),
+                     "predicted_availability": frozen.predicted_availability()})
+        return
+    console = Console()
+    console.print(Syntax(path.read_text(), "yaml", background_color="default", word_wrap=True))
+    for planned in frozen.faults:
+        console.print(f"{planned.id}  {planned.fault.words()}, {planned.fault.trigger_words()}", markup=False)
+    console.print(f"predicted availability {frozen.predicted_availability():.0%}", highlight=False)
+
+
+@app.command()
+def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files of scenarios.")],
+             as_json: JsonOption = False) -> None:
+    """Check scenarios without running them: every problem, with its place.
+
+    Example: `diloco-chaos validate my-scenario.yaml`
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    for name in scenarios:
+        try:
+            loaded, path = load(name)
+            faults = [planned.fault for planned in freeze(loaded, 0).faults]
+            warnings += [f"{path}: {text}" for text in warnings_of(loaded.cluster, faults)]
+        except ScenarioError as error:
+            problems += str(error).splitlines()
+    if as_json:
+        print_json({"valid": not problems, "problems": problems, "warnings": warnings})
+    else:
+        for line in problems:
+            typer.echo(line, err=True)
+        for line in warnings:
+            typer.echo(f"warning: {line}")
+        if not problems:
+            typer.echo(f"{len(scenarios)} valid")
+    raise typer.Exit(2 if problems else 0)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, with which an editor completes and checks them.
+
+    Example: `diloco-chaos schema > diloco-chaos.schema.json`
+    """
+    print_json(scenario_schema())
+
+
+@app.command()
+def plan(
+    scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
+    seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, and print it in words instead.")] = None,
+) -> None:
+    """Freeze a scenario and print the plan: every fault with its time, nothing left to chance.
+
+    Example: `diloco-chaos plan storm --seed 3 > plan.json`, then `diloco-chaos run --plan plan.json`
+    """
+    frozen = freeze(load(scenario)[0], seed)
+    if out is None:
+        print_json(plans.document(frozen))
+        return
+    plans.save(frozen, out)
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for planned in frozen.faults:
+        table.add_row(planned.id, planned.fault.trigger_words(), planned.fault.words())
+    console = Console()
+    console.print(table)
+    console.print(f"{len(frozen.faults)} faults, predicted availability {frozen.predicted_availability():.0%}\n"
+                  f"plan {frozen.digest[:12]} saved to {out}", highlight=False)

@@ -1,0 +1,124 @@
+"""The command that runs something."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chaos import plan as plans
+from chaos.commands.common import Failure, JsonOption, app, print_json
+from chaos.live import Terminal
+from chaos.plan import Plan, freeze
+from chaos.problems import nearest
+from chaos.scenario import Scenario, load
+from chaos.sense import warnings_of
+from harness.cluster.base import ClusterError
+from harness.units import seconds
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")] = "",
+    plan: Annotated[Path | None, typer.Option(help="Repeat this frozen plan (plan.json of a run).")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training "
+                                             "(0 if not given).")] = None,
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with so many seeds in a row, and print the pass "
+                                        "rate.")] = 1,
+    runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
+    on: Annotated[str, typer.Option(help="local (processes); compose and simulated are not here yet.")] = "local",
+    toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
+                                           "toxiproxy-server.")] = "embedded",
+    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to look on with "
+                                                "toxiproxy-cli; 0: any.")] = 0,
+    corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
+    deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Run a scenario and judge it.
+
+    Example: `diloco-chaos run flagship --seed 3`
+    """
+    from chaos.report import show as show_report
+    from chaos.run import document, exit_code, local_cluster, run_plan
+    _must_be_here(on)
+    frozen = [_with_options(one, corpus, deadline) for one in _frozen(scenario, plan, seed, repeat)]
+    _must_be_free(toxiproxy_port)
+    place = local_cluster(toxiproxy_port, _toxiproxy(toxiproxy))
+    console = Console(stderr=as_json)
+    for warning in warnings_of(frozen[0].cluster, [planned.fault for planned in frozen[0].faults]):
+        console.print(f"warning: {warning}", style="yellow", markup=False)
+    if repeat > 1:
+        from chaos.repeat import repeated
+        from chaos.repeat import show as show_rate
+        rate = repeated(frozen, runs_dir, console, place)
+        print_json(rate.document()) if as_json else show_rate(rate, console)
+        raise typer.Exit(rate.exit_code)
+    with Terminal(console) as terminal:
+        result = run_plan(frozen[0], runs_dir, terminal, make_cluster=place)
+    print_json(document(result)) if as_json else show_report(result, console)
+    raise typer.Exit(exit_code(result))
+
+
+def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> list[Plan]:
+    if plan is not None and (seed is not None or repeat > 1):
+        raise Failure(f"--{'seed' if seed is not None else 'repeat'}: a frozen plan has its seed; run the scenario "
+                      f"itself with {'another one' if seed is not None else 'several'}", 2)
+    if bool(scenario) == (plan is not None):
+        raise Failure("name a scenario, as in `diloco-chaos run flagship`, or a plan, as in "
+                      "`diloco-chaos run --plan runs/<id>/plan.json`", 2)
+    if plan is not None:
+        return [plans.load(plan)]
+    loaded: Scenario = load(scenario)[0]
+    return [freeze(loaded, number) for number in range(seed or 0, (seed or 0) + repeat)]
+
+
+def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
+    """The plan with what the command line overrides; its digest tells that it is another one."""
+    cluster = plan.cluster
+    if corpus:
+        path = corpus if corpus in ("stdlib", "markov") else str(Path(corpus).expanduser().resolve())
+        cluster = cluster.model_copy(update={"corpus": path})
+    if not deadline:
+        return plan.model_copy(update={"cluster": cluster})
+    try:
+        limit = float(seconds(deadline))
+        if limit <= 0:
+            raise ValueError("it must be more than 0s")
+    except ValueError as error:
+        raise Failure(f"--deadline: {error}", 2) from error
+    return plan.model_copy(update={"cluster": cluster, "deadline": limit})
+
+
+def _must_be_here(on: str) -> None:
+    if on != "local":
+        choices = ["compose", "simulated"]
+        raise Failure(f"--on {on}: " + ("not in this version; use --on local" if on in choices else
+                                        f"no such place{nearest(on, ['local', *choices])}"), 2)
+
+
+def _toxiproxy(choice: str) -> str:
+    """The real server's binary; empty for the embedded one."""
+    from harness.cluster.linkserver import real_server
+    if choice == "embedded":
+        return ""
+    if choice != "real" and "/" not in choice:
+        raise Failure(f"--toxiproxy {choice}: embedded, real, or a path such as ./toxiproxy-server"
+                      f"{nearest(choice, ['embedded', 'real'])}", 2)
+    try:
+        return real_server("" if choice == "real" else choice)
+    except ClusterError as error:
+        raise Failure(f"--toxiproxy {choice}: {error}", 2) from error
+
+
+def _must_be_free(port: int) -> None:
+    """Tell before anything starts that a port is taken."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise Failure(f"--toxiproxy-port {port}: {os.strerror(error.errno or 0)}; choose another one, "
+                      f"or leave it out for any", 2) from error

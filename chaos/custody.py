@@ -1,0 +1,88 @@
+"""Who cleans up: every start heals what dead harnesses left, opens a ledger, and has a reaper watch over it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.ledger import Ledger, LedgerError, in_charge, ledgers_folder
+from harness.reaper import heal
+
+_MOST_DEATHS, _PER_S = 5, 10.0
+
+
+def clean(folder: Path | None = None) -> list[str]:
+    """Heal what every ledger without a living owner holds; what was done, in words."""
+    did = []
+    for path in sorted((folder or ledgers_folder()).glob("*.jsonl")):
+        with in_charge(path, wait=False) as ours:
+            if not ours:
+                continue  # its harness or its reaper is alive
+            try:
+                did += heal(path)
+            except LedgerError as error:
+                did.append(f"NOT UNDONE: {error}")
+    return did
+
+
+@contextmanager
+def custody() -> Iterator[Ledger]:
+    """A ledger with a reaper that watches over it; at the end nothing of either is left.
+
+    Raises:
+        LedgerError: the ledger can't be written.
+    """
+    token = secrets.token_hex(16)
+    ledger = Ledger(ledgers_folder() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{token[:8]}.jsonl", token)
+    watch = _Watch(ledger.path)
+    try:
+        yield ledger
+    finally:
+        watch.end()
+        ledger.close()
+
+
+class _Watch(threading.Thread):
+    """Keeps a reaper alive: harness and reaper watch each other."""
+
+    def __init__(self, ledger: Path) -> None:
+        super().__init__(daemon=True, name="reaper-watch")
+        self._ledger = ledger
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._deaths: list[float] = []
+        self._reaper = self._start_reaper()
+        self.start()
+
+    def run(self) -> None:
+        """Start another one whenever it dies; give up where it can't live."""
+        while True:
+            self._reaper.wait()
+            with self._lock:
+                if self._over.is_set():
+                    return
+                self._deaths = [t for t in self._deaths if t > time.monotonic() - _PER_S] + [time.monotonic()]
+                if len(self._deaths) > _MOST_DEATHS:
+                    print("the reaper can't be kept alive; if this process is killed now, run `diloco-chaos clean`",
+                          file=sys.stderr)
+                    return
+                self._reaper = self._start_reaper()
+
+    def end(self) -> None:
+        """The harness ends in peace: so does its reaper."""
+        with self._lock:
+            self._over.set()
+            self._reaper.send_signal(signal.SIGKILL)  # it holds nothing: the ledger's lock is still the harness'
+        self.join()
+
+    def _start_reaper(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", "harness.reaper", str(self._ledger)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)

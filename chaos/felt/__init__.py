@@ -1,0 +1,47 @@
+"""What a fault was meant to do beside what was felt of it, for every kind of fault."""
+
+from __future__ import annotations
+
+from chaos.felt import links, processes, state
+from chaos.felt.base import FeltResult, Measure
+from chaos.history import History, Span
+from faults import (
+    Corrupt,
+    Delete,
+    Fault,
+    Kill,
+    LinkFault,
+    Partition,
+    Pause,
+    Poison,
+    Restart,
+    Straggler,
+    Terminate,
+    Truncate,
+    WriteLimit,
+    Zombie,
+)
+
+_MEASURES: dict[type[Fault], Measure] = {
+    Kill: processes.killed, Terminate: processes.ended, Restart: processes.ended, Pause: processes.paused,
+    Zombie: processes.superseded, Straggler: processes.slowed,
+    Corrupt: state.damaged, Truncate: state.damaged, Delete: state.damaged, WriteLimit: state.failed_write,
+    Poison: state.poisoned, Partition: links.cut, LinkFault: links.probed}
+"""By the nearest class of the fault."""
+
+
+def measure(history: History, span: Span) -> FeltResult:
+    """What one fault felt like, from the tape."""
+    fault = span.planned.fault
+    if span.injected is None:
+        return FeltResult(False, fault.words(), f"never came: {fault.trigger_words()}")
+    if not span.done:
+        return FeltResult(False, fault.words(), "the injection was not recorded to its end")
+    by = next(_MEASURES[kind] for kind in type(fault).__mro__ if kind in _MEASURES)
+    ok, words = by(history, span)
+    if not span.felt.get("ok", True):
+        ok, words = False, "; ".join(filter(None, [words, *(str(span.felt.get(key, "")) for key in ("why", "error"))]))
+    return FeltResult(ok, fault.words(), words)
+
+
+__all__ = ["FeltResult", "measure"]

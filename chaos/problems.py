@@ -1,0 +1,52 @@
+"""What is wrong with a file, and where: problems with line, column, and the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a scenario, and where."""
+
+    message: str
+    line: int = 0
+    column: int = 0
+
+    def at(self, file: Path | str) -> str:
+        """`file:line:column: message`."""
+        place = f":{self.line}:{self.column}" if self.line else ""
+        return f"{file}{place}: {self.message}"
+
+
+class ScenarioError(Exception):
+    """A scenario that can't be run; carries all problems at once."""
+
+    def __init__(self, file: Path | str, problems: Sequence[Problem]) -> None:
+        self.problems = sorted(problems, key=lambda problem: (problem.line, problem.column))
+        super().__init__("\n".join(problem.at(file) for problem in self.problems))
+
+
+def nearest(name: object, names: Sequence[str] | dict[str, Any]) -> str:
+    """`; did you mean ...?`, or nothing."""
+    found = difflib.get_close_matches(str(name), list(names), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def place(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
+    """Line and column (from 1) of the deepest part of a location that the file has. `raw` is ruamel's."""
+    line, column, here = 1, 1, raw
+    for part in where:
+        marks = getattr(here, "lc", None)
+        try:
+            line, column = (marks.key(part) if isinstance(here, dict) else marks.item(part))  # type: ignore[union-attr]
+            line, column, here = line + 1, column + 1, here[part]
+        except (KeyError, IndexError, TypeError, AttributeError):
+            if isinstance(here, dict) and part == "targets":
+                continue
+            break
+    return line, column

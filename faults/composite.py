@@ -1,0 +1,178 @@
+"""Faults that are made of others: a plan's freezing takes them apart, so that a plan holds single faults only."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from faults.base import FAULTS, Fault, names
+from faults.process import TYPICAL_START_S
+from harness.units import Seconds, show_seconds
+
+_MOST_PARTS = 200
+Part = dict[str, Any]
+"""A fault as a plan's JSON has it."""
+
+
+class Composite(Fault):
+    """Has no `inject`: it is taken apart."""
+
+    needs: ClassVar[frozenset[Any]] = frozenset()
+
+    def parts(self, name: str, chance: random.Random) -> list[Part]:
+        """The single faults, the n-th of which is called `name.n`; all chance comes from `chance`."""
+        raise NotImplementedError
+
+    def _first(self, part: Part) -> Part:
+        """A part that comes when the whole is to come."""
+        document = self.model_dump(mode="json", by_alias=True, include={"at", "when", "after"}, exclude_none=True)
+        return {"targets": list(self.targets)} | part | document
+
+    def _chain(self, name: str, count: int, part: Part, wait: float) -> list[Part]:
+        """`count` times the same, each so long after the end of the one before."""
+        following = [{"targets": list(self.targets), **part,
+                      "after": {"fault": f"{name}.{number}", "wait": f"{wait!r}s"}} for number in range(1, count)]
+        return [self._first(part), *following]
+
+
+class Flapping(Composite):
+    """A link that goes down and up again, over and over."""
+
+    on_links: ClassVar[bool] = True
+
+    kind: Literal["flapping"] = "flapping"
+    down: Seconds = Field(0.4, gt=0)
+    up: Seconds = Field(0.8, gt=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Flapping:
+        if (self.duration or 0) < self.down:
+            raise ValueError(f"`for` is shorter than one time down ({show_seconds(self.down)})")
+        if self._count() > _MOST_PARTS:
+            raise ValueError(f"that is {self._count()} partitions; {_MOST_PARTS} are the most")
+        return self
+
+    def parts(self, name: str, chance: random.Random) -> list[Part]:
+        """Partitions in a row."""
+        return self._chain(name, self._count(), {"kind": "partition", "for": f"{self.down!r}s"}, self.up)
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return (f"{names(self.targets)} flapping, {show_seconds(self.down)} down and {show_seconds(self.up)} up, "
+                f"{self.for_words()}")
+
+    def _count(self) -> int:
+        return 1 + int(((self.duration or 0) - self.down) / (self.down + self.up))
+
+
+class CrashLoop(Composite):
+    """A node that is started again and again, and dies each time soon after."""
+
+    lasts: ClassVar[bool] = False
+    downs: ClassVar[bool] = True
+
+    kind: Literal["crash_loop"] = "crash_loop"
+    times: int = Field(4, ge=2, le=50)
+    restart_after: Seconds = 0.5
+    alive: Seconds = Field(0.8, gt=0)
+    """From each start to the next kill."""
+
+    def parts(self, name: str, chance: random.Random) -> list[Part]:
+        """Kills in a row."""
+        return self._chain(name, self.times, {"kind": "kill", "restart_after": f"{self.restart_after!r}s"}, self.alive)
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"kill {names(self.targets)} {self.times} times in a row, {show_seconds(self.alive)} after each start"
+
+    def downtime(self) -> float:
+        """Until it stays."""
+        return self.times * self.restart_after + (self.times - 1) * self.alive + TYPICAL_START_S
+
+    def outage(self) -> float | None:
+        """Until the last start."""
+        return self.times * self.restart_after + (self.times - 1) * self.alive
+
+
+class Storm(Composite):
+    """Failures as they come: a Poisson process with a mean time between failures, from a seed."""
+
+    kind: Literal["storm"] = "storm"
+    mtbf: Seconds = Field(20.0, gt=0)
+    """Mean time between failures."""
+    per: Literal["node", "cluster"] = "node"
+    """Whether that is one target's, or that of all targets together."""
+    spacing: Seconds = 0.5
+    """Least time between two failures."""
+    most_down: Annotated[int, Field(ge=1)] | None = None
+    """So many targets may be down at once; what would be one more does not happen. None: all but one."""
+    of: tuple[dict[str, Any], ...] = ({"kill": {"restart_after": "2s"}},)
+    """What may happen, each as likely: kinds with their settings."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Storm:
+        if self.at is None:
+            raise ValueError("a storm begins at a time: `at: 5s`")
+        for number, choice in enumerate(self.of, 1):
+            kind, settings = _only(choice)
+            if kind not in FAULTS or issubclass(FAULTS[kind], Composite):
+                raise ValueError(f"of, entry {number}: {kind!r} is no single fault; write it like "
+                                 f"`- kill: {{restart_after: 2s}}`")
+            if not isinstance(settings, Mapping):
+                raise ValueError(f"of, entry {number}: the settings of {kind} are a mapping, like "
+                                 f"`- {kind}: {{for: 2s}}`; the storm chooses when and whom")
+            try:
+                TypeAdapter(FAULTS[kind]).validate_python(
+                    {"kind": kind, "targets": [self.targets[0]], "at": "0s", **settings})
+            except ValidationError as error:
+                detail = error.errors()[0]
+                place = ".".join(map(str, detail["loc"]))
+                raise ValueError(f"of, entry {number}: {kind}: {place} {detail['msg']}") from error
+        return self
+
+    def parts(self, name: str, chance: random.Random) -> list[Part]:
+        """Draw the times of every target's failures, then leave out what comes too close or is one too many."""
+        drawn = sorted((at, target) for target in self._sources() for at in self._times(chance))
+        most = self.most_down or max(1, len(self.targets) - 1)
+        down: dict[str, float] = {}
+        found: list[Part] = []
+        last = -float("inf")
+        for at, source in drawn:
+            free = [target for target in self.targets if down.get(target, 0.0) <= at]
+            target = source if source else chance.choice(list(self.targets))
+            kind, settings = _only(chance.choice(list(self.of)))
+            if target not in free or len(self.targets) - len(free) >= most or at - last < self.spacing:
+                continue
+            part = {"kind": kind, "targets": [target], "at": f"{round((self.at or 0) + at, 3)!r}s", **settings}
+            fault: Fault = TypeAdapter(FAULTS[kind]).validate_python(part)
+            outage = fault.outage()
+            down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.downs else 0.0)
+            last = at
+            found.append(part)
+        return found[:_MOST_PARTS]
+
+    def words(self) -> str:
+        """What it does, for people."""
+        per = "each" if self.per == "node" else "together"
+        kinds = ", ".join(_only(choice)[0] for choice in self.of)
+        return f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, {self.for_words()}"
+
+    def _sources(self) -> Sequence[str]:
+        return self.targets if self.per == "node" else ("",)
+
+    def _times(self, chance: random.Random) -> list[float]:
+        times: list[float] = []
+        now = chance.expovariate(1 / self.mtbf)
+        while now < (self.duration or 0) and len(times) < _MOST_PARTS:
+            times.append(round(now, 3))
+            now += chance.expovariate(1 / self.mtbf)
+        return times
+
+
+def _only(choice: Mapping[str, Any]) -> tuple[str, Any]:
+    """The one kind that a choice names, and its settings."""
+    kind = next(iter(choice), "")
+    return kind, choice.get(kind) or {}

@@ -1,0 +1,162 @@
+"""Faults of state: damaged checkpoints, writes that fail half-way, contributions that no learner should send."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from faults.base import Fault, Felt, Hit, names
+from faults.process import TYPICAL_START_S, _Ending
+from harness.cluster.base import Ability
+from harness.trainer.rogue import Content
+from harness.units import Seconds, show_seconds
+
+_POISON_TIMEOUT_S = 3.0
+
+
+class _Damage(_Ending):
+    """The syncer is killed, and finds a damaged checkpoint when it comes back. There is nothing to undo: what it goes
+    on from replaces what was damaged."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart", "state"})
+    on: ClassVar[str] = "syncer"
+
+    restart_after: Seconds | None = Field(1.0, gt=0)
+    files: int = Field(1, ge=1)
+    """How many of its files are damaged."""
+    mirrors: bool = False
+    """Damage both copies of each: then there is nothing to go on from."""
+    seed: int = Field(0, ge=0)
+    """Of the choice of files and bytes; a plan's freezing sets it."""
+
+    def inject(self, hit: Hit) -> Felt:
+        """Kill it, wait until nobody writes any more, and damage what it left."""
+        node, chance = self.targets[0], random.Random(self.seed)
+        hit.cluster.kill(node, self.restart_after)
+        hit.cluster.wait_gone(node)
+        found = hit.cluster.state_files(node)
+        mirrors = {name for name in found if ".mirror." in name}
+        chosen = chance.sample(sorted(set(found) - mirrors), min(self.files, len(found) - len(mirrors)))
+        if self.mirrors:
+            chosen += [name for name in mirrors if name.replace(".mirror.", ".") in chosen]
+        for name in chosen:
+            hit.cluster.alter(node, name, lambda content: self.damaged(content, chance))
+        return {"damaged": ", ".join(chosen)}
+
+    def damaged(self, content: bytes, chance: random.Random) -> bytes | None:
+        """The file's content afterwards; None: it is gone."""
+        raise NotImplementedError
+
+    def words(self) -> str:
+        """What it does, for people."""
+        copies = " and their mirrors" if self.mirrors else ""
+        count = "a checkpoint" if self.files == 1 else f"{self.files} checkpoints"
+        return f"{self.kind} {count}{copies} of {names(self.targets)}, killed{self._back()}"
+
+
+class Corrupt(_Damage):
+    """Bits turn over."""
+
+    kind: Literal["corrupt"] = "corrupt"
+
+    def damaged(self, content: bytes, chance: random.Random) -> bytes:
+        """One byte in a thousand is another one, at least one of them."""
+        changed = bytearray(content)
+        for _ in range(max(1, len(changed) // 1000)):
+            place = chance.randrange(len(changed))
+            changed[place] ^= chance.randrange(1, 256)
+        if bytes(changed) == content:  # two turns of one byte may cancel each other
+            changed[-1] ^= 1
+        return bytes(changed)
+
+
+class Truncate(_Damage):
+    """The end is missing."""
+
+    kind: Literal["truncate"] = "truncate"
+
+    def damaged(self, content: bytes, chance: random.Random) -> bytes:
+        """Somewhere between nothing and all but a byte is left."""
+        return content[:chance.randrange(len(content))]
+
+
+class Delete(_Damage):
+    """The file is gone."""
+
+    kind: Literal["delete"] = "delete"
+
+    def damaged(self, content: bytes, chance: random.Random) -> None:
+        """Nothing is left."""
+        return
+
+
+class WriteLimit(Fault):
+    """A file size limit set from outside on the process: its next large write fails half-way, as on a full disk. The
+    node ends rather than go on without what it could not save, and comes back without the limit."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
+    on: ClassVar[str] = "syncer"
+    downs: ClassVar[bool] = True
+
+    kind: Literal["write_limit"] = "write_limit"
+    restart_after: Seconds = 1.0
+
+    def inject(self, hit: Hit) -> Felt:
+        """Limit writes to a size between that of its tape, which must go on, and that of its largest checkpoint."""
+        node = self.targets[0]
+        largest, tape = max(hit.cluster.state_files(node).values(), default=0), hit.cluster.tape_size(node)
+        if largest < 2 * tape:
+            return {"ok": False, "why": f"its tape ({tape} bytes) is too large beside its largest checkpoint "
+                                        f"({largest} bytes): hit earlier, or use fewer fragments"}
+        size = (largest + tape) // 2
+        hit.cluster.limit_writes(node, size, self.restart_after)
+        return {"limit_bytes": size}
+
+    def undo(self, hit: Hit) -> None:
+        """No limit any more; a process that died of it is not concerned."""
+        for target in self.targets:
+            hit.cluster.unlimit_writes(target)
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return (f"writes of {names(self.targets)} fail half-way {self.for_words()}, "
+                f"back after {show_seconds(self.restart_after)}")
+
+    def downtime(self) -> float:
+        """Until it is back."""
+        return self.restart_after + TYPICAL_START_S
+
+
+class Poison(Fault):
+    """Contributions that can't be right, sent in a learner's name by someone who has the token: values that are not
+    finite, or tensors of the wrong size. The learner loses its connection to the impostor, and takes it back."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
+    lasts: ClassVar[bool] = False
+    on: ClassVar[str] = "learner"
+
+    kind: Literal["poison"] = "poison"
+    content: Content = "nan"
+    """`nan`, `inf`, or `shape`."""
+    count: int = Field(3, ge=1, le=1000)
+    """Contributions per target."""
+
+    def inject(self, hit: Hit) -> Felt:
+        """Nothing yet: a contribution can be given only when it is asked for."""
+        return {}
+
+    def feel(self, hit: Hit) -> Felt:
+        """Send them, and say how many were sent; the syncer's tape tells what became of them."""
+        sent = sum(hit.poison(target, self.content, self.count, _POISON_TIMEOUT_S) for target in self.targets)
+        return {"sent": sent}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        what = {"nan": "NaN", "inf": "infinite", "shape": "wrongly sized"}[self.content]
+        return f"{self.count} {what} contributions in the name of {names(self.targets)}"
+
+    def outage(self) -> float | None:
+        """As long as it may take to be asked."""
+        return _POISON_TIMEOUT_S

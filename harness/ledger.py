@@ -1,0 +1,229 @@
+"""The ledger: what must be undone, written down and fsynced *before* it is done.
+
+One file per harness, in `ledgers_folder()`, gone once nothing is owed any more. Whoever holds its lock (flock) is in
+charge of it: the harness while it lives, then its reaper, then `diloco-chaos clean` or the next start. The kernel
+releases the lock of a process that dies, whatever it died of.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from harness.processes import Identity
+
+
+class LedgerError(Exception):
+    """A file that is not a ledger, or that can't be written; the message says which and what to do."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Opened(_Entry):
+    """The first line: whose ledger this is."""
+
+    entry: Literal["opened"] = "opened"
+    version: Literal[1] = 1
+    token: str = Field(pattern=r"^[0-9a-f]{16,64}$")
+    pid: int = Field(ge=1)
+
+
+class _Undo(_Entry):
+    number: int = Field(ge=1)
+    cause: str = ""
+    """The fault that it belongs to."""
+
+
+class Continue(_Undo):
+    """Let a stopped process run again."""
+
+    entry: Literal["continue"] = "continue"
+    process: Identity
+
+    def words(self) -> str:
+        """For people."""
+        return f"process {self.process.pid} let run again"
+
+
+class Lift(_Undo):
+    """Give a process back its limit of file sizes (RLIMIT_FSIZE, soft and hard)."""
+
+    entry: Literal["lift"] = "lift"
+    process: Identity
+    soft: int
+    hard: int
+
+    def words(self) -> str:
+        """For people."""
+        return f"file size limit of process {self.process.pid} lifted"
+
+
+class Toxin(_Undo):
+    """Take a toxic off a link."""
+
+    entry: Literal["toxic"] = "toxic"
+    api: str
+    server: Identity | None = None
+    """The process that serves the API, where it is ours: another one may get its port once it is gone."""
+    link: str
+    name: str
+
+    def words(self) -> str:
+        """For people."""
+        return f"toxic {self.name} taken off {self.link}"
+
+
+class Enable(_Undo):
+    """Let a link listen again."""
+
+    entry: Literal["enable"] = "enable"
+    api: str
+    server: Identity | None = None
+    link: str
+
+    def words(self) -> str:
+        """For people."""
+        return f"link {self.link} let through again"
+
+
+class Remove(_Undo):
+    """Remove a folder of temporary files; it holds a file `owner` with the token, or it is left alone."""
+
+    entry: Literal["remove"] = "remove"
+    path: Path
+
+    def words(self) -> str:
+        """For people."""
+        return f"{self.path} removed"
+
+
+class Done(_Entry):
+    """An undo that is no longer owed."""
+
+    entry: Literal["done"] = "done"
+    number: int
+
+
+AnyUndo = Continue | Lift | Toxin | Enable | Remove
+_ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
+    Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
+OWNER = "owner"
+"""Name of the file that says whose a temporary folder is."""
+
+
+def ledgers_folder() -> Path:
+    """Where ledgers lie (XDG_STATE_HOME)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "diloco-chaos" / "ledgers"
+
+
+class Ledger:
+    """A ledger that this process is in charge of.
+
+    Failure semantics: `owe` returns only once the line is on the disk; a crash at any moment leaves an undo that was
+    never needed rather than one that nobody knows of.
+    """
+
+    def __init__(self, path: Path, token: str) -> None:
+        """Make a new one.
+
+        Raises:
+            LedgerError: it can't be made there.
+        """
+        self.path, self.token, self.cause = path, token, ""
+        self._count = 0
+        self._open: set[int] = set()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._write(Opened(token=token, pid=os.getpid()))
+        except OSError as error:
+            raise LedgerError(f"{path}: the ledger can't be written ({error.strerror}); free some space, or name a "
+                              f"writable place in XDG_STATE_HOME") from error
+
+    def owe(self, undo: type[Continue | Lift | Toxin | Enable | Remove], **fields: object) -> int:
+        """Write down an undo before the deed; returns its number."""
+        self._count += 1
+        self._write(undo.model_validate({"number": self._count, "cause": self.cause, **fields}))
+        self._open.add(self._count)
+        return self._count
+
+    def done(self, number: int) -> None:
+        """It was undone."""
+        if number in self._open:
+            self._open.discard(number)
+            self._write(Done(number=number))
+
+    def close(self) -> None:
+        """Nothing is owed any more, or what is owed is for the reaper: an empty ledger is removed."""
+        if not self._open:
+            self.path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def _write(self, entry: Opened | AnyUndo | Done) -> None:
+        os.write(self._file, entry.model_dump_json().encode() + b"\n")
+        os.fsync(self._file)
+
+
+class Owed(BaseModel):
+    """What a ledger says: whose it is, and what is still to be undone, newest first."""
+
+    opened: Opened
+    undos: list[AnyUndo]
+
+
+def read(path: Path) -> Owed | None:
+    """A ledger's content; None where its first line was never finished, so that nothing can have been done.
+
+    A torn last line is normal: the deed after it was never done.
+
+    Raises:
+        LedgerError: it is not a ledger.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise LedgerError(f"{path}: can't be read: {error.strerror}") from error
+    whole = lines[:-1]
+    if not whole:
+        return None
+    entries = []
+    for number, line in enumerate(whole, 1):
+        try:
+            entries.append(_ADAPTER.validate_python(json.loads(line)))
+        except (ValueError, ValidationError, RecursionError) as error:
+            why = str(error).splitlines()[0]
+            raise LedgerError(f"{path}:{number}: not a line of a ledger ({why}); look at it, then remove the file"
+                              ) from error
+    opened, *rest = entries
+    if not isinstance(opened, Opened):
+        raise LedgerError(f"{path}:1: a ledger begins with whose it is; look at it, then remove the file")
+    undone = {entry.number for entry in rest if isinstance(entry, Done)}
+    undos = [entry for entry in rest if not isinstance(entry, (Opened, Done)) and entry.number not in undone]
+    return Owed(opened=opened, undos=undos[::-1])
+
+
+@contextmanager
+def in_charge(path: Path, wait: bool) -> Iterator[bool]:
+    """Take a ledger's lock: whether this process is in charge now. With `wait`, as soon as the one before is gone."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield path.exists()
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(file)

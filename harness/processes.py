@@ -1,0 +1,106 @@
+"""Which process is which: a pid alone is reused, so a process is known by pid, start time and the run's token."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the variable's name, not a secret
+"""Environment variable that every process of a run carries."""
+
+
+class Identity(NamedTuple):
+    """A process that can't be mistaken for another one."""
+
+    pid: int
+    start: int
+    """Start time in clock ticks since boot, field 22 of /proc/PID/stat."""
+
+
+def identity(pid: int) -> Identity | None:
+    """Who has this pid now; None where nobody has it, or only what is left of one that ended."""
+    stat = _stat(pid)
+    return Identity(pid, int(stat[19])) if stat and stat[0] not in "ZX" else None
+
+
+def state(pid: int) -> str:
+    """One letter, as in /proc/PID/stat: R, S, T (stopped), Z (ended, not waited for); empty where there is none."""
+    stat = _stat(pid)
+    return stat[0] if stat else ""
+
+
+def carries(pid: int, token: str) -> bool:
+    """Whether a process was started with this token in its environment."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{TOKEN}={token}".encode() in environment.split(b"\0")
+
+
+def with_token(token: str) -> list[Identity]:
+    """Every living process that carries the token."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (who := identity(int(entry))) and carries(who.pid, token):
+            found.append(who)
+    return found
+
+
+def send(who: Identity, token: str, number: signal.Signals) -> bool:
+    """Signal exactly this process, if it is still there and carries the token; whether it was signalled."""
+    with handle(who, token) as descriptor:
+        if descriptor is None:
+            return False
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return False
+    return True
+
+
+@contextmanager
+def handle(who: Identity, token: str) -> Iterator[int | None]:
+    """A pidfd of exactly this process; None where it is gone or is not ours.
+
+    The descriptor is opened first and the process looked at afterwards, so that no other can slip in between.
+    """
+    try:
+        descriptor = os.pidfd_open(who.pid)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor if identity(who.pid) == who and carries(who.pid, token) else None
+    finally:
+        os.close(descriptor)
+
+
+def end_all(processes: Iterable[Identity], token: str, wait_s: float = 3.0) -> list[Identity]:
+    """SIGKILL these, and wait until they are gone; those that are still there afterwards."""
+    targets = list(processes)
+    for who in targets:
+        send(who, token, signal.SIGKILL)
+    left = []
+    for who in targets:
+        with handle(who, token) as descriptor:
+            if descriptor is None:
+                continue
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            if not poller.poll(wait_s * 1e3):
+                left.append(who)
+    return left
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat from its third field (the state) on; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,114 @@
+"""Heals what a harness left behind: `python -m harness.reaper LEDGER` waits for its harness to die, and undoes.
+
+A process of its own, in a session of its own, so that neither Ctrl-C nor a kill -9 of the harness reaches it. `heal` is
+what `diloco-chaos clean` and the next start do, too. Nothing is touched that does not carry the run's token.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.processes import carries, end_all, handle, identity, send, with_token
+
+if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a few megabytes
+    from harness.ledger import AnyUndo, Enable, Toxin
+
+
+def heal(path: Path) -> list[str]:
+    """Undo what a ledger holds, end every process that carries its token, and remove it.
+
+    Returns:
+        What was done, in words; what could not be undone begins with `NOT UNDONE`, and the ledger stays.
+
+    Raises:
+        LedgerError: it is not a ledger.
+    """
+    from harness.ledger import read
+    owed = read(path)
+    if owed is None:
+        path.unlink(missing_ok=True)
+        return []
+    token = owed.opened.token
+    did = []
+    for undo in owed.undos:
+        try:
+            if _undone(undo, token):
+                did.append(undo.words())
+        except OSError as error:
+            did.append(f"NOT UNDONE: {undo.words()}: {error}")
+    ours = with_token(token)
+    left = end_all(ours, token)
+    if ours:
+        did.append(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}")
+    did += [f"NOT UNDONE: process {who.pid} does not end" for who in left]
+    if not any(line.startswith("NOT UNDONE") for line in did):
+        path.unlink(missing_ok=True)
+    return did
+
+
+def _undone(undo: AnyUndo, token: str) -> bool:
+    """Undo one thing; False where there was nothing (left) to undo.
+
+    Raises:
+        OSError: it could not be undone.
+    """
+    from harness.ledger import OWNER, Continue, Enable, Lift, Remove, Toxin
+    match undo:
+        case Continue(process=process):
+            return send(process, token, signal.SIGCONT)
+        case Lift(process=process, soft=soft, hard=hard):
+            with handle(process, token) as descriptor:
+                if descriptor is not None:
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+                return descriptor is not None
+        case Toxin() | Enable():
+            return _link_healed(undo, token)
+        case Remove(path=path):
+            owner = path / OWNER
+            if not owner.is_file() or owner.read_text() != token:
+                return False
+            shutil.rmtree(path)
+            return True
+    return False
+
+
+def _link_healed(undo: Toxin | Enable, token: str) -> bool:
+    """Heal a link; False where its server is gone, and the link with it."""
+    from harness.ledger import Toxin
+    from harness.links.client import LinkError, Links
+    if undo.server is not None and not (identity(undo.server.pid) == undo.server and carries(undo.server.pid, token)):
+        return False
+    try:
+        if isinstance(undo, Toxin):
+            Links(undo.api).remove(undo.link, undo.name)
+        else:
+            Links(undo.api).set_enabled(undo.link, True)
+    except LinkError as error:
+        if error.status in (None, 404):
+            return False
+        raise OSError(str(error)) from error
+    return True
+
+
+def main() -> int:
+    """Wait until the ledger's harness is gone; heal. A harness that ends in peace ends its reaper, too."""
+    import fcntl
+    import os
+    path = Path(sys.argv[1])
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    fcntl.flock(file, fcntl.LOCK_EX)  # waits as long as the harness lives, whatever becomes of it
+    if path.exists():
+        heal(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
