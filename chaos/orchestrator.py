@@ -109,7 +109,7 @@ class Orchestrator:
         self._seen[event.node, event.event] += 1
         self._note_ends(event)
         actions = self._abort(event.t)
-        return actions + [self._inject(planned, event.t) for planned in list(self._waiting)
+        return actions + [self._inject(planned, event.t, event.t) for planned in list(self._waiting)
                           if self._meets(planned.fault, event)]
 
     def on_time(self, now: float) -> list[Action]:
@@ -128,7 +128,7 @@ class Orchestrator:
                 del self._active[planned.id]
                 actions.append(Heal(planned))
         if self.zero is not None:
-            actions += [self._inject(planned, due) for planned in list(self._waiting)
+            actions += [self._inject(planned, due, now) for planned in list(self._waiting)
                         if (due := self._due(planned.fault)) is not None and now >= due]
         return actions
 
@@ -149,10 +149,10 @@ class Orchestrator:
             return None
         return max((self._over[other] for other in before), default=self.zero or 0.0) + fault.after.wait
 
-    def _inject(self, planned: PlannedFault, due: float) -> Action:
+    def _inject(self, planned: PlannedFault, due: float, now: float) -> Action:
         self._waiting.remove(planned)
         if planned.fault.lasts:
-            self._active[planned.id] = (planned, due + (planned.fault.duration or 0))
+            self._active[planned.id] = (planned, now + (planned.fault.duration or 0))
         return Inject(planned, due)
 
     def _note_ends(self, event: Event) -> None:

@@ -76,7 +76,7 @@ class Reset(LinkFault):
     measures: ClassVar[str] = "reset_s"
 
     kind: Literal["reset"] = "reset"
-    reset_after: Seconds = 0.0
+    reset_after: Seconds = Field(0.0, le=1.0)
 
     def attributes(self) -> Mapping[str, int]:
         """Milliseconds."""

@@ -117,14 +117,16 @@ def reintegration(history: History) -> Finding | None:
     for span in kills:
         need(span.injected is not None, f"{span.planned.fault.words()} was never injected")
         for target in span.planned.fault.targets:
-            took.append(_returned(history, span, target, within))
+            took += _returned(history, span, target, within)
+    need(took, "every process that was started again was killed before it could be back")
     worst = max(took)
     return Finding(worst[0] <= within, "never" if worst[0] == float("inf") else show_seconds(worst[0]),
                    f"≤ {show_seconds(within)}", [words for _, words in sorted(took, reverse=True)])
 
 
-def _returned(history: History, span: Span, target: str, within: float) -> tuple[float, str]:
-    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one."""
+def _returned(history: History, span: Span, target: str, within: float) -> list[tuple[float, str]]:
+    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one, none
+    where the new process was hit by the next fault before it could be back."""
     spawn = next((event for event in history.tape.of("spawn", node="harness")
                   if event["target"] == target and event.t > (span.injected or 0)), None)
     if spawn is None:
@@ -140,9 +142,14 @@ def _returned(history: History, span: Span, target: str, within: float) -> tuple
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
-        return first.t - spawn.t, f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s"
+        return [(first.t - spawn.t,
+                 f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s")]
+    again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
+                  and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
+    if again <= spawn.t + within:
+        return []
     need(history.end >= spawn.t + within, f"{target}.{incarnation} was not merged from before the run ended")
-    return float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from"
+    return [(float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from")]
 
 
 def blast_radius(history: History) -> Finding | None:
@@ -153,26 +160,45 @@ def blast_radius(history: History) -> Finding | None:
     bound = history.plan.checks.blast_radius.at_least
     found: list[tuple[float, str]] = []
     busy: list[str] = []
-    for span in history.spans:
-        if span.injected is None:
-            continue
-        start, end = span.injected, min(span.ended if span.ended is not None else history.end, history.end)
-        hit = {target for other in history.spans if other.overlaps(start - WINDOW_S, end)
-               for target in other.planned.fault.targets}
+    windows = _windows(history)
+    for start, end, words_of in windows:
+        hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
             if learner not in hit and end - start >= _LEAST_BASELINE_S:
                 pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
-                words = f"{learner} at {pace:.0%} of its pace during: {span.planned.fault.words()}"
+                words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
                 if 0 < pace < bound and (took := _computing(history, learner, start, end)) > history.step_time:
                     busy.append(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
                 else:
                     found.append((pace, words))
     if busy and all(pace >= bound for pace, _ in found):
         raise Unknown(busy[0])
+    if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
+                                     for window in windows):
+        return None  # everybody was hit, always: there is nobody that this could be about
     need(found, "no learner was left alone long enough to tell")
     found.sort()
     return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
                    [words for _, words in found[:3]])
+
+
+def _windows(history: History) -> list[tuple[float, float, str]]:
+    """(start, end, in words) of every fault; the parts of one that was taken apart are one."""
+    groups: dict[str, list[Span]] = {}
+    for span in history.spans:
+        if span.injected is not None:
+            groups.setdefault(span.planned.id.partition(".")[0], []).append(span)
+    return [(min(span.injected or 0.0 for span in spans),
+             min(max(history.end if span.ended is None else span.ended for span in spans), history.end),
+             spans[0].planned.fault.words()) for spans in groups.values()]
+
+
+def _hit(history: History, start: float, end: float) -> set[str]:
+    """Learners that any fault was on, or had been on shortly before."""
+    hit = {target for span in history.spans if span.overlaps(start - WINDOW_S, end)
+           for target in (history.plan.cluster.names if span.planned.fault.on_links
+                          and SYNCER in span.planned.fault.targets else span.planned.fault.targets)}
+    return hit & set(history.plan.cluster.names)
 
 
 def _computing(history: History, learner: str, start: float, end: float) -> float:

@@ -23,7 +23,8 @@ def test_a_plan_survives_saving_and_loading(tmp_path):
 
 @given(st.integers(0, 2**31), st.floats(0.001, 1e4), st.floats(0.001, 1e4), st.floats(0.01, 0.99))
 def test_any_times_survive_being_frozen_to_the_last_digit(seed, at, duration, factor):
-    scenario = parse(f"diloco_chaos: 1\nname: x\nfaults:\n  - {{straggler: learner-1, at: {at!r}s, "
+    scenario = parse(f"diloco_chaos: 1\nname: x\ncluster: {{budget: 1000000}}\ndeadline: 100000s\n"
+                     f"faults:\n  - {{straggler: learner-1, at: {at!r}s, "
                      f"for: {duration!r}s, factor: {factor!r}}}\n")
     frozen = freeze(scenario, seed)
     again = plans.Plan.model_validate_json(frozen.model_dump_json(by_alias=True))

@@ -54,7 +54,7 @@ checks: {uptime: {at_least: 200 percent}}
 
 @pytest.mark.parametrize(("fault", "message"), [
     ("{kill: learner-9, at: 1s}", "no node 'learner-9' here; did you mean"),
-    ("{latency: syncer, at: 1s, for: 2s}", "no node 'syncer' here"),
+    ("{corrupt: learner-1, at: 1s}", "only the syncer can be hit"),
     ("{kill: learner-1, at: -3s}", "'-3s' is not a duration"),
     ("{kill: learner-1, at: 3}", "3 has no unit: write 3s or 3ms"),
     ("{kill: learner-1}", "say when"),
@@ -63,13 +63,13 @@ checks: {uptime: {at_least: 200 percent}}
     ("{kill: learner-1, at: 1s, for: 2s}", "kill takes no `for`"),
     ("{straggler: learner-1, at: 1s, for: 2s, factor: 1.5}", "less than 1"),
     ("{latency: learner-1, at: 1s, for: 2s, rate: 5}", "5 has no unit: write it like 1MB/s"),
-    ("{kill: learner-1, when: {node: learner-1, hold: upload.hlf}}", "no hold point 'upload.hlf'"),
-    ("{kill: learner-2, when: {node: learner-1, hold: upload.half}}", "kill learner-1 itself"),
+    ("{kill: learner-1, when: {node: learner-1, hold: upload.hlf}}", "should be 'upload.half'"),
+    ("{kill: learner-2, when: {node: learner-1, hold: upload.half}}", "hit learner-1 itself"),
     ("{kill: learner-1, when: {node: learner-1, hold: merge.before_commit}}", "only the syncer holds at"),
     ("{kill: [learner-1, learner-1], at: 1s}", "named twice"),
     ("{kill: learner-1, when: {node: nobody, event: step}}", "no node 'nobody'"),
     ("kill", "should be a mapping"),
-    ("{straggler: syncer, at: 1s, for: 2s}", "no node 'syncer' here"),
+    ("{straggler: syncer, at: 1s, for: 2s}", "only a learner can be hit"),
     ("{kill: learner-1, when: {node: learner-2, event: uplod}}", "no event 'uplod'; did you mean 'upload'?"),
 ])
 def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):

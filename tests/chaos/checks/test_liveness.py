@@ -328,9 +328,17 @@ def test_the_blast_radius_is_unknown_where_no_fault_came(storm):
     assert verdict.evidence == ["no learner was left alone long enough to tell"]
 
 
-def test_the_blast_radius_is_unknown_where_everybody_was_hit(storm):
-    everyone = "[{latency: [learner-1, learner-2, learner-3, learner-4], at: 4s, for: 5s}]"
-    assert storm.bounded("{}", everyone).verdict("blast_radius").verdict == "unknown"
+def test_there_is_no_blast_radius_where_everybody_was_hit(storm):
+    everyone = "[{latency: learners, at: 4s, for: 5s}]"
+    assert "blast_radius" not in storm.bounded("{}", everyone).words()
+
+
+def test_a_process_that_is_killed_again_before_it_could_be_back_is_not_waited_for(storm):
+    again = storm.unmerged(6.1, 99, "learner-1").said(
+        7.0, "harness", "exit", target="learner-1", incarnation=1, status=-9, killed=True)
+    verdict = again.verdict("reintegration")
+    assert verdict.verdict == "unknown"
+    assert "killed before it could be back" in verdict.evidence[0]
 
 
 def _without_the_second_life(storm):

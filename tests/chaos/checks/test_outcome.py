@@ -181,12 +181,12 @@ def test_what_was_felt_stands_beside_what_was_asked_for(storm):
     assert storm.verdict("faults_felt").evidence == [
         "f1: kill learner-1, back after 2.0 s: exit status SIGKILL",
         "f2: learner-2 at 50% speed for 4.0 s: 49% of nominal speed",
-        "f3: learner-3 12 ms ± 0 ms away for 3.0 s: 12 ms each way",
+        "f3: learner-3 12 ms ± 0 ms away for 3.0 s: 12.0 ms each way",
         "f4: learner-4 cut off for 2.0 s: nothing came through for 2.0 s"]
 
 
 def test_a_fault_that_was_not_felt_is_unknown_and_never_failed(storm):
-    verdict = _felt(storm, "f1", ok=False, exit_status="0").verdict("faults_felt")
+    verdict = storm.forged(storm.one("exit", target="learner-1", incarnation=0), status=0).verdict("faults_felt")
     assert verdict.verdict == "unknown"
     assert verdict.evidence == ["f1: asked for kill learner-1, back after 2.0 s; felt: exit status 0"]
 
@@ -215,7 +215,7 @@ def test_a_straggler_without_a_pace_is_not_measured(storm):
 def test_a_distance_that_the_probes_did_not_see_was_not_felt(storm):
     verdict = _felt(storm, "f3", ok=False, delay_s=0.001).verdict("faults_felt")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence[0].endswith("felt: 1 ms each way")
+    assert verdict.evidence[0].endswith("felt: 1.0 ms each way")
 
 
 def test_a_partition_that_the_syncer_never_noticed_was_not_felt(storm):

@@ -1,0 +1,53 @@
+"""Faults of processes: what is asked of the cluster."""
+
+import pytest
+
+
+@pytest.mark.parametrize(("kind", "calls"), [
+    ("kill", [("kill", "learner-1", 3.0), ("kill", "learner-2", 3.0)]),
+    ("terminate", [("terminate", "learner-1", 3.0), ("terminate", "learner-2", 3.0)]),
+    ("restart", [("terminate", "learner-1", 3.0), ("terminate", "learner-2", 3.0)]),
+])
+def test_what_ends_a_process_leaves_the_restart_to_the_cluster(cluster, hit, fault, kind, calls):
+    one = fault(kind=kind, targets=["learner-1", "learner-2"], restart_after="3s")
+    assert one.inject(hit) == {}
+    assert cluster.calls == calls
+    assert one.outage() == 3.0
+
+
+def test_a_kill_without_a_restart_is_for_good(fault):
+    one = fault(kind="kill", targets="learner-1")
+    assert one.outage() is None
+    assert one.downtime() == float("inf")
+
+
+def test_a_restart_comes_back_at_once(cluster, hit, fault):
+    fault(kind="restart", targets="syncer").inject(hit)
+    assert cluster.calls == [("terminate", "syncer", 0.0)]
+
+
+def test_a_pause_stops_and_lets_go(cluster, hit, fault):
+    one = fault(kind="pause", targets="syncer", **{"for": "2s"})
+    one.inject(hit)
+    one.undo(hit)
+    assert cluster.calls == [("pause", "syncer"), ("resume", "syncer")]
+
+
+def test_a_superseded_process_comes_back(cluster, hit, fault):
+    one = fault(kind="zombie", targets="learner-2", **{"for": "2s"})
+    one.inject(hit)
+    one.undo(hit)
+    assert cluster.calls == [("supersede", "learner-2"), ("revive", "learner-2")]
+
+
+def test_a_straggler_is_throttled_and_let_go_each_with_chance_of_its_own(cluster, hit, fault):
+    one = fault(kind="straggler", targets=["learner-1", "learner-2"], factor=0.5, spread=0.2, seed=7, **{"for": "5s"})
+    one.inject(hit)
+    one.undo(hit)
+    assert cluster.calls == [("throttle", "learner-1", 0.5, 0.2, 7), ("throttle", "learner-2", 0.5, 0.2, 8),
+                             ("throttle", "learner-1", None), ("throttle", "learner-2", None)]
+
+
+def test_a_stragglers_spread_leaves_it_between_standing_and_full_speed(fault):
+    with pytest.raises(ValueError, match="not between 0 and 1"):
+        fault(kind="straggler", targets="learner-1", factor=0.25, spread=0.3, **{"for": "5s"})

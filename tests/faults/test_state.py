@@ -1,0 +1,61 @@
+"""Faults of state: what becomes of the files, and of those who find them."""
+
+import pytest
+
+
+def test_a_damaged_checkpoint_is_found_after_the_kill_and_its_mirror_is_whole(cluster, hit, fault):
+    before = dict(cluster.files)
+    felt = fault(kind="corrupt", targets="syncer", seed=3).inject(hit)
+    assert cluster.calls[:2] == [("kill", "syncer", 1.0), ("wait_gone", "syncer")]
+    changed = [name for name in before if cluster.files[name] != before[name]]
+    assert changed == [felt["damaged"]]
+    assert ".mirror." not in changed[0]
+    assert len(cluster.files[changed[0]]) == len(before[changed[0]])
+
+
+def test_both_copies_can_be_damaged(cluster, hit, fault):
+    before = dict(cluster.files)
+    fault(kind="truncate", targets="syncer", mirrors=True, files=2).inject(hit)
+    assert all(len(cluster.files[name]) < len(before[name]) for name in before)
+
+
+def test_a_checkpoint_can_be_lost_altogether(cluster, hit, fault):
+    felt = fault(kind="delete", targets="syncer").inject(hit)
+    assert felt["damaged"] not in cluster.files
+    assert len(cluster.files) == 3
+
+
+def test_the_same_seed_damages_the_same_bytes(cluster, hit, fault):
+    one = fault(kind="corrupt", targets="syncer", seed=5)
+    before = dict(cluster.files)
+    one.inject(hit)
+    first, cluster.files = dict(cluster.files), before
+    one.inject(hit)
+    assert cluster.files == first
+
+
+def test_a_write_limit_lies_between_the_tape_and_the_largest_checkpoint(cluster, hit, fault):
+    one = fault(kind="write_limit", targets="syncer", **{"for": "2s"})
+    felt = one.inject(hit)
+    assert cluster.tape < felt["limit_bytes"] < 5120
+    assert cluster.calls == [("limit_writes", "syncer", felt["limit_bytes"], 1.0)]
+
+
+def test_a_write_limit_that_would_hit_the_tape_is_not_set_and_says_so(cluster, hit, fault):
+    cluster.tape = 4000
+    felt = fault(kind="write_limit", targets="syncer", **{"for": "2s"}).inject(hit)
+    assert felt["ok"] is False
+    assert "fewer fragments" in felt["why"]
+    assert cluster.calls == []
+
+
+def test_poison_is_sent_while_it_is_felt_in_each_targets_name(cluster, hit, fault):
+    one = fault(kind="poison", targets=["learner-1", "learner-2"], content="shape", count=4)
+    assert one.inject(hit) == {}
+    assert one.feel(hit) == {"sent": 8}
+    assert cluster.calls == [("poison", "learner-1", "shape", 4), ("poison", "learner-2", "shape", 4)]
+
+
+def test_only_what_a_learner_could_never_send_is_poison(fault):
+    with pytest.raises(ValueError):
+        fault(kind="poison", targets="learner-1", content="kindness")
