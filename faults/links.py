@@ -37,6 +37,8 @@ class LinkFault(Fault):
     """Toxiproxy's name of it."""
     measures: ClassVar[str] = ""
     """What a probe measures, with its unit."""
+    mutes: ClassVar[bool] = False
+    """Whether a probe waits for nothing, and as long as it can: then they are all made at once."""
 
     direction: Literal["both", "upstream", "downstream"] = "both"
     """`upstream`: from the learner to the syncer."""
@@ -94,7 +96,9 @@ class LinkFault(Fault):
     def _through(self, hit: Hit, link: str) -> Felt:
         count = _PROBES if self.toxicity == 1 else _SAMPLE
         baseline = hit.baseline(link)
-        values = [self.measured(self.ask(hit, link), baseline) for _ in range(count)]
+        with ThreadPoolExecutor(count if self.mutes else 1) as pool:
+            soundings = list(pool.map(lambda _: self.ask(hit, link), range(count)))
+        values = [self.measured(sounding, baseline) for sounding in soundings]
         bitten = [value for value in values if value is not None and self.near(value)]
         known = bitten or [value for value in values if value is not None]
         felt: Felt = {self.measures: round(median(known), 4)} if known else {}

@@ -114,6 +114,7 @@ class Partition(LinkFault):
 
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
+    mutes: ClassVar[bool] = True
 
     kind: Literal["partition"] = "partition"
 

@@ -51,6 +51,7 @@ class Timeout(LinkFault):
 
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
+    mutes: ClassVar[bool] = True
 
     kind: Literal["timeout"] = "timeout"
     close_after: Seconds = 0.0

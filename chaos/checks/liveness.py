@@ -125,8 +125,8 @@ def reintegration(history: History) -> Finding | None:
 
 
 def _returned(history: History, span: Span, target: str, within: float) -> list[tuple[float, str]]:
-    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one, none
-    where the new process was hit by the next fault before it could be back."""
+    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one,
+    none where the new process was hit by the next fault before it could be back."""
     spawn = next((event for event in history.tape.of("spawn", node="harness")
                   if event["target"] == target and event.t > (span.injected or 0)), None)
     if spawn is None:
@@ -183,14 +183,17 @@ def blast_radius(history: History) -> Finding | None:
 
 
 def _windows(history: History) -> list[tuple[float, float, str]]:
-    """(start, end, in words) of every fault; the parts of one that was taken apart are one."""
+    """(start, end, in words) of every fault, two seconds at least; the parts of one that was taken apart are one."""
     groups: dict[str, list[Span]] = {}
     for span in history.spans:
         if span.injected is not None:
             groups.setdefault(span.planned.id.partition(".")[0], []).append(span)
-    return [(min(span.injected or 0.0 for span in spans),
-             min(max(history.end if span.ended is None else span.ended for span in spans), history.end),
-             spans[0].planned.fault.words()) for spans in groups.values()]
+    windows = []
+    for spans in groups.values():
+        start = min(span.injected or 0.0 for span in spans)
+        end = max(history.end if span.ended is None else span.ended for span in spans)
+        windows.append((start, min(max(end, start + WINDOW_S), history.end), spans[0].planned.fault.words()))
+    return windows
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.orchestrator import End, Heal, Inject, Orchestrator
+from chaos.orchestrator import Abort, End, Heal, Inject, Orchestrator
 from chaos.plan import freeze
 from chaos.scenario import parse
 from harness.tape import Event
 
 
-def orchestrator(faults, deadline="60s"):
-    text = f"diloco_chaos: 1\nname: x\ncluster: {{learners: 6}}\ndeadline: {deadline}\nfaults:\n"
+def orchestrator(faults, deadline="60s", more=""):
+    text = f"diloco_chaos: 1\nname: x\ncluster: {{learners: 6}}\ndeadline: {deadline}\n{more}\nfaults:\n"
     text += "".join(f"  - {fault}\n" for fault in faults)
     return Orchestrator(freeze(parse(text), 0))
 
@@ -64,6 +64,91 @@ def test_nothing_comes_after_the_end_of_training():
     machine.on_event(event(1, "steady"))
     assert machine.on_event(event(9, "finished")) == [End("finished")]
     assert machine.on_time(40) == []
+
+
+def injected(actions):
+    return [action.planned.id for action in actions if isinstance(action, Inject)]
+
+
+def test_a_fault_comes_a_while_after_the_end_of_one_that_is_undone():
+    machine = orchestrator(["{straggler: learner-1, at: 1s, for: 2s, id: first}",
+                            "{kill: learner-2, after: {fault: first, wait: 3s}}"])
+    machine.on_event(event(0, "steady"))
+    machine.on_time(1)
+    machine.on_event(event(1.1, "injected", "harness", fault="first", felt={}))
+    assert injected(machine.on_time(4.5)) == []  # it is over, and healed at 4.6 only
+    machine.on_event(event(4.6, "healed", "harness", fault="first", felt={}))
+    assert injected(machine.on_time(7.5)) == []
+    assert injected(machine.on_time(7.6)) == ["f2"]
+
+
+def test_a_kill_is_over_when_all_its_targets_are_started_again():
+    machine = orchestrator(["{kill: [learner-1, learner-2], at: 1s, restart_after: 1s}",
+                            "{kill: learner-3, after: f1}"])
+    machine.on_event(event(0, "steady"))
+    machine.on_time(1)
+    machine.on_event(event(1, "injected", "harness", fault="f1", felt={}))
+    machine.on_event(event(2, "spawn", "harness", target="learner-1", incarnation=1))
+    assert injected(machine.on_time(3)) == []
+    machine.on_event(event(3, "spawn", "harness", target="learner-2", incarnation=1))
+    assert injected(machine.on_time(3)) == ["f2"]
+
+
+def test_a_kill_for_good_is_over_at_once():
+    machine = orchestrator(["{kill: learner-1, at: 1s}", "{kill: learner-3, after: f1}"])
+    machine.on_event(event(0, "steady"))
+    machine.on_time(1)
+    machine.on_event(event(1, "injected", "harness", fault="f1", felt={}))
+    assert injected(machine.on_time(1.01)) == ["f2"]
+
+
+def test_a_fault_after_a_row_of_them_waits_for_the_last():
+    machine = orchestrator(["{flapping: learner-1, at: 1s, for: 2s, down: 500ms, up: 500ms, id: flaps}",
+                            "{kill: learner-3, after: flaps}"])
+    machine.on_event(event(0, "steady"))
+    assert injected(machine.on_time(1)) == ["flaps.1"]
+    machine.on_event(event(1.5, "healed", "harness", fault="flaps.1", felt={}))
+    assert injected(machine.on_time(2)) == ["flaps.2"]
+    machine.on_event(event(2.5, "healed", "harness", fault="flaps.2", felt={}))
+    assert injected(machine.on_time(2.5)) == ["f2"]
+
+
+def test_a_fault_comes_once_the_training_loss_has_fallen():
+    machine = orchestrator(["{kill: learner-1, when: {loss_below: 2.5}}"])
+    machine.on_event(event(0, "steady"))
+    assert machine.on_event(event(1, "step", "learner-1", loss=3.0)) == []
+    found = [injected(machine.on_event(event(2 + number, "step", "learner-1", loss=2.0))) for number in range(20)]
+    assert found[0] == []  # one good step is not yet a trend
+    assert [names for names in found if names] == [["f1"]]
+
+
+def test_an_abort_undoes_what_is_on_injects_no_more_and_gives_up_after_the_time_to_heal():
+    machine = orchestrator(["{straggler: learner-1, at: 1s, for: 30s}", "{kill: learner-2, at: 5s}"],
+                           more="abort_when: {loss_above: 4}\nchecks: {self_healing: {within: 6s}}")
+    machine.on_event(event(0, "steady"))
+    machine.on_time(1)
+    actions = machine.on_event(event(3, "step", "learner-3", loss=9.0))
+    assert [type(action) for action in actions] == [Abort, Heal]
+    assert "above 4" in actions[0].why
+    assert machine.on_event(event(3.1, "step", "learner-3", loss=9.0)) == []
+    assert machine.on_time(8) == []
+    assert machine.on_time(9) == [End("aborted")]
+
+
+def test_an_abort_comes_when_too_few_learners_are_alive():
+    machine = orchestrator(["{kill: learner-1, at: 1s}"], more="abort_when: {alive_below: 6}")
+    for number in range(1, 7):
+        machine.on_event(event(0, "spawn", "harness", target=f"learner-{number}", incarnation=0))
+    machine.on_event(event(1, "steady"))
+    assert machine.on_event(event(2, "merge")) == []
+    actions = machine.on_event(event(3, "exit", "harness", target="learner-1", incarnation=0, status=-9, killed=True))
+    assert [type(action) for action in actions] == [Abort]
+
+
+def test_what_is_injected_late_is_told_when_it_was_due():
+    machine = orchestrator(["{kill: learner-1, at: 1s}"])
+    machine.on_event(event(10, "steady"))
+    assert machine.on_time(13)[0].due == 11
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10)), min_size=1, max_size=6),

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from harness.trainer.checkpoint import CheckpointError, load, save, save_both
+from harness.trainer.checkpoint import CheckpointError, copies, load, load_either, save, save_both
 from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import Commit, Record
 from harness.trainer.messages import Answer
 from harness.trainer.state import FragmentState, Ledger, fragment_file, restore
+from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import digest
 
 TENSORS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.float32)}
@@ -40,6 +44,105 @@ def test_a_damaged_file_is_refused(tmp_path, harm):
      "garbage": lambda: path.write_bytes(b"\xff" * 100)}[harm]()
     with pytest.raises(CheckpointError, match=str(path)):
         load(path)
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_no_turned_byte_goes_unnoticed(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "turned"
+    save(path, TENSORS, {"version": 3, "merged": {"learner-1": [0, 7]}})
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    try:
+        tensors, meta = load(path)
+    except CheckpointError:
+        return
+    assert meta == {"version": 3, "merged": {"learner-1": [0, 7]}}  # it was a byte that says nothing
+    assert digest(tensors) == digest(TENSORS)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_damaged_copy_is_made_good_from_the_other(tmp_path, which):
+    path = tmp_path / "x.safetensors"
+    save_both(path, TENSORS, {"version": 3})
+    copy = copies(path)[which]
+    copy.write_bytes(copy.read_bytes()[:-5])
+    tensors, meta, damaged = load_either(path)
+    assert meta == {"version": 3}
+    assert digest(tensors) == digest(TENSORS)
+    assert list(damaged) == [copy.name]
+
+
+def test_of_two_whole_copies_the_newer_one_counts(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_both(path, TENSORS, {"version": 3})
+    save(path, TENSORS, {"version": 4})  # a crash came before the mirror was written
+    assert load_either(path)[1:] == ({"version": 4}, {})
+
+
+def test_where_both_copies_are_damaged_there_is_nothing_to_go_on_from(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_both(path, TENSORS, {"version": 3})
+    for copy in copies(path):
+        copy.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"x.safetensors.*x.mirror.safetensors"):
+        load_either(path)
+
+
+CONFIG = TrainerConfig(model="micro", fragments=4)
+
+
+@pytest.fixture
+def committed(tmp_path):
+    """A folder in which every fragment is committed, the second one as version 5."""
+    initial = CONFIG.spec.initial(0)
+    for fragment in CONFIG.fragment_table():
+        values = {name: initial[name] for name in fragment.names}
+        state = FragmentState(values, values, 5 if fragment.index == 1 else 0)
+        save_both(tmp_path / fragment_file(fragment.index), state.tensors(),
+                  state.meta() | {"ledger": Ledger(9).meta()})
+    return tmp_path
+
+
+def restored(folder):
+    return restore(folder, CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
+
+
+def test_a_new_run_has_every_fragment_to_commit_and_nothing_to_resume(tmp_path):
+    found = restored(tmp_path)
+    assert (found.resumed, found.to_commit, found.repaired) == (False, [0, 1, 2, 3], {})
+
+
+def test_a_lost_copy_is_repaired_told_and_written_again(committed):
+    (committed / fragment_file(1)).unlink()
+    found = restored(committed)
+    assert [state.version for state in found.states] == [0, 5, 0, 0]
+    assert found.repaired == {fragment_file(1): "missing"}
+    assert found.to_commit == [1]
+    effects = list(Syncer(CONFIG, found).start(0.0))
+    assert [effect.name for effect in effects if isinstance(effect, Commit)] == [fragment_file(1)]
+    assert [effect.event for effect in effects if isinstance(effect, Record)] == ["repaired", "resumed"]
+
+
+def test_a_fragment_that_is_gone_for_good_is_not_begun_anew(committed):
+    for copy in copies(committed / fragment_file(2)):
+        copy.unlink()
+    with pytest.raises(CheckpointError, match=r"both copies of fragment-02\.safetensors are gone"):
+        restored(committed)
+
+
+def test_a_crash_in_the_very_first_commits_is_no_loss(committed):
+    for index in (1, 3):
+        for copy in copies(committed / fragment_file(index)):
+            copy.unlink()
+    assert restored(committed).to_commit == [1, 3]
+
+
+def test_what_a_crash_left_of_a_write_is_removed(committed):
+    (committed / (fragment_file(0) + ".partial")).write_bytes(b"half")
+    restored(committed)
+    assert not list(committed.glob("*.partial"))
 
 
 def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):

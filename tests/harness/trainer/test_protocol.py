@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from harness.trainer.effects import Close
 from harness.trainer.messages import Answer, Broadcast, Clock, Hello, Report, Request, Welcome
 
 
@@ -157,7 +158,26 @@ def test_an_old_incarnation_that_comes_back_is_refused(make_cluster):
     effects = list(cluster.syncer.on_message(999, Hello(
         token="t", node="learner-3", incarnation=0, step=5, tokens=5, position=5, versions=[1] * 4, steps=[1] * 4),
         {}, 2.0))
-    assert any(getattr(effect, "reason", "").startswith("a newer incarnation") for effect in effects)
+    assert [(effect.reason, effect.final) for effect in effects if isinstance(effect, Close)] == [
+        ("a newer incarnation of this learner is known", True)]
+
+
+def test_a_connection_that_the_same_incarnation_replaces_may_be_made_again(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    again = Hello(token="t", node="learner-3", incarnation=0, step=5, tokens=5, position=5, versions=[1] * 4,
+                  steps=[1] * 4)
+    closed = [effect for effect in cluster.syncer.on_message(999, again, {}, 1.0) if isinstance(effect, Close)]
+    assert [effect.final for effect in closed] == [False]
+
+
+def test_a_connection_that_a_newer_incarnation_replaces_is_final(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    newer = Hello(token="t", node="learner-3", incarnation=1, step=0, tokens=0, position=0, versions=[-1] * 4,
+                  steps=[0] * 4)
+    closed = [effect for effect in cluster.syncer.on_message(999, newer, {}, 1.0) if isinstance(effect, Close)]
+    assert [effect.final for effect in closed] == [True]
 
 
 def test_with_quorum_three_a_round_is_merged_from_at_least_three(make_cluster):
