@@ -1,4 +1,4 @@
-"""Every figure that the documentation states: `make bench`, or `python -m benchmarks.bench --only kill,overhead`.
+"""Every figure that the documentation states: `make bench`, or `python -m benchmarks.bench --only recovery,links`.
 
 JSON on standard output, progress on standard error. Run it on a machine that does nothing else.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from benchmarks import overhead
+from benchmarks import links, overhead, recovery
 from chaos.checks.outcome import relative_gap
 from chaos.custody import custody
 from chaos.history import History
@@ -169,15 +169,18 @@ def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
 def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="kill,overhead,loss")
+    parser.add_argument("--only", default="kill,recovery,links,overhead,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
+    parser.add_argument("--kills", type=int, default=30, help="kills whose recovery is timed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="diloco-chaos-bench-") as folder:
         runs = Path(folder)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "kill": lambda: kills(runs, options.repeats), "overhead": lambda: overhead.measure(runs, say),
+            "kill": lambda: kills(runs, options.repeats), "links": lambda: links.measure(say),
+            "recovery": lambda: recovery.measure(lambda plan: perform(plan, runs), options.kills),
+            "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss(runs, options.seeds, options.pairs)}
         found = {}
         for name in options.only.split(","):

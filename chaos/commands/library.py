@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from chaos import plan as plans
-from chaos.commands.common import JsonOption, app, print_json
+from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.plan import freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import load
@@ -110,7 +110,10 @@ def plan(
     if out is None:
         print_json(plans.document(frozen))
         return
-    plans.save(frozen, out)
+    try:
+        plans.save(frozen, out)
+    except OSError as error:
+        raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for planned in frozen.faults:
         table.add_row(planned.id, planned.fault.trigger_words(), planned.fault.words())

@@ -1,6 +1,7 @@
 """The command line: every mistake gets a message, a hint and exit code 2, and `--json` is one object."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,11 +11,47 @@ from chaos import plan as plans
 from chaos.plan import freeze
 from chaos.scenario import load
 from harness import tape
+from harness.processes import identity
 
 
-def command(*arguments, timeout=60):
+def command(*arguments, timeout=60, **environment):
     return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True,
-                          timeout=timeout, check=False)
+                          timeout=timeout, check=False, env=os.environ | environment)
+
+
+def test_a_printed_plan_is_one_that_can_be_repeated(tmp_path):
+    file = tmp_path / "plan.json"
+    file.write_text(command("plan", "storm", "--seed", "3").stdout)
+    assert plans.load(file) == freeze(load("storm")[0], 3)
+    saved = command("plan", "storm", "--seed", "3", "--out", str(tmp_path / "other.json"))
+    assert plans.load(tmp_path / "other.json") == plans.load(file)
+    assert "f1.1" in saved.stdout
+
+
+def folder(runs, name, harness=(1, 1)):
+    """A folder that looks like a run's."""
+    (runs / name / "tape").mkdir(parents=True)
+    (runs / name / "plan.json").write_text("{}")
+    (runs / name / "manifest.json").write_text(json.dumps({"harness": harness}))
+
+
+def test_clean_keeps_the_newest_runs_those_that_go_on_and_whatever_is_no_run(tmp_path):
+    names = [f"2026010{day}-120000-flagship-00c0ffee" for day in range(1, 6)]
+    for name in names:
+        folder(tmp_path, name, harness=identity(os.getpid()) if name == names[1] else (1, 1))
+    folder(tmp_path, "my-own-notes")
+    (tmp_path / "20260101-120000-file-00c0ffee").write_text("")
+    done = command("clean", "--runs", "--keep", "2", "--runs-dir", str(tmp_path),
+                   XDG_STATE_HOME=str(tmp_path / "state"))
+    assert done.returncode == 0, done
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted([names[1], *names[3:], "my-own-notes", "20260101-120000-file-00c0ffee"])
+    assert done.stdout.count(" removed") == 2
+
+
+def test_clean_says_so_where_there_is_nothing(tmp_path):
+    done = command("clean", XDG_STATE_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "nothing was left behind\n")
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -30,6 +67,14 @@ def command(*arguments, timeout=60):
     (["run", "flagship", "--deadline", "0s"], "--deadline: it must be more than 0s"),
     (["run", "--plan", "x.json", "--seed", "3"], "--seed: a frozen plan has its seed"),
     (["run", "flagship", "--seed", "-1"], "Try `diloco-chaos --help`"),
+    (["run", "flagship", "--toxiproxy", "reel"], "did you mean 'real'"),
+    (["run", "flagship", "--toxiproxy", "/nowhere/server"], "/nowhere/server: no such program"),
+    (["run", "--plan", "x.json", "--repeat", "3"], "--repeat: a frozen plan has its seed"),
+    (["run", "flagship", "--repeat", "0"], "Try `diloco-chaos --help`"),
+    (["plan", "flagshp"], "did you mean 'flagship'"),
+    (["plan", "flagship", "--seed", "x"], "Try `diloco-chaos --help`"),
+    (["plan", "flagship", "--out", "/nowhere/plan.json"], "/nowhere/plan.json"),
+    (["clean", "--keep", "-1"], "Try `diloco-chaos --help`"),
     (["check", "nowhere"], "nowhere: no such folder"),
     (["check", "/"], "not the folder of a run: it has no plan.json"),
     (["validate", "pyproject.toml"], "pyproject.toml"),
@@ -53,7 +98,8 @@ def test_a_runs_dir_that_can_not_be_made_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["list", "--json"], ["show", "flagship", "--json"], ["doctor", "--json"],
-                                       ["validate", "flagship", "far", "--json"]])
+                                       ["validate", "flagship", "far", "--json"],
+                                       ["schema"], ["plan", "storm", "--seed", "3"], ["clean", "--json"]])
 def test_json_is_one_object_on_standard_output(arguments):
     done = command(*arguments)
     assert isinstance(json.loads(done.stdout), dict)

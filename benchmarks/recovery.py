@@ -1,0 +1,77 @@
+"""How punctual faults are, and how long a killed learner is missed: detection, restart, reintegration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.run import Result
+from chaos.scenario import SYNCER, parse
+
+RESTART_AFTER_S = 0.5
+_KILLS_PER_RUN = 10
+_EVERY_S = 4.0
+
+HEAD = """diloco_chaos: 1
+name: bench-recovery
+deadline: 150s
+cluster: {{budget: {budget} steps, step_time: 60ms}}
+checks: {{no_global_stall: {{at_least: 10s}}, uptime: {{at_least: 0%}}, goodput: {{at_least: 0%}}}}
+faults:
+"""
+
+
+def plan(seed: int) -> Plan:
+    """Ten kills at set times, each learner in turn, and thirty pauses at counted events, too short to matter."""
+    kills = [f"  - {{kill: learner-{number % 4 + 1}, at: {4 + _EVERY_S * number}s, "
+             f"restart_after: {RESTART_AFTER_S}s}}\n" for number in range(_KILLS_PER_RUN)]
+    pauses = [f"  - {{pause: syncer, when: {{node: syncer, event: merge, count: {40 + 17 * number}}}, for: 1ms}}\n"
+              for number in range(30)]
+    return freeze(parse(HEAD.format(budget=800) + "".join(kills + pauses)), seed)
+
+
+def measure(perform: Callable[[Plan], Result], kills: int) -> dict[str, Any]:
+    """Runs of ten kills each, until there are as many as asked for."""
+    late: dict[str, list[float]] = {"at": [], "event": []}
+    took: dict[str, list[float]] = {"detected": [], "restarted": [], "reintegrated": []}
+    for seed in range(-(-kills // _KILLS_PER_RUN)):
+        history = perform(plan(seed)).history
+        for event in history.tape.of("injecting", node="harness"):
+            planned = next(one for one in history.plan.faults if one.id == event["fault"])
+            late["at" if planned.fault.at is not None else "event"].append(event.t - event["due"])
+        for name, values in _recoveries(history).items():
+            took[name] += values
+    return {"late_s": {name: spread(values) for name, values in late.items()},
+            "kill_to": {"detected_s": spread(took["detected"]),
+                        "restarted_beyond_the_policy_s": spread([t - RESTART_AFTER_S for t in took["restarted"]])},
+            "start_to_reintegrated_s": spread(took["reintegrated"])}
+
+
+def _recoveries(history: History) -> dict[str, list[float]]:
+    """For every kill: to the syncer's `lost`, to the next start; from there to the first merged contribution."""
+    found: dict[str, list[float]] = {"detected": [], "restarted": [], "reintegrated": []}
+    for span in history.spans:
+        if span.planned.fault.kind != "kill" or span.injected is None:
+            continue
+        start, target = span.injected, span.planned.fault.targets[0]
+        lost = next(event.t for event in history.tape.of("lost", node=SYNCER)
+                    if event["learner"] == target and event.t > start - 0.1)
+        spawn = next(event for event in history.tape.of("spawn", node="harness")
+                     if event["target"] == target and event.t > start)
+        new = (target, spawn["incarnation"])
+        merged = next(merge.t for merge in history.merges
+                      if any((part["learner"], part["incarnation"]) == new for part in merge["contributions"]))
+        found["detected"].append(lost - start)
+        found["restarted"].append(spawn.t - start)
+        found["reintegrated"].append(merged - spawn.t)
+    return found
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    """Median, p99 and longest of some times, in seconds."""
+    ordered = sorted(values)
+    return {"n": len(ordered), "median": round(median(ordered), 4),
+            "p99": round(ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))], 4), "longest": round(ordered[-1], 4)}
