@@ -5,7 +5,7 @@ WHEELS ?= ../shared/wheels
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all bench sweep lint setup clean
+.PHONY: help demo test test-all bench sweep soak lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test-all  the same with every scenario"
 	@echo "make bench     measure every figure that docs/figures.md states, as JSON (about 40 minutes)"
 	@echo "make sweep     choose the learning rates and the outer optimizer again (about 30 minutes)"
+	@echo "make soak      kill the harness 200 times at random moments, print what is left (about 20 minutes)"
 	@echo "make lint      ruff and mypy --strict"
 
 # torch alone would bring gigabytes of CUDA: a wheel folder first, then PyTorch's CPU index, then whatever there is.
@@ -56,6 +57,9 @@ bench: setup
 
 sweep: setup
 	$(BIN)/python -m benchmarks.sweep
+
+soak: setup
+	$(BIN)/python -m benchmarks.soak --kills 200
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist
