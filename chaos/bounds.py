@@ -8,7 +8,7 @@ from harness.units import Seconds, Share
 
 
 class _Bound(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Stall(_Bound):

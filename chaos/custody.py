@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
@@ -17,19 +16,18 @@ from harness.ledger import Ledger, LedgerError, in_charge, ledgers_folder
 from harness.reaper import heal
 
 _MOST_DEATHS, _PER_S = 5, 10.0
+_HEAL_S = 5.0
 
 
 def clean(folder: Path | None = None) -> list[str]:
     """Heal what every ledger without a living owner holds; what was done, in words."""
     did = []
     for path in sorted((folder or ledgers_folder()).glob("*.jsonl")):
-        with in_charge(path, wait=False) as ours:
-            if not ours:
-                continue  # its harness or its reaper is alive
-            try:
-                did += heal(path)
-            except LedgerError as error:
-                did.append(f"NOT UNDONE: {error}")
+        try:
+            with in_charge(path) as ours:
+                did += heal(path) if ours else []  # else its harness or its reaper is alive
+        except (LedgerError, OSError) as error:
+            did.append(f"NOT UNDONE: {error}")
     return did
 
 
@@ -46,8 +44,9 @@ def custody() -> Iterator[Ledger]:
     try:
         yield ledger
     finally:
-        watch.end()
-        ledger.close()
+        watch.over()
+        ledger.close()  # from here on the reaper does what is left to do, even where this process is interrupted
+        watch.join(_HEAL_S)
 
 
 class _Watch(threading.Thread):
@@ -76,12 +75,10 @@ class _Watch(threading.Thread):
                     return
                 self._reaper = self._start_reaper()
 
-    def end(self) -> None:
-        """The harness ends in peace: so does its reaper."""
+    def over(self) -> None:
+        """The harness ends in peace: so does its reaper, once it has the ledger's lock and nothing is owed."""
         with self._lock:
             self._over.set()
-            self._reaper.send_signal(signal.SIGKILL)  # it holds nothing: the ledger's lock is still the harness'
-        self.join()
 
     def _start_reaper(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-m", "harness.reaper", str(self._ledger)], stdin=subprocess.DEVNULL,

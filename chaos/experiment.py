@@ -167,7 +167,7 @@ class Experiment:
 
 def _refuse_beyond(plan: Plan, abilities: set[Ability]) -> None:
     """Raise ScenarioError where a plan needs what this place can't do."""
-    problems = [Problem(f"{planned.fault.kind}: this place can't {', '.join(sorted(planned.fault.needs - abilities))}")
-                for planned in plan.faults if planned.fault.needs - abilities]
+    problems = [Problem(f"{planned.fault.kind}: this place can't {', '.join(sorted(missing))}")
+                for planned in plan.faults if (missing := planned.fault.requires() - abilities)]
     if problems:
         raise ScenarioError(plan.scenario, problems)

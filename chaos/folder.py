@@ -83,11 +83,18 @@ class RunFolder:
         """What the run was made of; empty where it is missing or torn."""
         return self.document("manifest.json")
 
+    @property
+    def repeat(self) -> str:
+        """The command that repeats it."""
+        told = self.manifest().get("repeat")
+        usual = f"diloco-chaos run --plan {self.path / 'plan.json'}"
+        return told if isinstance(told, str) and told.isprintable() else usual
+
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty where it is missing or torn."""
         try:
             content = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 

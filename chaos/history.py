@@ -100,12 +100,12 @@ class History:
     @cached_property
     def spans(self) -> list[Span]:
         """Every planned fault, with when it came and went."""
-        injected = {event["fault"]: event for event in self.tape.of("injected", node="harness")}
+        injected = {event["fault"]: event for event in self._told("injected")}
         felt_later: dict[str, dict[str, Any]] = {}
-        for event in self.tape.of("felt", "recovered", node="harness"):
+        for event in self._told("felt", "recovered"):
             felt_later.setdefault(event["fault"], {}).update(event["felt"])
-        began = {event["fault"]: event.t for event in self.tape.of("injecting", node="harness")}
-        healed = {event["fault"]: event for event in self.tape.of("healed", node="harness")}
+        began = {str(event["fault"]): event.t for event in self.tape.of("injecting", node="harness")}
+        healed = {event["fault"]: event for event in self._told("healed")}
         spans = []
         for planned in self.plan.faults:
             start = began.get(planned.id)
@@ -118,6 +118,11 @@ class History:
                 ended = self._over(planned, start) if not planned.fault.lasts and start is not None else None
             spans.append(Span(planned, start, ended, felt, planned.id in injected))
         return spans
+
+    def _told(self, *names: str) -> list[Event]:
+        """What the harness wrote of faults, as far as it can be understood."""
+        return [event for event in self.tape.of(*names, node="harness")
+                if isinstance(event["fault"], str) and isinstance(event["felt"], dict)]
 
     def _over(self, planned: PlannedFault, start: float) -> float | None:
         """When a fault that is not undone was over: its targets were started again; at once where it stops nobody."""

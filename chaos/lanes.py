@@ -77,9 +77,10 @@ class Lanes:
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
 
     def on_event(self, event: Event) -> None:
-        """Take in one event; they may come from all nodes, roughly in the order of time."""
+        """Take in one event; they may come from all nodes, roughly in the order of time. What is about nobody that the
+        plan knows is passed over."""
         match event.event:
-            case "spawn" if event["target"] in self.nodes:
+            case "spawn":
                 self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
             case "exit" if "target" in event.fields:
                 self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
@@ -87,31 +88,36 @@ class Lanes:
                 self._set(SYNCER, event.t, "merging")
             case "merge":
                 for part in event["contributions"]:
-                    if self.nodes[part["learner"]].base in ("starting", "healing"):
+                    if self._base(part["learner"]) in ("starting", "healing"):
                         self._set(part["learner"], event.t, "training")
-            case "step" if self.nodes[event.node].base == "starting":
+            case "step" if self._base(event.node) == "starting":
                 self._set(event.node, event.t, "training")
-            case "held":
+            case "held" if event.node in self.nodes:
                 self.nodes[event.node].overlays.add("paused")
                 self.nodes[event.node].update(event.t)
-            case "finished" if event.node in self.nodes:
+            case "finished":
                 self._set(event.node, event.t, "done")
             case "injecting":
-                self.marks.append((event.t, event["fault"], event["words"]))
+                self.marks.append((event.t, str(event["fault"]), str(event["words"])))
                 self._overlay(event, add=True)
             case "healed":
                 self._overlay(event, add=False)
             case _:
                 pass
 
-    def _set(self, node: str, t: float, base: str) -> None:
+    def _base(self, node: object) -> str:
+        return self.nodes[node].base if isinstance(node, str) and node in self.nodes else ""
+
+    def _set(self, node: object, t: float, base: str) -> None:
+        if not isinstance(node, str) or node not in self.nodes:
+            return
         if base in ("killed", "healing"):
             self.nodes[node].overlays.discard("paused")
         self.nodes[node].base = base
         self.nodes[node].update(t)
 
     def _overlay(self, event: Event, add: bool) -> None:
-        fault = self._kinds.get(event["fault"])
+        fault = self._kinds.get(str(event["fault"]))
         name = _OVERLAYS.get(fault.kind if fault else "")
         if name is None or fault is None:
             return

@@ -16,6 +16,7 @@ from chaos.scenario import Scenario
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size
+from harness.wording import first
 
 
 class PlannedFault(BaseModel):
@@ -119,13 +120,9 @@ def load(path: Path) -> Plan:
     except OSError as error:
         raise ScenarioError(path, [Problem(f"can't be read: {error.strerror}")]) from error
     except (ValueError, KeyError, TypeError, ValidationError, RecursionError) as error:
-        raise ScenarioError(path, [Problem(f"not a frozen plan ({_first_line(error)}); `diloco-chaos run` saves one as "
+        raise ScenarioError(path, [Problem(f"not a frozen plan ({first(error)}); `diloco-chaos run` saves one as "
                                            f"plan.json in the run's folder")]) from error
     if digest != plan.digest:
         raise ScenarioError(path, [Problem("the plan was altered after it was frozen: its digest does not match; "
                                            "change the scenario and freeze it again")])
     return plan
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class ScenarioError(Exception):
         super().__init__("\n".join(problem.at(file) for problem in self.problems))
 
 
+class Numbers(NamedTuple):
+    """Faults that are looked at, in a file that may hold others."""
+
+    places: list[int]
+    """Index in the file of each."""
+    names: list[str]
+    """What every fault of the file is called."""
+
+
 def nearest(name: object, names: Sequence[str] | dict[str, Any]) -> str:
     """`; did you mean ...?`, or nothing."""
     found = difflib.get_close_matches(str(name), list(names), 1)
@@ -42,6 +51,8 @@ def place(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
     line, column, here = 1, 1, raw
     for part in where:
         marks = getattr(here, "lc", None)
+        if isinstance(here, dict):
+            part = next((key for key in here if str(key) == str(part)), part)  # YAML's keys need not be text
         try:
             line, column = (marks.key(part) if isinstance(here, dict) else marks.item(part))  # type: ignore[union-attr]
             line, column, here = line + 1, column + 1, here[part]

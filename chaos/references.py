@@ -21,7 +21,7 @@ from chaos.experiment import Experiment, MakeCluster, Observer
 from chaos.folder import RunFolder, environment
 from chaos.plan import Plan, save
 from harness import trainer
-from harness.ledger import OWNER, Ledger, Remove
+from harness.ledger import Ledger, Remove
 from harness.trainer.node import NodeSettings
 
 Kind = Literal["synchronous", "twin"]
@@ -127,11 +127,9 @@ class References:
         if kind == "synchronous":
             changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
             bare = bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
-        work = folder.with_suffix(".work")
-        shutil.rmtree(work, ignore_errors=True)  # nobody is at work there: we hold the lock
+        work = folder.with_suffix(f".{self._ledger.token}.work")  # by its name the reaper knows whose it is
         owed = self._ledger.owe(Remove, path=work)
         (work / "tape").mkdir(parents=True)
-        (work / OWNER).write_text(self._ledger.token)
         try:
             settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,
                                     initial=None if kind == "synchronous" else self.warm_start(plan))
@@ -151,12 +149,14 @@ class References:
         curve = loss_curve(run)
         merges = [event.t for event in run.tape().of("merge")]
         gaps = sorted(later - earlier for earlier, later in pairwise(merges))
-        folder.mkdir(parents=True, exist_ok=True)
+        kept = run.path / "kept"
+        kept.mkdir()
         if kind == "synchronous":
-            (run.path / "snapshots" / "000.safetensors").replace(folder / "warm.safetensors")
+            (run.path / "snapshots" / "000.safetensors").replace(kept / "warm.safetensors")
         reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
                               merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None)
-        RunFolder(folder).write("reference.json", reference.model_dump(mode="json"))
+        RunFolder(kept).write("reference.json", reference.model_dump(mode="json"))
+        kept.rename(folder)  # whole or not at all
 
 
 def loss_curve(run: RunFolder) -> tuple[Point, ...]:

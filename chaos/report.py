@@ -3,6 +3,8 @@ without colour."""
 
 from __future__ import annotations
 
+from math import isfinite
+
 from rich import box
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -86,8 +88,10 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
     sources = [(("this run", "●", "bold green"), result.history.curve)]
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
-    curves = [drawing.Curve(*look, [(point.processed / 1e6, point.loss) for point in points])
+    curves = [drawing.Curve(*look, [(point.processed / 1e6, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
+    if not all(curve.points for curve in curves):
+        return [_title("Held-out loss", "no number any more: a curve has diverged")]
     return [_title("Held-out loss", "nats per byte, by processed tokens"),
             drawing.chart(curves, width - 1, 13, "million tokens")]
 
@@ -117,7 +121,7 @@ def _story(result: Result) -> list[RenderableType]:
 
 def _foot(result: Result) -> RenderableType:
     wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
-    repeat = result.folder.manifest().get("repeat", "")
+    repeat = result.folder.repeat
     return Text.assemble("\n", ("saved   ", "dim"), str(result.folder.path), f" ({show_seconds(wall)})\n",
                          ("repeat  ", "dim"), repeat, "\n", no_wrap=False, overflow="fold")
 

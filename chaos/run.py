@@ -88,7 +88,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, make_cluster: MakeCl
 
 def _run(plan: Plan, runs: Path, audience: Audience, make_cluster: MakeCluster, ledger: Ledger) -> Result:
     corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
-                                      needed_bytes(plan.cluster.spec.context))
+                                      needed_bytes(plan.cluster.spec.context), ledger)
     audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
     references = References(cache_folder(), corpus_file, digest, make_cluster, ledger)
     had = _references(plan, references, audience)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from chaos.bounds import Bounds
-from chaos.problems import Problem, ScenarioError, nearest, place
+from chaos.problems import Numbers, Problem, ScenarioError, nearest, place
 from faults import FAULTS, AbortWhen, AnyEntry
 from harness.cluster.base import ABILITIES
 from harness.trainer.config import TrainerConfig
-from harness.units import Seconds, Size
+from harness.units import Seconds, Size, between
+from harness.wording import first
 from scenarios import find
 
 HEADER = "diloco_chaos: 1"
 SYNCER = "syncer"
 LEARNERS = "learners"
 """As a target: every learner."""
-_MOST_BYTES = 1 << 20
+_MOST_BYTES, _MOST_PARTS, _DEEPEST = 1 << 20, 20_000, 30
 """A scenario is written by people."""
 
 
@@ -40,9 +43,9 @@ class Scenario(BaseModel):
     cluster: TrainerConfig = TrainerConfig()
     deadline: Seconds = Field(120.0, gt=0)
     """Wall time after which a run is given up as inconclusive."""
-    tape_limit: Size = Field(256_000_000, ge=100_000)
+    tape_limit: Annotated[Size, between(1e5, 1e15, "100kB at least")] = 256_000_000
     """Size of the tape, in bytes, at which a run is given up as inconclusive."""
-    faults: tuple[AnyEntry, ...] = ()
+    faults: tuple[AnyEntry, ...] = Field((), max_length=200)
     abort_when: AbortWhen | None = None
     """When to inject no more, undo everything, and end the run as inconclusive."""
     checks: Bounds = Bounds()
@@ -57,8 +60,7 @@ class Scenario(BaseModel):
             return value
         cluster = info.data.get("cluster")
         everyone = cluster.names if isinstance(cluster, TrainerConfig) else LEARNERS
-        return [_named(fault, everyone) if isinstance(fault, dict) and "kind" not in fault else fault
-                for fault in value]
+        return [_named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
 
     @property
     def nodes(self) -> list[str]:
@@ -68,7 +70,7 @@ class Scenario(BaseModel):
 
 def _named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
     kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
-    rest = {key: item for key, item in fault.items() if key != kind}
+    rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
     targets = fault.get(kind)
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
 
@@ -91,18 +93,18 @@ def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = A
     """
     from chaos.sense import objections
     raw = _yaml(text, file)
-    document = _extended(_plain(raw), file, ())
+    document = _extended(raw, file, ())
     problems: list[Problem] = []
     try:
         scenario: Scenario | None = Scenario.model_validate(document)
-        kept = list(range(len(scenario.faults))) if scenario else []
+        numbers = _numbers(document, range(len(document.get("faults") or ())))
     except ValidationError as error:
         details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
         problems = list(dict.fromkeys(_problem(raw, detail) for detail in details))
-        scenario, kept = _salvaged(document, [detail["loc"] for detail in details])
+        scenario, numbers = _salvaged(document, [detail["loc"] for detail in details])
     if scenario is not None:
-        problems += [Problem(message, *place(raw, _in_file(where, kept)))
-                     for where, message in objections(scenario, abilities)]
+        problems += [Problem(message, *_placed(raw, where))
+                     for where, message in objections(scenario, abilities, numbers)]
     if problems or scenario is None:
         raise ScenarioError(file, problems)
     return scenario
@@ -110,12 +112,13 @@ def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = A
 
 def _found(name: str, beside: Path | None = None) -> Path:
     for path in ([beside / name] if beside else []) + [Path(name)]:
-        if path.is_file():
-            return path
+        with suppress(OSError, ValueError):  # a name that no file can have
+            if path.is_file():
+                return path
     in_library = find()
     if name not in in_library:
-        raise ScenarioError(name, [Problem(
-            f"no such file, and no scenario of this name{nearest(name, in_library)}; "
+        raise ScenarioError(name[:80], [Problem(
+            f"no such file, and no scenario of this name{nearest(name[:80], in_library)}; "
             f"`diloco-chaos list` shows what there is")])
     return in_library[name]
 
@@ -141,27 +144,37 @@ def _yaml(text: str, file: Path | str) -> Any:
         raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0,
                                            mark.column + 1 if mark else 0)]) from error
     except (YAMLError, RecursionError) as error:
-        raise ScenarioError(file, [Problem(f"not valid YAML: {_first(error)}")]) from error
+        raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
     except Exception as error:  # ruamel raises whatever its scalars' constructors do: a date that is none, say
-        raise ScenarioError(file, [Problem(f"not valid YAML: {_first(error)}")]) from error
+        raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
     if not isinstance(raw, dict):
         raise ScenarioError(file, [Problem(f"a scenario is a mapping that begins with `{HEADER}`", 1, 1)])
     return raw
 
 
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _extended(raw: Any, file: Path | str, seen: tuple[Path, ...]) -> dict[str, Any]:
+    """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole.
 
-
-def _extended(document: dict[str, Any], file: Path | str, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole."""
+    Raises:
+        ScenarioError: what it extends can't be found, or has problems of its own.
+    """
+    document = {key: item for key, item in _plain(raw, file).items() if item is not None}  # said nothing
     name = document.get("extends")
     if not isinstance(name, str) or not name:
         return document
-    path = _found(name, Path(file).parent).resolve()
-    if path in seen or path == Path(file).resolve():
-        raise ScenarioError(file, [Problem(f"extends: {name} extends this file in turn")])
-    below = _extended(_plain(_yaml(_text(path), path)), path, (*seen, path))
+    here = Path(file).resolve()
+    try:
+        path = _found(name, here.parent).resolve()
+        if path in (*seen, here):
+            raise ScenarioError(file, [Problem("it extends this file in turn")])
+        below = _extended(_yaml(_text(path), path), path, (*seen, here))
+        if not seen:
+            parse(_text(path), path)
+    except ScenarioError as error:
+        problem = error.problems[0]
+        at = f" (line {problem.line})" if problem.line else ""
+        raise ScenarioError(file, [Problem(f"extends {name[:80]}: {problem.message}{at}",
+                                           *place(raw, ["extends"]))]) from error
     merged = {key: item for key, item in below.items() if key not in ("name", "description", "extends")} | document
     for key in ("cluster", "checks"):
         if isinstance(below.get(key), dict) and isinstance(document.get(key, {}), dict):
@@ -169,63 +182,93 @@ def _extended(document: dict[str, Any], file: Path | str, seen: tuple[Path, ...]
     return merged
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """ruamel's annotated containers as plain ones; JSON's types only."""
-    if depth > 50:
-        return "..."  # an anchor that holds itself, or somebody's joke
-    if isinstance(value, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, depth + 1) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+def _plain(value: Any, file: Path | str) -> dict[str, Any]:
+    """ruamel's annotated containers as plain ones; JSON's types only.
+
+    Raises:
+        ScenarioError: an anchor holds itself, or there is more of it than anybody would write.
+    """
+    left = _MOST_PARTS
+
+    def plain(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > _DEEPEST:
+            raise ScenarioError(file, [Problem("too large, or too deep, for a scenario: is there an alias that holds "
+                                               "itself?", 1, 1)])
+        if isinstance(value, dict):
+            return {_text_of(key): plain(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [plain(item, depth + 1) for item in value]
+        return value if value is None or isinstance(value, (bool, int, float)) else _text_of(value)
+    whole = plain(value, 0)
+    assert isinstance(whole, dict), "looked at when it was read"
+    return whole
 
 
-def _salvaged(document: dict[str, Any], locations: list[tuple[Any, ...]]) -> tuple[Scenario | None, list[int]]:
+def _text_of(value: Any) -> str:
+    """As text that can be written: YAML can name halves of characters."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _numbers(document: dict[str, Any], kept: Iterable[int]) -> Numbers:
+    """Where the faults that are left stand in the file, and what all of them are called."""
+    listed = document.get("faults")
+    entries = listed if isinstance(listed, list) else []
+    names = [str(entry.get("id") or "") if isinstance(entry, dict) else "" for entry in entries]
+    return Numbers(list(kept), [name or f"f{number}" for number, name in enumerate(names, 1)])
+
+
+def _salvaged(document: dict[str, Any], locations: list[tuple[Any, ...]]) -> tuple[Scenario | None, Numbers]:
     """The scenario without its wrong parts, and which of its faults are left: what is beyond the schema is looked for
     in the rest. None where too little is left to tell."""
     rest = dict(document) | {"diloco_chaos": 1, "name": "salvaged"}
-    bad = {where[1] for where in locations if where[0] == "faults" and len(where) > 1}
+    nothing = None, Numbers([], [])
+    bad = {where[1] for where in locations if len(where) > 1 and where[0] == "faults"}
     for where in locations:
-        if where[0] == "faults" and len(where) == 1:
+        if not where or where[0] == "cluster":
+            return nothing  # names depend on it
+        if where == ("faults",):
             rest["faults"] = []
-        elif where[0] == "cluster":
-            return None, []  # names depend on it
-        elif where[0] != "faults":
-            rest.pop(where[0], None) if where[0] not in ("diloco_chaos", "name") else None
+        elif where[0] not in ("faults", "diloco_chaos", "name"):
+            rest.pop(where[0], None)
     faults = rest.get("faults")
     kept = [index for index in range(len(faults)) if index not in bad] if isinstance(faults, list) else []
     if isinstance(faults, list):
         rest["faults"] = [faults[index] for index in kept]
     try:
-        return Scenario.model_validate(rest), kept
+        return Scenario.model_validate(rest), _numbers(document, kept)
     except ValidationError:
-        return None, []
+        return nothing
 
 
-def _in_file(where: Sequence[Any], kept: list[int]) -> list[Any]:
-    """A location in what was salvaged, as one in the file."""
-    if len(where) > 1 and where[0] == "faults":
-        return ["faults", kept[where[1]], *where[2:]]
-    return list(where)
+def _placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
+    """Where in the file; at `extends` for what is not in this one."""
+    if where and where[0] not in map(str, raw) and "extends" in raw:
+        return place(raw, ["extends"])
+    return place(raw, where)
 
 
 def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     """A pydantic error as a problem with a place and, where a key is unknown, the nearest valid one."""
-    where = [part for part in detail["loc"] if part not in FAULTS]
+    where = list(detail["loc"])
+    if len(where) > 2 and where[0] == "faults" and where[2] in FAULTS:
+        del where[2]  # the kind that pydantic chose
     message = str(detail["msg"]).removeprefix("Value error, ")
-    message = message.replace("a valid tuple", "a list").replace("a valid dictionary", "a mapping")
-    key = str(where[-1]) if where else ""
+    message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a mapping", message)
+    message = message.replace("a valid tuple", "a list")
+    key = str(where[-1]).removesuffix("_") if where else ""
     if detail["type"] == "extra_forbidden":
         message = f"unknown key {key!r}{nearest(key, _known_keys(detail['loc']))}"
     elif detail["type"] == "union_tag_invalid":
         kind = detail["ctx"]["tag"]
-        message = (f"no fault {kind!r}{nearest(kind, FAULTS)} A fault begins with its kind and target, as in "
+        message = (f"no fault {kind!r}{nearest(kind, FAULTS) or '.'} A fault begins with its kind and target, as in "
                    f"`- kill: learner-1`; kinds are {', '.join(sorted(FAULTS))}")
     elif detail["type"] == "missing":
         message = f"{key} is missing"
     elif where:
         message = f"{'.'.join(map(str, where))}: {message[:1].lower() + message[1:]}"
-    return Problem(message, *place(raw, where))
+    return Problem(message, *_placed(raw, where))
 
 
 def _known_keys(location: Sequence[Any]) -> list[str]:

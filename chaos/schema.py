@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.scenario import LEARNERS, Scenario
-from faults import FAULTS, Composite, Fault
+from faults import FAULTS, Fault
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEADS = {"kind", "targets"}
@@ -18,9 +18,12 @@ def schema() -> dict[str, Any]:
     definitions = whole["$defs"]
     written = {}
     for kind, model in sorted(FAULTS.items()):
-        if model not in (Composite,) and model.__name__ in definitions:
+        if model.__name__ in definitions:
             written[kind] = _as_written(kind, model, definitions.pop(model.__name__))
     definitions |= {f"fault_{kind}": definition for kind, definition in written.items()}
+    for key in ("cluster", "checks"):  # left empty, they say nothing
+        whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}
+    definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}
     whole["properties"]["faults"] = {
         "description": "What to break; `diloco-chaos list` and docs/scenarios.md show examples.",
         "anyOf": [{"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/fault_{kind}"} for kind in written]}},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from chaos.problems import nearest
+from chaos.problems import Numbers, nearest
 from chaos.scenario import SYNCER, Scenario
-from faults import Fault, Flapping, Latency, LinkFault, Partition, Pause, Straggler, Zombie
+from faults import FAULTS, Composite, Fault, Latency, LinkFault, Pause, Storm, WriteLimit
 from harness.tape import FIELDS
 from harness.trainer.config import TrainerConfig
 from harness.units import show_seconds
@@ -17,38 +17,47 @@ Objection = tuple[list[Any], str]
 
 _SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired"}
 _LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded"}
-_HARNESS_ONLY = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
-                 "not_healed"}
+_NEVER = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
+          "not_healed", "finished", "exit", "reduced", "initial"}
+"""Events of the harness, of the synchronous run, and those that come before the steady state or after the end."""
+_FAMILIES = {"pause": "process", "straggler": "process", "zombie": "process"}
+"""Kinds that undo each other."""
+_FOR_EVER = float("inf")
+_INSTANT_S = 1e-6
 _AT_MOST = 0.97
 """Share of the nominal run after which a fault can hardly come."""
 
 
 class Stretch(NamedTuple):
-    """When a fault is on, as far as the plan tells, in seconds since the steady state."""
+    """When a fault is on, as far as the plan tells."""
 
     number: int
     fault: Fault
-    start: float | None
-    end: float | None
-    """None: for ever."""
+    root: int | None
+    """Times count from the steady state, or from when this fault comes: nobody knows when that is."""
+    start: float
+    end: float
+    """Infinite: for ever."""
 
 
-def objections(scenario: Scenario, abilities: Sequence[str]) -> list[Objection]:
-    """Everything that can't work."""
+def objections(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -> list[Objection]:
+    """Everything that can't work. `numbers`: where the scenario's faults stand in its file."""
     found = list(_of_cluster(scenario))
-    ids = {fault.id or f"f{number}": number - 1 for number, fault in enumerate(scenario.faults, 1)}
-    if len(ids) != len(scenario.faults):
-        found.append((["faults"], "two faults have the same id"))
+    names = numbers.names
+    found += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
+              if name in names[:index]]
+    ids = {names[place]: index for index, place in enumerate(numbers.places)}
+    wrong: list[Objection] = []
     for index, fault in enumerate(scenario.faults):
-        for message in (*_targets(scenario, fault), *_trigger(scenario, fault, ids), *_beyond(fault, abilities)):
-            found.append((["faults", index], message))
-    for index in _circular(scenario, ids):
-        found.append((["faults", index], "after: this comes after itself, in turn"))
-    if not any(where[0] == "faults" for where, _ in found):
+        wrong += [(["faults", index], message) for message in (
+            *_targets(scenario, fault), *_trigger(scenario, fault, names), *_beyond(fault, abilities))]
+    wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
+    wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
+    if not wrong:
         stretches = _stretches(scenario, ids)
-        found += [(["faults", stretch.number], message) for stretch in stretches
-                  for message in (*_too_late(scenario, stretch), *_in_the_way(stretch, stretches, scenario))]
-    return found
+        wrong = [(["faults", stretch.number], message) for stretch in stretches
+                 for message in (*_too_late(scenario, stretch), *_in_the_way(stretch, stretches, scenario))]
+    return found + [(["faults", numbers.places[where[1]], *where[2:]], message) for where, message in wrong]
 
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
@@ -74,16 +83,17 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
         elif name not in valid:
             yield (f"{fault.kind}: there is no node {name!r} here{nearest(name, valid)} "
                    f"(this cluster has {', '.join(valid)})")
-    if fault.kind == "storm" and SYNCER in fault.targets:
-        for choice in getattr(fault, "of", ()):
-            if next(iter(choice)) in ("straggler", "zombie", "poison"):
-                yield f"storm: {next(iter(choice))} can hit learners only"
+    for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
+        if FAULTS[kind].on == "learner" and SYNCER in fault.targets:
+            yield f"{fault.kind}: {kind} can hit learners only"
+        if FAULTS[kind].on == "syncer" and set(fault.targets) != {SYNCER}:
+            yield f"{fault.kind}: {kind} can hit the syncer only"
 
 
-def _trigger(scenario: Scenario, fault: Fault, ids: dict[str, int]) -> Iterator[str]:
-    if fault.after is not None and fault.after.fault not in ids:
-        yield (f"after: there is no fault {fault.after.fault!r}{nearest(fault.after.fault, list(ids))} "
-               f"(faults are {', '.join(ids)})")
+def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator[str]:
+    if fault.after is not None and fault.after.fault not in names:
+        yield (f"after: there is no fault {fault.after.fault!r}{nearest(fault.after.fault, names)} "
+               f"(faults are {', '.join(names[:20])})")
     when = fault.when
     if when is None or not when.empty:
         return
@@ -94,13 +104,13 @@ def _trigger(scenario: Scenario, fault: Fault, ids: dict[str, int]) -> Iterator[
     if when.event:
         yield from _event(scenario, when.node, when.event, when.count)
     else:
-        yield from _hold(fault)
+        yield from _hold(fault, scenario.cluster)
 
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
-    mine = set(FIELDS) - _HARNESS_ONLY - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY)
+    mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY)
     if event not in FIELDS:
-        yield f"no event {event!r}{nearest(event, sorted(mine))} docs/tape.md lists them"
+        yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/tape.md lists them"
     elif event not in mine:
         yield f"{node} never records {event}: this would never come"
     elif (most := _most(scenario.cluster, event)) is not None and count > most:
@@ -114,20 +124,34 @@ def _most(cluster: TrainerConfig, event: str) -> int | None:
     return {"step": steps, "snapshot": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
 
-def _hold(fault: Fault) -> Iterator[str]:
+def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
     when = fault.when
     assert when is not None, "asked for faults that wait for a hold point"
     assert when.hold is not None, "asked for faults that wait for a hold point"
-    frees = fault.downs or isinstance(fault, Pause)
+    frees = isinstance(fault, Pause) or (fault.downs and not fault.lasts)
+    most = _most(cluster, "upload") or 0
     if not frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.hold} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
     elif (when.hold == "upload.half") == (when.node == SYNCER):
         yield f"only {'a learner' if when.hold == 'upload.half' else 'the syncer'} holds at {when.hold}"
+    elif when.count > most:
+        yield f"{when.node} comes to {when.hold} {most} times at the very most: number {when.count} would never come"
+
+
+def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
+    """A node arms its hold points once, when it is first started."""
+    seen: set[str] = set()
+    for index, fault in enumerate(scenario.faults):
+        if fault.when is not None and fault.when.hold is not None:
+            if fault.when.node in seen:
+                yield index, (f"{fault.when.node} holds once: another fault waits for it at a hold point already; "
+                              f"use `event:` here")
+            seen.add(fault.when.node)
 
 
 def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
-    missing = sorted(fault.needs - set(abilities))
+    missing = sorted(fault.requires() - set(abilities))
     if missing:
         yield f"{fault.kind}: this place can't {', '.join(missing)}"
 
@@ -149,15 +173,16 @@ def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
     known: dict[int, Stretch] = {}
 
     def of(index: int) -> Stretch:
-        if index not in known:
-            fault = scenario.faults[index]
-            start = fault.at
-            if fault.after is not None:
-                before = of(ids[fault.after.fault])
-                end = before.start if before.end is None else before.end  # after what never ends: at once
-                start = None if end is None else end + fault.after.wait
-            outage = fault.outage()
-            known[index] = Stretch(index, fault, start, None if start is None or outage is None else start + outage)
+        if index in known:
+            return known[index]
+        fault = scenario.faults[index]
+        root, start = (None, fault.at) if fault.at is not None else (index, 0.0)
+        if fault.after is not None and fault.after.fault in ids:
+            before = of(ids[fault.after.fault])
+            root = before.root
+            start = (before.start if before.end == _FOR_EVER else before.end) + fault.after.wait  # else at once
+        outage = fault.outage()
+        known[index] = Stretch(index, fault, root, start, _FOR_EVER if outage is None else start + outage)
         return known[index]
     return [of(index) for index in range(len(scenario.faults))]
 
@@ -172,12 +197,11 @@ def longest(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
 
 
 def _too_late(scenario: Scenario, stretch: Stretch) -> Iterator[str]:
-    if stretch.start is None or not scenario.cluster.step_time:
-        return
     over = longest(scenario.cluster, scenario.faults)
-    if stretch.start >= _AT_MOST * over:
+    after = "after the steady state" if stretch.root is None else "after the event that it waits for"
+    if scenario.cluster.step_time and stretch.start >= _AT_MOST * over:
         yield (f"{stretch.fault.words()}: training is over about {show_seconds(over)} after the steady state, "
-               f"and this would come {show_seconds(stretch.start)} after it; raise the budget")
+               f"and this would come {show_seconds(stretch.start)} {after}; raise the budget")
     if stretch.start >= scenario.deadline:
         yield f"{stretch.fault.words()}: the deadline of {show_seconds(scenario.deadline)} has passed by then"
 
@@ -185,16 +209,18 @@ def _too_late(scenario: Scenario, stretch: Stretch) -> Iterator[str]:
 def _in_the_way(stretch: Stretch, stretches: list[Stretch], scenario: Scenario) -> Iterator[str]:
     """Faults that meet another one on the same target which leaves them nothing to do, or would undo them."""
     for other in stretches:
-        if other is stretch or stretch.start is None or other.start is None:
+        if other is stretch or stretch.root != other.root or not _touch(stretch.fault, other.fault, scenario):
             continue
-        if not _touch(stretch.fault, other.fault, scenario):
-            continue
-        if other.fault.downs and not stretch.fault.on_links and other.start <= stretch.start and (
-                other.end is None or stretch.start < other.end) and (
-                stretch.start > other.start or stretch.number > other.number):
+        first = (other.start, other.number) < (stretch.start, stretch.number)
+        if first and _downs(other) and not stretch.fault.on_links and stretch.start < other.end - _INSTANT_S:
             yield f"{stretch.fault.words()}: its target is down by then ({other.fault.words()})"
         elif stretch.number > other.number and _alike(stretch.fault, other.fault) and _meet(stretch, other):
             yield f"{stretch.fault.words()} overlaps with {other.fault.words()}: one at a time on a target"
+
+
+def _downs(stretch: Stretch) -> bool:
+    """Whether a fault's targets are not there from its beginning to its end."""
+    return stretch.fault.downs and not isinstance(stretch.fault, WriteLimit)  # that one dies some time, or never
 
 
 def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
@@ -205,17 +231,21 @@ def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
 
 
 def _alike(one: Fault, other: Fault) -> bool:
-    """Whether the end of one would be the end of the other, too."""
-    for family in ((Pause, Straggler, Zombie), (Partition, Flapping)):
-        if isinstance(one, family) and isinstance(other, family):
-            return True
-    return one.kind == other.kind and one.lasts
+    """Whether the end of one would be the end of the other, too; or one finds nothing to do while the other lasts."""
+    return bool(_families(one) & _families(other))
+
+
+def _families(fault: Fault) -> set[str]:
+    """What a fault does to its target, so that nobody else may."""
+    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
+    found = {_FAMILIES.get(kind, kind) for kind in kinds if FAULTS[kind].lasts}
+    if isinstance(fault, Storm) and any(FAULTS[kind].downs for kind in kinds):
+        found.add("process")  # a process that a storm may have killed can't be paused
+    return found
 
 
 def _meet(one: Stretch, other: Stretch) -> bool:
-    if one.start is None or other.start is None:
-        return False
-    return (other.end is None or one.start < other.end) and (one.end is None or other.start < one.end)
+    return one.start < other.end - _INSTANT_S and other.start < one.end - _INSTANT_S
 
 
 def warnings_of(cluster: TrainerConfig, faults: Sequence[Fault]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Fault(BaseModel):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not cls.__name__.startswith("_"):
+        if "kind" in inspect.get_annotations(cls):  # else it is what others are made from
             FAULTS[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()] = cls
 
     @field_validator("targets", mode="before")
@@ -101,6 +102,10 @@ class Fault(BaseModel):
         if len(set(self.targets)) != len(self.targets):
             raise ValueError("a target is named twice")
         return self
+
+    def requires(self) -> frozenset[Ability]:
+        """What the cluster must be able to do."""
+        return self.needs
 
     def inject(self, hit: Hit) -> Felt:
         """Do it, and say what was felt at once."""

@@ -10,9 +10,12 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from faults.base import FAULTS, Fault, names
 from faults.process import TYPICAL_START_S
+from harness.cluster.base import Ability
 from harness.units import Seconds, show_seconds
+from harness.wording import first
 
 _MOST_PARTS = 200
+_CHOSEN = {"targets", "at", "when", "after", "id", "kind"}
 Part = dict[str, Any]
 """A fault as a plan's JSON has it."""
 
@@ -20,7 +23,13 @@ Part = dict[str, Any]
 class Composite(Fault):
     """Has no `inject`: it is taken apart."""
 
-    needs: ClassVar[frozenset[Any]] = frozenset()
+    def kinds(self) -> frozenset[str]:
+        """What it is made of."""
+        raise NotImplementedError
+
+    def requires(self) -> frozenset[Ability]:
+        """What any of its parts needs."""
+        return frozenset(ability for kind in self.kinds() for ability in FAULTS[kind].needs)
 
     def parts(self, name: str, chance: random.Random) -> list[Part]:
         """The single faults, the n-th of which is called `name.n`; all chance comes from `chance`."""
@@ -55,6 +64,10 @@ class Flapping(Composite):
             raise ValueError(f"that is {self._count()} partitions; {_MOST_PARTS} are the most")
         return self
 
+    def kinds(self) -> frozenset[str]:
+        """Partitions."""
+        return frozenset({"partition"})
+
     def parts(self, name: str, chance: random.Random) -> list[Part]:
         """Partitions in a row."""
         return self._chain(name, self._count(), {"kind": "partition", "for": f"{self.down!r}s"}, self.up)
@@ -79,6 +92,10 @@ class CrashLoop(Composite):
     restart_after: Seconds = 0.5
     alive: Seconds = Field(0.8, gt=0)
     """From each start to the next kill."""
+
+    def kinds(self) -> frozenset[str]:
+        """Kills."""
+        return frozenset({"kill"})
 
     def parts(self, name: str, chance: random.Random) -> list[Part]:
         """Kills in a row."""
@@ -107,31 +124,41 @@ class Storm(Composite):
     """Whether that is one target's, or that of all targets together."""
     spacing: Seconds = 0.5
     """Least time between two failures."""
-    most_down: Annotated[int, Field(ge=1)] | None = None
+    most_down: Annotated[int, Field(ge=1, le=1000)] | None = None
     """So many targets may be down at once; what would be one more does not happen. None: all but one."""
-    of: tuple[dict[str, Any], ...] = ({"kill": {"restart_after": "2s"}},)
+    of: tuple[dict[str, Any], ...] = Field(({"kill": {"restart_after": "2s"}},), min_length=1)
     """What may happen, each as likely: kinds with their settings."""
 
     @model_validator(mode="after")
     def _known(self) -> Storm:
         if self.at is None:
             raise ValueError("a storm begins at a time: `at: 5s`")
+        expected = (self.duration or 0) / self.mtbf * (len(self.targets) if self.per == "node" else 1)
+        if expected > _MOST_PARTS:
+            raise ValueError(f"that is a storm of about {expected:.0f} failures; {_MOST_PARTS} are the most")
         for number, choice in enumerate(self.of, 1):
             kind, settings = _only(choice)
+            if len(choice) != 1:
+                raise ValueError(f"of, entry {number}: one kind each, not {len(choice)}; write it like "
+                                 f"`- kill: {{restart_after: 2s}}`")
             if kind not in FAULTS or issubclass(FAULTS[kind], Composite):
                 raise ValueError(f"of, entry {number}: {kind!r} is no single fault; write it like "
                                  f"`- kill: {{restart_after: 2s}}`")
             if not isinstance(settings, Mapping):
                 raise ValueError(f"of, entry {number}: the settings of {kind} are a mapping, like "
                                  f"`- {kind}: {{for: 2s}}`; the storm chooses when and whom")
+            if chosen := sorted(_CHOSEN & settings.keys()):
+                raise ValueError(f"of, entry {number}: the storm itself chooses {', '.join(chosen)}")
             try:
                 TypeAdapter(FAULTS[kind]).validate_python(
                     {"kind": kind, "targets": [self.targets[0]], "at": "0s", **settings})
             except ValidationError as error:
-                detail = error.errors()[0]
-                place = ".".join(map(str, detail["loc"]))
-                raise ValueError(f"of, entry {number}: {kind}: {place} {detail['msg']}") from error
+                raise ValueError(f"of, entry {number}: {kind}: {first(error)}") from error
         return self
+
+    def kinds(self) -> frozenset[str]:
+        """Whatever may happen."""
+        return frozenset(_only(choice)[0] for choice in self.of)
 
     def parts(self, name: str, chance: random.Random) -> list[Part]:
         """Draw the times of every target's failures, then leave out what comes too close or is one too many."""
@@ -152,7 +179,7 @@ class Storm(Composite):
             down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.downs else 0.0)
             last = at
             found.append(part)
-        return found[:_MOST_PARTS]
+        return found
 
     def words(self) -> str:
         """What it does, for people."""
@@ -166,7 +193,7 @@ class Storm(Composite):
     def _times(self, chance: random.Random) -> list[float]:
         times: list[float] = []
         now = chance.expovariate(1 / self.mtbf)
-        while now < (self.duration or 0) and len(times) < _MOST_PARTS:
+        while now < (self.duration or 0):
             times.append(round(now, 3))
             now += chance.expovariate(1 / self.mtbf)
         return times

@@ -38,7 +38,8 @@ class Latency(LinkFault):
     @classmethod
     def _by_profile(cls, value: Any) -> Any:
         """A profile's figures, where nothing else is said."""
-        if isinstance(value, dict) and value.get("profile") in PROFILES:
+        if isinstance(value, dict) and isinstance(value.get("profile"), str) and (
+                value["profile"] in PROFILES):
             profile = PROFILES[value["profile"]]
             return {"delay": f"{profile.delay!r}s", "jitter": f"{profile.jitter!r}s",
                     "rate": f"{profile.rate!r}B/s"} | value

@@ -76,12 +76,12 @@ class Restart(_Ending):
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
 
     kind: Literal["restart"] = "restart"
-    restart_after: Seconds | None = 0.0
+    restart_after: Seconds = 0.0
 
     def inject(self, hit: Hit) -> Felt:
         """Ask every target to end."""
         for target in self.targets:
-            hit.cluster.terminate(target, self.restart_after or 0.0)
+            hit.cluster.terminate(target, self.restart_after)
         return {}
 
     def words(self) -> str:

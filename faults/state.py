@@ -24,11 +24,11 @@ class _Damage(_Ending):
     on: ClassVar[str] = "syncer"
 
     restart_after: Seconds | None = Field(1.0, gt=0)
-    files: int = Field(1, ge=1)
+    files: int = Field(1, ge=1, le=4096)
     """How many of its files are damaged."""
     mirrors: bool = False
     """Damage both copies of each: then there is nothing to go on from."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of files and bytes; a plan's freezing sets it."""
 
     def inject(self, hit: Hit) -> Felt:

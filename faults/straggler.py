@@ -21,7 +21,7 @@ class Straggler(Fault):
     """Speed while it lasts, as a share of nominal."""
     spread: float = Field(0.0, ge=0, lt=1)
     """The share varies by up to so much, from one period of the duty cycle to the next."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 31)
     """Of that variation; a plan's freezing sets it."""
 
     @model_validator(mode="after")

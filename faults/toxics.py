@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from faults.base import Hit
 from faults.links import MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from harness.trainer.probe import Sounding
-from harness.units import Seconds, show_seconds
+from harness.units import Seconds, between, show_seconds
 
 _SLICES = 20
 
@@ -77,7 +77,7 @@ class Reset(LinkFault):
     measures: ClassVar[str] = "reset_s"
 
     kind: Literal["reset"] = "reset"
-    reset_after: Seconds = Field(0.0, le=1.0)
+    reset_after: Annotated[Seconds, between(0, 1, "1s at most")] = 0.0
 
     def attributes(self) -> Mapping[str, int]:
         """Milliseconds."""
@@ -100,11 +100,11 @@ class Slicer(LinkFault):
     measures: ClassVar[str] = "pause_s"
 
     kind: Literal["slicer"] = "slicer"
-    size: int = Field(16384, ge=64)
+    size: int = Field(16384, ge=64, le=1 << 30)
     """Mean size of a piece, bytes."""
-    variation: int = Field(0, ge=0)
+    variation: int = Field(0, ge=0, le=1 << 30)
     """Plus or minus, bytes."""
-    delay: Seconds = Field(0.002, ge=1e-3, le=1.0)
+    delay: Annotated[Seconds, between(1e-3, 1, "between 1ms and 1s")] = 0.002
     """Between two pieces."""
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -11,15 +11,18 @@ from harness.units import Seconds, show_seconds
 HoldPoint = Literal["upload.half", "merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast"]
 
 
+Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class Condition(BaseModel):
     """A state of training. It holds as soon as one of its parts does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    loss_below: float | None = None
+    loss_below: Loss | None = None
     """Training loss (nats per byte), smoothed over about twenty steps, mean over the learners."""
-    loss_above: float | None = None
-    alive_below: int | None = Field(None, ge=1)
+    loss_above: Loss | None = None
+    alive_below: int | None = Field(None, ge=1, le=1000)
     """Learners whose process is there."""
 
     def met(self, loss: float | None, alive: int) -> str:
@@ -63,7 +66,7 @@ class When(Condition):
     """Name of an event on the node's tape (docs/tape.md)."""
     hold: HoldPoint | None = None
     """A named point of the protocol at which the node stands still for the fault."""
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=1, le=10**9)
 
     @model_validator(mode="after")
     def _one(self) -> When:

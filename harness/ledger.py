@@ -7,17 +7,19 @@ releases the lock of a process that dies, whatever it died of.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from harness.processes import Identity
+from harness.wording import first
 
 
 class LedgerError(Exception):
@@ -41,6 +43,9 @@ class _Undo(_Entry):
     number: int = Field(ge=1)
     cause: str = ""
     """The fault that it belongs to."""
+
+
+_LOCAL = r"^(http://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}$"
 
 
 class Continue(_Undo):
@@ -71,7 +76,7 @@ class Toxin(_Undo):
     """Take a toxic off a link."""
 
     entry: Literal["toxic"] = "toxic"
-    api: str
+    api: str = Field(pattern=_LOCAL)
     server: Identity | None = None
     """The process that serves the API, where it is ours: another one may get its port once it is gone."""
     link: str
@@ -86,7 +91,7 @@ class Enable(_Undo):
     """Let a link listen again."""
 
     entry: Literal["enable"] = "enable"
-    api: str
+    api: str = Field(pattern=_LOCAL)
     server: Identity | None = None
     link: str
 
@@ -96,7 +101,7 @@ class Enable(_Undo):
 
 
 class Remove(_Undo):
-    """Remove a folder of temporary files; it holds a file `owner` with the token, or it is left alone."""
+    """Remove temporary files: a file or folder whose name has the token in it, or it is left alone."""
 
     entry: Literal["remove"] = "remove"
     path: Path
@@ -116,8 +121,6 @@ class Done(_Entry):
 AnyUndo = Continue | Lift | Toxin | Enable | Remove
 _ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
     Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
-OWNER = "owner"
-"""Name of the file that says whose a temporary folder is."""
 
 
 def ledgers_folder() -> Path:
@@ -143,8 +146,7 @@ class Ledger:
         self._open: set[int] = set()
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._file = _made(path)
             self._write(Opened(token=token, pid=os.getpid()))
         except OSError as error:
             raise LedgerError(f"{path}: the ledger can't be written ({error.strerror}); free some space, or name a "
@@ -161,7 +163,8 @@ class Ledger:
         """It was undone."""
         if number in self._open:
             self._open.discard(number)
-            self._write(Done(number=number))
+            with suppress(OSError):  # no space left, say: an undo too many is harmless
+                self._write(Done(number=number))
 
     def close(self) -> None:
         """Nothing is owed any more, or what is owed is for the reaper: an empty ledger is removed."""
@@ -170,8 +173,25 @@ class Ledger:
         os.close(self._file)
 
     def _write(self, entry: Opened | AnyUndo | Done) -> None:
-        os.write(self._file, entry.model_dump_json().encode() + b"\n")
+        line = entry.model_dump_json().encode() + b"\n"
+        before = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        except OSError:
+            os.ftruncate(self._file, before)  # half a line would make the next one unreadable, too
+            raise
         os.fsync(self._file)
+
+
+def _made(path: Path) -> int:
+    """A new file that this process has locked, as a descriptor."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)  # somebody who cleaned up was quicker with the lock, and removed what was empty
 
 
 class Owed(BaseModel):
@@ -201,9 +221,8 @@ def read(path: Path) -> Owed | None:
         try:
             entries.append(_ADAPTER.validate_python(json.loads(line)))
         except (ValueError, ValidationError, RecursionError) as error:
-            why = str(error).splitlines()[0]
-            raise LedgerError(f"{path}:{number}: not a line of a ledger ({why}); look at it, then remove the file"
-                              ) from error
+            raise LedgerError(f"{path}:{number}: not a line of a ledger ({first(error)}); look at it, then remove "
+                              f"the file") from error
     opened, *rest = entries
     if not isinstance(opened, Opened):
         raise LedgerError(f"{path}:1: a ledger begins with whose it is; look at it, then remove the file")
@@ -213,15 +232,19 @@ def read(path: Path) -> Owed | None:
 
 
 @contextmanager
-def in_charge(path: Path, wait: bool) -> Iterator[bool]:
-    """Take a ledger's lock: whether this process is in charge now. With `wait`, as soon as the one before is gone."""
+def in_charge(path: Path) -> Iterator[bool]:
+    """Take a ledger's lock: whether this process is in charge of it now.
+
+    Raises:
+        OSError: it can't be opened.
+    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         yield False
         return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield path.exists()
     except BlockingIOError:
         yield False

@@ -72,7 +72,7 @@ def handle(who: Identity, token: str) -> Iterator[int | None]:
     """
     try:
         descriptor = os.pidfd_open(who.pid)
-    except OSError:
+    except (OSError, OverflowError):
         yield None
         return
     try:

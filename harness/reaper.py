@@ -6,6 +6,7 @@ what `diloco-chaos clean` and the next start do, too. Nothing is touched that do
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import signal
@@ -34,21 +35,26 @@ def heal(path: Path) -> list[str]:
         path.unlink(missing_ok=True)
         return []
     token = owed.opened.token
-    did = []
-    for undo in owed.undos:
-        try:
-            if _undone(undo, token):
-                did.append(undo.words())
-        except OSError as error:
-            did.append(f"NOT UNDONE: {undo.words()}: {error}")
+    did: list[str] = []
+    _undo_all([undo for undo in owed.undos if undo.entry != "remove"], token, did)
     ours = with_token(token)
     left = end_all(ours, token)
     if ours:
         did.append(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}")
     did += [f"NOT UNDONE: process {who.pid} does not end" for who in left]
+    _undo_all([undo for undo in owed.undos if undo.entry == "remove"], token, did)  # nobody writes there any more
     if not any(line.startswith("NOT UNDONE") for line in did):
         path.unlink(missing_ok=True)
     return did
+
+
+def _undo_all(undos: list[AnyUndo], token: str, did: list[str]) -> None:
+    for undo in undos:
+        try:
+            if _undone(undo, token):
+                did.append(undo.words())
+        except OSError as error:
+            did.append(f"NOT UNDONE: {undo.words()}: {error}")
 
 
 def _undone(undo: AnyUndo, token: str) -> bool:
@@ -57,7 +63,7 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.ledger import OWNER, Continue, Enable, Lift, Remove, Toxin
+    from harness.ledger import Continue, Enable, Lift, Remove, Toxin
     match undo:
         case Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -69,10 +75,9 @@ def _undone(undo: AnyUndo, token: str) -> bool:
         case Toxin() | Enable():
             return _link_healed(undo, token)
         case Remove(path=path):
-            owner = path / OWNER
-            if not owner.is_file() or owner.read_text() != token:
+            if token not in path.name or not os.path.lexists(path):
                 return False
-            shutil.rmtree(path)
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             return True
     return False
 
@@ -98,7 +103,6 @@ def _link_healed(undo: Toxin | Enable, token: str) -> bool:
 def main() -> int:
     """Wait until the ledger's harness is gone; heal. A harness that ends in peace ends its reaper, too."""
     import fcntl
-    import os
     path = Path(sys.argv[1])
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -15,6 +15,9 @@ from typing import Any, BinaryIO
 
 SCHEMA = 1
 
+_LONGEST_S = 1e7
+"""Four months: no run is longer."""
+
 FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
     "step": "step tokens began", "snapshot": "round fragment base first step steps tokens digest",
     "upload": "", "received": "fragment version step digest closed carried",
@@ -60,14 +63,16 @@ def parse(text: str) -> Event:
     Raises:
         ValueError: the line is not a whole event.
     """
-    raw = json.loads(text)
     try:
+        raw = json.loads(text)
         t, node, incarnation, name = raw.pop("t"), raw.pop("node"), raw.pop("inc"), raw.pop("event")
-    except (KeyError, AttributeError, TypeError) as missing:
+    except (KeyError, AttributeError, TypeError, RecursionError) as missing:
         raise ValueError(f"not an event: {missing}") from missing
     if not (isinstance(t, (int, float)) and isinstance(node, str) and isinstance(incarnation, int)
             and isinstance(name, str)):
         raise ValueError("not an event: t, node, inc or event has the wrong type")
+    if not abs(t) <= _LONGEST_S:  # NaN included
+        raise ValueError(f"not an event: {t} is no time of a run")
     if not FIELDS.get(name, frozenset()) <= raw.keys():
         raise ValueError(f"a {name} without {', '.join(sorted(FIELDS[name] - raw.keys()))}")
     return Event(float(t), node, incarnation, name, raw)
@@ -107,6 +112,10 @@ class NoTape(TapeWriter):
         """Nothing."""
 
 
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.jsonl")) if path.is_file()]
+
+
 @dataclass
 class Tape:
     """All events of a run in the order of time, and what could not be read."""
@@ -125,7 +134,7 @@ class Tape:
 def read(folder: Path) -> Tape:
     """Read every file of a tape; each file up to the first line that is not whole."""
     tape = Tape()
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in _files(folder):
         node, _, incarnation = path.stem.rpartition(".")
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, text in enumerate(file, 1):
@@ -155,7 +164,7 @@ class Tail:
 
     def poll(self) -> Iterator[Event]:
         """New whole lines of every file; half a line is left for the next call."""
-        for path in sorted(self._folder.glob("*.jsonl")):
+        for path in _files(self._folder):
             if path not in self._files:
                 self._files[path] = open(path, "rb")  # noqa: SIM115 - followed as long as the run goes on
             data = self._files[path].read()

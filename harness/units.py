@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
@@ -16,7 +18,10 @@ def _quantity(text: str, units: dict[str, float], what: str, example: str) -> fl
     found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[A-Za-z]+(?:/s)?)\s*", text)
     if not found or found["unit"] not in units:
         raise ValueError(f"{text!r} is not a {what}: write it like {example}")
-    return float(found["number"]) * units[found["unit"]]
+    value = float(found["number"]) * units[found["unit"]]
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is too large for a {what}: write it like {example}")
+    return value
 
 
 def seconds(value: Any) -> Any:
@@ -75,6 +80,16 @@ def share(value: Any) -> Any:
             raise ValueError(f"{value!r} is not a share: write it like 80% or 0.8")
         return float(found["number"]) / 100
     return value
+
+
+def between(low: float, high: float, words: str) -> AfterValidator:
+    """Bounds for one of the annotated types below, whose own bounds a `Field` would not take the place of."""
+    def check(value: float) -> float:
+        if not low <= value <= high:
+            raise ValueError(f"it must be {words}")
+        return value
+    checker: Callable[[Any], Any] = check
+    return AfterValidator(checker)
 
 
 def _written(pattern: str, what: str, *more: dict[str, Any]) -> WithJsonSchema:

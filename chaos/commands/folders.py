@@ -25,12 +25,12 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
     try:
         result = judged(RunFolder.open(folder))
         story = document(result)
-    except (KeyError, TypeError, ValueError) as error:
+        if not as_json:
+            show_report(result, Console())
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json(story)
-    else:
-        show_report(result, Console())
     raise typer.Exit(exit_code(result))
 
 

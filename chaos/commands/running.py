@@ -20,6 +20,8 @@ from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
 from harness.units import seconds
 
+_LONGEST_S = 1e6
+
 
 @app.command()
 def run(
@@ -87,8 +89,8 @@ def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
         return plan.model_copy(update={"cluster": cluster})
     try:
         limit = float(seconds(deadline))
-        if limit <= 0:
-            raise ValueError("it must be more than 0s")
+        if not 0 < limit <= _LONGEST_S:
+            raise ValueError(f"it must be more than 0s, and {_LONGEST_S:g}s at most")
     except ValueError as error:
         raise Failure(f"--deadline: {error}", 2) from error
     return plan.model_copy(update={"cluster": cluster, "deadline": limit})

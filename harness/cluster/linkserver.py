@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from harness.cluster.base import ClusterError
@@ -70,7 +71,7 @@ class LinkServer:
                                    "-host", "127.0.0.1", "-port", str(chosen)])
             api = f"127.0.0.1:{chosen}"
             try:
-                self._wait(process, lambda api=api: _answers(api))  # type: ignore[misc]
+                self._wait(process, partial(_serves, process.pid, chosen))
             except ClusterError:
                 if port or process.poll() is None:
                     raise
@@ -95,9 +96,17 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _answers(api: str) -> bool:
+def _serves(pid: int, port: int) -> bool:
+    """Whether it is this process that answers there, and not one that was quicker."""
+    with open("/proc/net/tcp") as table:
+        sockets = {f"socket:[{line[9]}]" for line in map(str.split, table)
+                   if line[1].endswith(f":{port:04X}") and line[3] == "0A"}
     try:
-        Links(api).version()
+        if not any(os.readlink(entry) in sockets for entry in os.scandir(f"/proc/{pid}/fd")):
+            return False
+        Links(f"127.0.0.1:{port}").version()
+    except OSError:  # it has just ended, or closed one of them
+        return False
     except LinkError:
         return False
     return True

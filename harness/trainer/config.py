@@ -14,7 +14,7 @@ from harness.units import Seconds, Share, Steps
 class TrainerConfig(BaseModel):
     """The `cluster:` section of a scenario. Symbols are those of arXiv 2604.21428."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     mode: Literal["decoupled", "data_parallel"] = "decoupled"
     """The algorithm: Decoupled DiLoCo, or the synchronous run that it is held against."""
@@ -22,15 +22,15 @@ class TrainerConfig(BaseModel):
     """M, the number of learners."""
     quorum: int = Field(1, ge=1)
     """K, complete answers before a fragment may be merged."""
-    fragments: int = Field(8, ge=1)
+    fragments: int = Field(8, ge=1, le=4096)
     """P, pieces of the model that travel one at a time."""
-    sync_every: int = Field(8, ge=1)
+    sync_every: int = Field(8, ge=1, le=1_000_000)
     """H, inner steps between two merges of the same fragment."""
     overlap: float = Field(2, ge=0)
     """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge (blocking)."""
     grace: float = Field(0.8, ge=0, le=1)
     """gamma, the share of the measured slack that the grace window may use."""
-    max_staleness: int = Field(16, ge=1)
+    max_staleness: int = Field(16, ge=1, le=1_000_000)
     """S: an outer gradient whose base is more than this many versions old is refused."""
     on_receipt: Literal["overwrite", "carry"] = "carry"
     """What becomes of the steps taken during the exchange: lost (the paper), or added on top of what was received."""
@@ -44,7 +44,7 @@ class TrainerConfig(BaseModel):
     model: str = "tiny"
     corpus: str = "stdlib"
     """`stdlib`, `markov`, or a path to a file or folder."""
-    batch: int = Field(16, ge=1)
+    batch: int = Field(16, ge=1, le=4096)
     """Sequences per learner and inner step."""
     lr: float = Field(8e-3, gt=0)
     """Peak learning rate of the inner AdamW."""
@@ -64,7 +64,7 @@ class TrainerConfig(BaseModel):
     """A peer that says nothing for so long counts as gone."""
     snapshots: int = Field(20, ge=1, le=200)
     """Parameter snapshots over the budget, from which the loss curve is made."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=2**63 - 1)
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
@@ -74,6 +74,8 @@ class TrainerConfig(BaseModel):
             raise ValueError(f"no model {self.model!r}: choose one of {', '.join(MODELS)}")
         if self.warm_start * 4 > self.budget:
             raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
+        if self.budget <= self.warm_start:
+            raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
         if self.overlap == 0 and self.quorum != self.learners:
             raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
         if self.silence <= 2 * self.step_time:

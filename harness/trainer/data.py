@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.ledger import Ledger, Remove
+
 Bytes = npt.NDArray[np.uint8]
 Windows = npt.NDArray[np.int64]
 
@@ -24,7 +26,7 @@ class CorpusError(Exception):
     """A corpus that can't be used; the message says why and what to do."""
 
 
-def materialize(corpus: str, cache: Path, needed: int) -> tuple[Path, str]:
+def materialize(corpus: str, cache: Path, needed: int, ledger: Ledger | None = None) -> tuple[Path, str]:
     """Write a corpus to one file in the cache, named by its digest, and return both; a run maps that file.
 
     Args:
@@ -42,9 +44,15 @@ def materialize(corpus: str, cache: Path, needed: int) -> tuple[Path, str]:
     path = cache / f"{name}.bin"
     if not path.exists() or path.stat().st_size != len(data):
         cache.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.partial")
-        temporary.write_bytes(data)
-        temporary.replace(path)
+        temporary = path.with_suffix(f".{ledger.token if ledger else os.getpid()}.partial")
+        owed = ledger.owe(Remove, path=temporary) if ledger else 0
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+            if ledger:
+                ledger.done(owed)
     return path, name
 
 

@@ -17,6 +17,7 @@ from safetensors.numpy import save as to_bytes
 
 from harness.trainer.messages import ADAPTER, AnyMessage
 from harness.trainer.tensors import Tensors
+from harness.wording import first
 
 MAGIC = b"DLC1"
 PREFIX = struct.Struct(">4sIII")
@@ -89,6 +90,6 @@ def _open(frame: bytes) -> tuple[AnyMessage, Tensors]:
     try:
         message = ADAPTER.validate_python(msgpack.unpackb(body[:length]))
         tensors: Tensors = from_bytes(body[length:]) if len(body) > length else {}
-    except (ValueError, ValidationError, SafetensorError, msgpack.UnpackException) as error:
-        raise FrameError(f"not a message: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
+    except (ValueError, ValidationError, SafetensorError, msgpack.UnpackException, KeyError, TypeError) as error:
+        raise FrameError(f"not a message: {first(error)}") from error  # a KeyError: numbers that numpy does not have
     return message, tensors

@@ -210,7 +210,7 @@ def test_a_line_that_did_not_fit_on_the_disk_is_an_error_and_spoils_no_other(pat
 
 
 def test_a_ledger_belongs_to_its_harness_while_it_lives(ledger, path):
-    with in_charge(path, wait=False) as ours:
+    with in_charge(path) as ours:
         assert not ours
 
 
@@ -218,27 +218,15 @@ def test_whoever_takes_the_lock_first_is_in_charge_alone(path):
     ledger = Ledger(path, TOKEN)
     ledger.owe(Continue, process=WHO)
     ledger.close()
-    with in_charge(path, wait=False) as first, in_charge(path, wait=False) as second:
+    with in_charge(path) as first, in_charge(path) as second:
         assert (first, second) == (True, False)
-    with in_charge(path, wait=False) as third:
+    with in_charge(path) as third:
         assert third
 
 
 def test_nobody_is_in_charge_of_what_is_not_there(path):
-    with in_charge(path, wait=True) as ours:
+    with in_charge(path) as ours:
         assert not ours
-
-
-def test_a_ledger_that_went_while_we_waited_is_nobodys(path):
-    ledger = Ledger(path, TOKEN)
-    waiting = subprocess.Popen(
-        [sys.executable, "-c", "import sys\nfrom pathlib import Path\nfrom harness.ledger import in_charge\n"
-         "print('here', flush=True)\nwith in_charge(Path(sys.argv[1]), wait=True) as ours: print(ours)", str(path)],
-        stdout=subprocess.PIPE, text=True)
-    assert waiting.stdout.readline() == "here\n"
-    ledger.close()
-    assert waiting.stdout.read() == "False\n"
-    assert waiting.wait(5) == 0
 
 
 def test_the_kernel_gives_a_killed_harness_lock_back(path):
@@ -247,11 +235,11 @@ def test_the_kernel_gives_a_killed_harness_lock_back(path):
          f"ledger = Ledger(Path(sys.argv[1]), '{TOKEN}')\nprint('here', flush=True)\ntime.sleep(60)", str(path)],
         stdout=subprocess.PIPE, text=True)
     child.stdout.readline()
-    with in_charge(path, wait=False) as ours:
+    with in_charge(path) as ours:
         assert not ours
     child.send_signal(signal.SIGKILL)
     child.wait()
-    with in_charge(path, wait=True) as ours:
+    with in_charge(path) as ours:
         assert ours
 
 

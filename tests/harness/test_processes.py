@@ -1,30 +1,14 @@
 """A process is ours only by pid, start time and token together; whatever lacks one of them is not touched."""
 
 import os
+import secrets
 import signal
 import subprocess
 import time
 
-import pytest
+from harness.processes import Identity, carries, end_all, handle, identity, send, state, with_token
 
-from harness.processes import TOKEN, Identity, carries, end_all, handle, identity, send, state, with_token
-
-OURS, THEIRS = "c0ffee" * 4, "badcafe0" * 4
-
-
-@pytest.fixture
-def sleeper():
-    """sleeper(token) -> a process that does nothing, with this token or none."""
-    started = []
-
-    def start(token=None):
-        environment = {name: value for name, value in os.environ.items() if name != TOKEN}
-        started.append(subprocess.Popen(["sleep", "60"], env=environment | ({TOKEN: token} if token else {})))
-        return started[-1]
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
 
 def until(condition, seconds=5.0):
@@ -34,16 +18,16 @@ def until(condition, seconds=5.0):
     return condition()
 
 
-def test_a_living_process_has_an_identity_that_stays(sleeper):
-    process = sleeper()
+def test_a_living_process_has_an_identity_that_stays(start):
+    process = start()
     who = identity(process.pid)
     assert who == Identity(process.pid, who.start)
     assert identity(process.pid) == who
     assert who.start >= identity(os.getpid()).start
 
 
-def test_a_process_that_ended_has_none_waited_for_or_not(sleeper):
-    process = sleeper()
+def test_a_process_that_ended_has_none_waited_for_or_not(start):
+    process = start()
     process.send_signal(signal.SIGKILL)
     assert until(lambda: state(process.pid) == "Z")
     assert identity(process.pid) is None
@@ -52,8 +36,8 @@ def test_a_process_that_ended_has_none_waited_for_or_not(sleeper):
     assert state(process.pid) == ""
 
 
-def test_a_stopped_process_is_alive_and_seen_to_be_stopped(sleeper):
-    process = sleeper()
+def test_a_stopped_process_is_alive_and_seen_to_be_stopped(start):
+    process = start()
     process.send_signal(signal.SIGSTOP)
     assert until(lambda: state(process.pid) == "T")
     assert identity(process.pid) is not None
@@ -69,37 +53,37 @@ def test_a_name_with_brackets_and_blanks_hides_no_field(tmp_path):
             process.kill()
 
 
-def test_only_the_whole_token_is_carried(sleeper):
-    process = sleeper(OURS)
+def test_only_the_whole_token_is_carried(start):
+    process = start(token=OURS)
     assert carries(process.pid, OURS)
     assert not carries(process.pid, OURS[:-1])
     assert not carries(process.pid, OURS + "0")
     assert not carries(process.pid, THEIRS)
-    assert not carries(sleeper().pid, OURS)
+    assert not carries(start().pid, OURS)
 
 
-def test_a_pid_that_nobody_has_carries_nothing(sleeper):
-    process = sleeper(OURS)
+def test_a_pid_that_nobody_has_carries_nothing(start):
+    process = start(token=OURS)
     process.kill()
     process.wait()
     assert not carries(process.pid, OURS)
 
 
-def test_everyone_with_the_token_is_found_and_nobody_else(sleeper):
-    ours = [sleeper(OURS), sleeper(OURS)]
-    sleeper(THEIRS)
-    sleeper()
+def test_everyone_with_the_token_is_found_and_nobody_else(start):
+    ours = [start(token=OURS), start(token=OURS)]
+    start(token=THEIRS)
+    start()
     assert sorted(who.pid for who in with_token(OURS)) == sorted(process.pid for process in ours)
 
 
-def test_a_signal_reaches_exactly_the_process_that_was_meant(sleeper):
-    process = sleeper(OURS)
+def test_a_signal_reaches_exactly_the_process_that_was_meant(start):
+    process = start(token=OURS)
     assert send(identity(process.pid), OURS, signal.SIGTERM)
     assert process.wait(5) == -signal.SIGTERM
 
 
-def test_a_pid_that_was_given_away_again_is_not_touched(sleeper):
-    process = sleeper(OURS)
+def test_a_pid_that_was_given_away_again_is_not_touched(start):
+    process = start(token=OURS)
     before = Identity(process.pid, identity(process.pid).start - 1)
     assert not send(before, OURS, signal.SIGKILL)
     with handle(before, OURS) as descriptor:
@@ -108,16 +92,16 @@ def test_a_pid_that_was_given_away_again_is_not_touched(sleeper):
     assert process.poll() is None
 
 
-def test_a_process_without_the_token_is_not_touched(sleeper):
-    for process in (sleeper(), sleeper(THEIRS)):
+def test_a_process_without_the_token_is_not_touched(start):
+    for process in (start(), start(token=THEIRS)):
         who = identity(process.pid)
         assert not send(who, OURS, signal.SIGKILL)
         assert end_all([who], OURS) == []
         assert process.poll() is None
 
 
-def test_what_is_gone_can_be_signalled_without_harm(sleeper):
-    process = sleeper(OURS)
+def test_what_is_gone_can_be_signalled_without_harm(start):
+    process = start(token=OURS)
     who = identity(process.pid)
     process.kill()
     process.wait()
@@ -125,15 +109,15 @@ def test_what_is_gone_can_be_signalled_without_harm(sleeper):
     assert end_all([who], OURS) == []
 
 
-def test_all_are_ended_even_stopped_ones_before_it_returns(sleeper):
-    processes = [sleeper(OURS) for _ in range(3)]
+def test_all_are_ended_even_stopped_ones_before_it_returns(start):
+    processes = [start(token=OURS) for _ in range(3)]
     processes[1].send_signal(signal.SIGSTOP)
     assert end_all(with_token(OURS), OURS) == []
     assert with_token(OURS) == []
 
 
-def test_looking_at_processes_leaves_no_descriptor_open(sleeper):
-    process = sleeper(OURS)
+def test_looking_at_processes_leaves_no_descriptor_open(start):
+    process = start(token=OURS)
     before = os.listdir("/proc/self/fd")
     for who in (identity(process.pid), Identity(process.pid, 0), Identity(process.pid, identity(process.pid).start)):
         send(who, OURS, signal.SIGCONT)

@@ -1,0 +1,37 @@
+"""What tests of all parts share: a place of their own for ledgers, and processes that end with the test."""
+
+import os
+import subprocess
+
+import pytest
+
+from harness.processes import TOKEN
+
+
+@pytest.fixture(autouse=True)
+def own_ledgers(tmp_path_factory, monkeypatch):
+    """No test sees the ledgers of whoever runs it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def start():
+    """start(*argv, token) -> a process (one that sleeps, if nothing is said), ended at the end whatever it carries."""
+    started = []
+
+    def run(*argv, token=None):
+        environment = {name: value for name, value in os.environ.items() if name != TOKEN}
+        process = subprocess.Popen(argv or ["sleep", "60"], env=environment | ({TOKEN: token} if token else {}))
+        started.append(process)
+        while not _environment(process.pid):  # between its exec and its beginning a process shows none
+            pass
+        return process
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _environment(pid):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()
