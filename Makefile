@@ -42,11 +42,16 @@ setup: $(VENV)/.ready
 demo: setup
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml
 
+# Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
+TESTS = $(BIN)/pytest tests --numprocesses 2 --dist loadfile
+
 test: setup
-	$(BIN)/pytest tests scenarios --chaos-tier ci
+	$(TESTS)
+	$(BIN)/pytest scenarios --chaos-tier ci
 
 test-all: setup
-	$(BIN)/pytest tests scenarios
+	$(TESTS)
+	$(BIN)/pytest scenarios
 
 lint: setup
 	$(BIN)/ruff check .

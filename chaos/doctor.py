@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import psutil
 
 from chaos.folder import cache_folder, environment
+from harness.ledger import in_charge, ledgers_folder
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -29,7 +31,7 @@ class Line(NamedTuple):
 
 def examine() -> list[Line]:
     """Look at everything that a run may need."""
-    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _docker(), _toxiproxy()]
+    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _ledgers(), _docker(), _toxiproxy()]
 
 
 def _platform() -> Line:
@@ -69,6 +71,16 @@ def _cache() -> Line:
     good = os.access(existing, os.W_OK) and free > LEAST_DISK
     return Line("cache", "ok" if good else "missing", f"{folder}, {free / 1e9:.0f} GB free",
                 "" if good else "set XDG_CACHE_HOME to a writable place with a gigabyte to spare")
+
+
+def _ledgers() -> Line:
+    dead = 0
+    for path in ledgers_folder().glob("*.jsonl"):
+        with suppress(OSError), in_charge(path) as ours:
+            dead += ours
+    if dead:
+        return Line("left behind", "optional", f"{dead} ledgers of runs that died", "diloco-chaos clean undoes it")
+    return Line("left behind", "ok", "nothing")
 
 
 def _docker() -> Line:

@@ -116,6 +116,12 @@ def _announce(event: Event) -> str:
             return f"{event['target']} started again"
         case "partial_frame":
             return f"{event['peer']}: {event['bytes']} of {event['expected']} bytes of a frame arrived"
+        case "aborted":
+            return f"aborted: {event['why']}; undoing everything"
+        case "repaired":
+            return f"{event['file']} made good from its other copy: {event['reason']}"
+        case "superseded":
+            return f"{event.node}.{event.incarnation} sees that it is superseded, and ends"
         case "resumed":
             return "the syncer resumed from what it had committed"
         case "finished" if event.node == "syncer":

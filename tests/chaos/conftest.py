@@ -12,15 +12,16 @@ name: small
 deadline: {deadline}
 cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: {learners}, budget: {budget},
           step_time: 60ms, snapshots: 4, silence: 2s}}
+{more}
 faults:
 {faults}
 """
 
 
-def small(*faults, budget=150, learners=3, deadline="60s"):
+def small(*faults, budget=100, learners=3, deadline="60s", more=""):
     """Text of a small scenario."""
     return SMALL.format(faults="".join(f"  - {fault}\n" for fault in faults), budget=budget, learners=learners,
-                        deadline=deadline)
+                        deadline=deadline, more=more)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def assert_protocol_held(result):
 
 def test_a_syncer_that_is_killed_between_commit_and_broadcast_goes_on_where_it_was(run_small):
     result = run_small("{kill: syncer, when: {node: syncer, hold: commit.before_broadcast, count: 20}, "
-                       "restart_after: 1s}", budget=200)
+                       "restart_after: 1s}", budget=120)
     assert result.outcome.kind == "finished", result.outcome
     tape = result.history.tape
     resumed = tape.of("resumed", node="syncer")[0]
@@ -94,6 +94,42 @@ def test_a_deadline_ends_the_run_as_inconclusive_with_the_stacks_of_all_nodes(ru
     assert result.judgement.exit_code == 3
     for node in ("syncer", "learner-1"):
         assert any("most recent call first" in line for line in result.folder.log_tail(node, 200))
+
+
+def test_faults_of_many_kinds_at_once_are_felt_on_real_processes_and_the_protocol_holds(run_small):
+    result = run_small(
+        "{zombie: learner-1, at: 500ms, for: 3s}", "{poison: learner-2, at: 500ms, content: inf}",
+        "{slicer: learner-3, at: 500ms, for: 2s, size: 4096, delay: 2ms}", "{reset: learner-2, at: 4s, for: 1500ms}",
+        "{limit_data: learner-3, at: 4s, for: 1500ms, size: 20000}", "{bandwidth: learner-1, at: 6s, for: 2s}",
+        "{timeout: learner-2, at: 6s, for: 2s}", "{slow_close: learner-3, at: 6s, for: 3s, delay: 200ms}",
+        "{pause: learner-1, at: 10s, for: 1s}", "{terminate: learner-3, at: 10s, restart_after: 500ms}",
+        "{truncate: syncer, at: 10s}", "{partition: learner-2, direction: upstream, at: 15s, for: 2s}",
+        budget=320, deadline="120s")
+    assert result.outcome.kind == "finished", result.outcome
+    felt = {verdict.name: verdict for verdict in result.judgement.checks}["faults_felt"]
+    assert felt.verdict == "passed", felt.evidence
+    assert len(felt.evidence) == 12
+    assert_protocol_held(result)
+
+
+def test_an_abort_heals_and_ends_the_run_as_inconclusive(run_small):
+    result = run_small("{kill: learner-1, at: 500ms}", "{straggler: learner-2, at: 0s, for: 60s}",
+                       "{kill: learner-3, at: 40s}", budget=3000, deadline="60s",
+                       more="abort_when: {alive_below: 3}\nchecks: {self_healing: {within: 1s}}")
+    assert result.outcome.kind == "aborted"
+    assert "2 learners are alive, fewer than 3" in result.judgement.inconclusive
+    assert result.judgement.exit_code == 3
+    tape = result.history.tape
+    assert [event["fault"] for event in tape.of("healed")] == ["f2"]
+    assert [event["fault"] for event in tape.of("injecting")] == ["f2", "f1"]
+    assert tape.of("residue")[0]["left"] == []
+
+
+def test_a_tape_that_grows_over_its_limit_ends_the_run_with_a_word(run_small):
+    result = run_small(budget=3000, more="tape_limit: 100kB")
+    assert result.outcome.kind == "broken"
+    assert "the tape has grown over 0.1 MB" in result.judgement.inconclusive
+    assert result.judgement.exit_code == 3
 
 
 def test_judging_a_folder_again_gives_the_same_verdicts(run_small):

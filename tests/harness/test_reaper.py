@@ -4,7 +4,6 @@ import os
 import resource
 import secrets
 import signal
-import subprocess
 import sys
 import time
 
@@ -12,25 +11,10 @@ import pytest
 
 from harness.ledger import Continue, Enable, Ledger, LedgerError, Lift, Remove, Toxin
 from harness.links.client import Links, Toxic
-from harness.processes import TOKEN, Identity, identity, state, with_token
+from harness.processes import Identity, identity, state, with_token
 from harness.reaper import heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
-
-
-@pytest.fixture
-def start():
-    """start(*argv, token) -> a process, ended at the end whatever it carries."""
-    started = []
-
-    def run(*argv, token=None):
-        environment = {name: value for name, value in os.environ.items() if name != TOKEN}
-        started.append(subprocess.Popen(argv or ["sleep", "60"], env=environment | ({TOKEN: token} if token else {})))
-        return started[-1]
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
