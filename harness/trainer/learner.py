@@ -54,6 +54,7 @@ class Learner:
         self._awaiting: int | None = None  # overlap 0: the fragment whose merge it waits for
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
         self._pace_at: float | None = None  # when the step under way should have begun
+        self._stepped: float | None = None  # when the last step was done
         self._done = False
 
     def on_connected(self, now: float) -> Iterable[Effect]:
@@ -107,7 +108,8 @@ class Learner:
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
         yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
-        yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, fragments=[
+        took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
+        yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
             (held.version, held.steps, held.steps * self.config.tokens_per_step) for held in self.held]))
         yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
         yield from self._next_step(now)

@@ -66,6 +66,9 @@ class Report(Message):
     position: Count
     fragments: list[tuple[int, Count, Count]]
     """Per fragment: base version, c_steps, c_tokens."""
+    took: Annotated[float, Field(ge=0)] = 0.0
+    """Seconds since its step before, on its own clock; 0 where there was none. When reports arrive says little of that:
+    they may have waited for a syncer that stood still."""
 
 
 class Request(Message):

@@ -74,8 +74,15 @@ def grace_window(gamma: float, tau: float, step_time: float, quorum_time: float,
     return min(max(gamma * (tau * step_time - quorum_time - sync_time), 0.0), step_time)
 
 
+_OUTLIER = 4.0
+
+
 class MovingAverage:
-    """Exponential moving average; None before the first sample."""
+    """Exponential moving average; None before the first sample.
+
+    A sample counts as four times the average at most: one that was taken while the process stood still would otherwise
+    close the grace window for seconds afterwards.
+    """
 
     def __init__(self, weight: float = 0.1) -> None:
         self._weight = weight
@@ -83,7 +90,10 @@ class MovingAverage:
 
     def add(self, sample: float) -> None:
         """Take one more sample."""
-        self.value = sample if self.value is None else self.value + self._weight * (sample - self.value)
+        if self.value is None:
+            self.value = sample
+        else:
+            self.value += self._weight * (min(sample, _OUTLIER * self.value) - self.value)
 
 
 @dataclass
@@ -98,18 +108,17 @@ class Peer:
     c_steps: list[int]
     heard: float
     step_time: MovingAverage = field(default_factory=MovingAverage)
-    reported: float | None = None
 
     @property
     def live(self) -> bool:
         """Connected now."""
         return self.connection is not None
 
-    def report(self, step: int, fragments: list[tuple[int, int, int]], now: float) -> None:
-        """Take in a report."""
-        if self.reported is not None and step > self.step:
-            self.step_time.add((now - self.reported) / (step - self.step))
-        self.step, self.reported = max(step, self.step), now
+    def report(self, step: int, fragments: list[tuple[int, int, int]], took: float) -> None:
+        """Take in a report; `took`: seconds of its last step, 0 where that is not known."""
+        if took > 0:
+            self.step_time.add(took)
+        self.step = max(step, self.step)
         self.versions = [version for version, _, _ in fragments]
         self.c_steps = [steps for _, steps, _ in fragments]
 
@@ -121,6 +130,6 @@ def global_step(peers: list[Peer], quorum: int, previous: int) -> int:
 
 
 def typical_step_time(peers: list[Peer], nominal: float) -> float:
-    """Step time of the median live learner, the nominal one while nobody has reported twice."""
+    """Step time of the median live learner, the nominal one while nobody has told one."""
     samples = [peer.step_time.value for peer in peers if peer.live and peer.step_time.value is not None]
     return median(samples) if samples else nominal

@@ -162,7 +162,7 @@ class Syncer:
         if len(report.fragments) != len(self.table):
             yield Record("refused", {"learner": peer.name, "reason": "report of another model"})
             return
-        peer.report(report.step, report.fragments, now)
+        peer.report(report.step, report.fragments, report.took)
         self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position)
         yield from self._advance(now)
         yield from self._snapshots()

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.rounds import Contribution, Peer, Round, global_step, grace_window, typical_step_time
+from harness.trainer.rounds import (
+    Contribution,
+    MovingAverage,
+    Peer,
+    Round,
+    global_step,
+    grace_window,
+    typical_step_time,
+)
 
 TIMES = st.floats(0, 10)
 
@@ -59,3 +67,32 @@ def test_one_straggler_does_not_change_the_typical_step_time():
         one.step_time.add(9.0 if index == 0 else 0.06)
     assert typical_step_time(peers, 1.0) == 0.06
     assert typical_step_time([], 1.0) == 1.0
+
+
+def test_one_sample_that_is_out_of_all_proportion_hardly_moves_an_average():
+    average = MovingAverage()
+    for _ in range(20):
+        average.add(0.01)
+    average.add(2.0)  # the process stood still meanwhile
+    assert average.value < 0.015
+
+
+def test_an_average_follows_what_lasts():
+    average = MovingAverage()
+    average.add(0.01)
+    for _ in range(60):
+        average.add(0.2)
+    assert average.value > 0.19
+
+
+def test_reports_that_waited_for_a_syncer_that_stood_still_tell_the_steps_own_time():
+    learner = peer("l1", 0)
+    for step in range(1, 40):  # they all arrive at once
+        learner.report(step, [], 0.06)
+    assert abs(typical_step_time([learner], 1.0) - 0.06) < 1e-9
+
+
+def test_a_first_step_tells_no_time():
+    learner = peer("l1", 0)
+    learner.report(1, [], 0.0)
+    assert typical_step_time([learner], 0.07) == 0.07
