@@ -39,11 +39,27 @@ def test_the_digest_tells_seeds_and_faults_apart():
     assert freeze(scenario, 0).digest != freeze(scenario, 0).without_faults().digest
 
 
-def test_the_digest_is_the_same_under_every_hash_seed():
-    script = "from chaos import scenario, plan; print(plan.freeze(scenario.load('flagship')[0], 7).digest)"
+@pytest.mark.parametrize("name", ["flagship", "storm"])
+def test_the_digest_is_the_same_under_every_hash_seed(name):
+    script = f"from chaos import scenario, plan; print(plan.freeze(scenario.load('{name}')[0], 7).digest)"
     found = {subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
                             env=os.environ | {"PYTHONHASHSEED": seed}).stdout for seed in ("0", "1", "12345")}
-    assert found == {freeze(load("flagship")[0], 7).digest + "\n"}
+    assert found == {freeze(load(name)[0], 7).digest + "\n"}
+
+
+def test_a_storm_is_the_same_on_every_machine():
+    storm = "{storm: learners, at: 1s, for: 8s, mtbf: 8s, of: [{kill: {restart_after: 1s}}, {pause: {for: 1s}}]}"
+    frozen = freeze(parse(f"diloco_chaos: 1\nname: x\nfaults:\n  - {storm}\n"), 3)
+    assert [(planned.id, planned.fault.at, planned.fault.kind, planned.fault.targets) for planned in frozen.faults] == [
+        ("f1.1", 1.325, "kill", ("learner-4",)), ("f1.2", 2.198, "pause", ("learner-2",)),
+        ("f1.3", 4.388, "kill", ("learner-1",)), ("f1.4", 5.625, "kill", ("learner-4",))]
+
+
+def test_a_fault_keeps_its_chance_whatever_comes_before_it():
+    head = "diloco_chaos: 1\nname: x\nfaults:\n"
+    storm = "  - {storm: learners, at: 10s, for: 8s, mtbf: 8s, id: storm}\n"
+    alone, behind = (freeze(parse(head + before + storm), 3) for before in ("", "  - {pause: syncer, at: 1s, for: 1s}\n"))
+    assert [planned.fault.at for planned in alone.faults] == [planned.fault.at for planned in behind.faults[1:]]
 
 
 def test_a_plan_that_was_altered_is_refused(tmp_path):
