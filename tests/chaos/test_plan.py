@@ -58,7 +58,8 @@ def test_a_storm_is_the_same_on_every_machine():
 def test_a_fault_keeps_its_chance_whatever_comes_before_it():
     head = "diloco_chaos: 1\nname: x\nfaults:\n"
     storm = "  - {storm: learners, at: 10s, for: 8s, mtbf: 8s, id: storm}\n"
-    alone, behind = (freeze(parse(head + before + storm), 3) for before in ("", "  - {pause: syncer, at: 1s, for: 1s}\n"))
+    pause = "  - {pause: syncer, at: 1s, for: 1s}\n"
+    alone, behind = (freeze(parse(head + before + storm), 3) for before in ("", pause))
     assert [planned.fault.at for planned in alone.faults] == [planned.fault.at for planned in behind.faults[1:]]
 
 
