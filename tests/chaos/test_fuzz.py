@@ -360,7 +360,7 @@ def test_the_run_as_it_was_recorded_passes(run):
 
 
 def event(name, **fields):
-    whole = {"t": 1.0, "node": "learner-1", "inc": 0, "event": name} | dict.fromkeys(tape.FIELDS[name], 1)
+    whole = {"t": 1.0, "node": "learner-1", "inc": 0, "event": name} | dict.fromkeys(sorted(tape.FIELDS[name]), 1)
     return json.dumps(whole | fields).encode() + b"\n"
 
 
@@ -376,7 +376,7 @@ def event(name, **fields):
     event("refused", node="syncer", reason="[/x]", first=0, last=10**9, fragment=0, learner="learner-1", incarnation=0),
     event("snapshot", fragment=[]), b"[" * 100_000 + b"\n", b'{"t":1e999,"node":"learner-1","inc":0,"event":"ready"}\n',
     b'{"t":NaN,"node":"learner-1","inc":0,"event":"ready"}\n', b"\xff\n", b"\n", b"{}\n", b"null\n", b'"x"\n',
-    b"9" * 5000 + b"\n"])
+    b"9" * 5000 + b"\n"], ids=lambda line: line[:60].decode("ascii", "backslashreplace"))
 @pytest.mark.parametrize("name", ["tape/harness.0.jsonl", "tape/ghost.7.jsonl"])
 def test_a_line_that_nobody_wrote_is_judged_or_told(run, line, name):
     before = run[1].get(Path(name), b"")

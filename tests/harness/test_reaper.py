@@ -72,7 +72,7 @@ def test_a_pid_that_somebody_else_has_now_is_not_touched(ledger, start):
     assert resource.prlimit(theirs.pid, resource.RLIMIT_FSIZE) == limits
 
 
-@pytest.mark.parametrize("token", [None, THEIRS])
+@pytest.mark.parametrize("token", [None, THEIRS], ids=["none", "theirs"])
 def test_a_process_without_the_token_is_not_touched_even_where_the_ledger_names_it(ledger, start, token):
     theirs = start(token=token)
     who = stopped(theirs)
@@ -144,7 +144,7 @@ def test_a_folder_that_is_ours_is_removed(ledger, tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("owner", ["", THEIRS, OURS[:-1], OURS.upper()])
+@pytest.mark.parametrize("owner", ["", THEIRS, OURS[:-1], OURS.upper()], ids=["none", "theirs", "cut", "upper case"])
 def test_a_folder_without_our_token_in_its_name_is_not_removed(ledger, tmp_path, owner):
     folder = folder_of(tmp_path, owner)
     ledger.owe(Remove, path=folder)
@@ -251,7 +251,7 @@ def test_a_port_that_another_process_took_over_is_not_touched(ledger, served):
     assert is_hurt(api)
 
 
-@pytest.mark.parametrize("token", [None, THEIRS])
+@pytest.mark.parametrize("token", [None, THEIRS], ids=["none", "theirs"])
 def test_a_server_without_the_token_is_not_touched(ledger, served, token):
     api, server = served(token)
     owe_both(ledger, api, server)
