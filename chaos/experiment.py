@@ -94,7 +94,7 @@ class Experiment:
             for name, planned, felt in self._sensing.collect():
                 self._tape.record(name, fault=planned.id, felt=felt)
             if self._tail.size > self.plan.tape_limit:
-                return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:.0f} MB, which is the "
+                return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
             self.observer.on_tick(now)
             time.sleep(TICK_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +26,7 @@ HEADER = "diloco_chaos: 1"
 SYNCER = "syncer"
 LEARNERS = "learners"
 """As a target: every learner."""
-_MOST_BYTES, _MOST_PARTS, _DEEPEST = 1 << 20, 20_000, 30
+_MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100
 """A scenario is written by people."""
 
 
@@ -137,6 +138,9 @@ def _text(path: Path) -> str:
 
 
 def _yaml(text: str, file: Path | str) -> Any:
+    opened = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
+    if max(opened, default=0) > _MOST_OPEN:  # the parser takes time that grows with its square
+        raise ScenarioError(file, [Problem("not valid YAML: too many brackets are opened and never closed", 1, 1)])
     try:
         raw = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
