@@ -39,9 +39,10 @@ def measure(perform: Callable[[Plan], Result], kills: int) -> dict[str, Any]:
     took: dict[str, list[float]] = {"detected": [], "restarted": [], "reintegrated": []}
     for seed in range(-(-kills // _KILLS_PER_RUN)):
         history = perform(plan(seed)).history
-        for event in history.tape.of("injecting", node="harness"):
+        due = {event["fault"]: event["due"] for event in history.tape.of("injecting", node="harness")}
+        for event in history.tape.of("injected", node="harness"):  # when it was done, not when it was begun
             planned = next(one for one in history.plan.faults if one.id == event["fault"])
-            late["at" if planned.fault.at is not None else "event"].append(event.t - event["due"])
+            late["at" if planned.fault.at is not None else "event"].append(event.t - due[event["fault"]])
         for name, values in _recoveries(history).items():
             took[name] += values
     return {"late_s": {name: spread(values) for name, values in late.items()},
