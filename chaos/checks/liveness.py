@@ -183,16 +183,12 @@ def blast_radius(history: History) -> Finding | None:
 
 
 def _windows(history: History) -> list[tuple[float, float, str]]:
-    """(start, end, in words) of every fault, two seconds at least; the parts of one that was taken apart are one."""
-    groups: dict[str, list[Span]] = {}
+    """(start, end, in words) of every fault, two seconds at least."""
+    windows = []
     for span in history.spans:
         if span.injected is not None:
-            groups.setdefault(span.planned.id.partition(".")[0], []).append(span)
-    windows = []
-    for spans in groups.values():
-        start = min(span.injected or 0.0 for span in spans)
-        end = max(history.end if span.ended is None else span.ended for span in spans)
-        windows.append((start, min(max(end, start + WINDOW_S), history.end), spans[0].planned.fault.words()))
+            end = max(history.end if span.ended is None else span.ended, span.injected + WINDOW_S)
+            windows.append((span.injected, min(end, history.end), span.planned.fault.words()))
     return windows
 
 
