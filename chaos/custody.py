@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.ledger import Ledger, LedgerError, in_charge, ledgers_folder
-from harness.reaper import heal
+from harness.reaper import NOT_UNDONE, heal
 
 _MOST_DEATHS, _PER_S = 5, 10.0
 _HEAL_S = 5.0
@@ -27,7 +27,7 @@ def clean(folder: Path | None = None) -> list[str]:
             with in_charge(path) as ours:
                 did += heal(path) if ours else []  # else its harness or its reaper is alive
         except (LedgerError, OSError) as error:
-            did.append(f"NOT UNDONE: {error}")
+            did.append(f"{NOT_UNDONE}: {error}")
     return did
 
 

@@ -144,6 +144,10 @@ class History:
         return {target for span in self.spans if span.planned.fault.downs and span.injected is not None
                 and span.planned.fault.outage() is None for target in span.planned.fault.targets}
 
+    def until(self, span: Span) -> float:
+        """When a fault was over, as far as the run is judged; its end where it never was."""
+        return self.end if span.ended is None else min(span.ended, self.end)
+
     def gaps(self, start: float, end: float) -> list[float]:
         """Seconds between merges from `start` to `end`, the borders counting as merges."""
         times = [start, *(merge.t for merge in self.merges if start < merge.t < end), end]

@@ -122,7 +122,7 @@ class Lanes:
         if name is None or fault is None:
             return
         learners = [name for name in self.nodes if name != SYNCER]
-        for target in learners if fault.on_links and SYNCER in fault.targets else fault.targets:
+        for target in fault.struck(learners):
             lane = self.nodes[target]
             (lane.overlays.add if add else lane.overlays.discard)(name)
             if not add and name == "cut off" and lane.base == "training":

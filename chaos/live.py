@@ -14,12 +14,14 @@ from rich.text import Text
 from chaos import drawing
 from chaos.experiment import Observer
 from chaos.lanes import Lanes
+from chaos.orchestrator import SmoothedLoss
 from chaos.plan import Plan
 from harness.tape import Event
 from harness.units import show_seconds
 
 _REFRESH_S = 0.12
 _LINE_EVERY_S = 5.0
+_LOSS_WEIGHT = 0.1
 _TITLES = {"synchronous": "synchronous reference", "twin": "fault-free twin", "run": "the run"}
 
 
@@ -31,7 +33,7 @@ class Progress:
         self.lanes = Lanes(plan)
         self.zero: float | None = None
         self.processed = plan.cluster.warm_tokens
-        self.losses: dict[str, float] = {}
+        self._loss = SmoothedLoss(_LOSS_WEIGHT)
         self.contributors: list[int] = []
         self.merges = 0
         self._first: tuple[float, int] | None = None
@@ -48,8 +50,7 @@ class Progress:
             if event.event == "merge":
                 self.contributors = [*self.contributors[-49:], len(event["contributions"])]
         elif event.event == "step":
-            before = self.losses.get(event.node, event["loss"])
-            self.losses[event.node] = before + 0.1 * (event["loss"] - before)
+            self._loss.on_step(event)
 
     @property
     def share(self) -> float:
@@ -68,7 +69,7 @@ class Progress:
     @property
     def loss(self) -> float | None:
         """Smoothed training loss, mean over the learners."""
-        return sum(self.losses.values()) / len(self.losses) if self.losses else None
+        return self._loss.value
 
     def words(self) -> str:
         """One line for a log."""

@@ -17,6 +17,24 @@ _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
 
 
+class SmoothedLoss:
+    """Training loss from `step` events: an exponential average per learner, and the mean over the learners."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self._losses: dict[str, float] = {}
+
+    def on_step(self, event: Event) -> None:
+        """Take in a step."""
+        before = self._losses.get(event.node, event["loss"])
+        self._losses[event.node] = before + self._weight * (event["loss"] - before)
+
+    @property
+    def value(self) -> float | None:
+        """Nats per byte; None before the first step."""
+        return sum(self._losses.values()) / len(self._losses) if self._losses else None
+
+
 @dataclass(frozen=True)
 class Inject:
     """Do this fault now."""
@@ -54,15 +72,14 @@ class Training:
     """What the triggers know of the training: smoothed loss, and who is alive."""
 
     def __init__(self) -> None:
-        self._losses: dict[str, float] = {}
+        self._loss = SmoothedLoss(_SMOOTHING)
         self._alive: set[str] = set()
         self._seen = False
 
     def on_event(self, event: Event, learners: list[str]) -> None:
         """Take in an event."""
         if event.event == "step":
-            before = self._losses.get(event.node, event["loss"])
-            self._losses[event.node] = before + _SMOOTHING * (event["loss"] - before)
+            self._loss.on_step(event)
         elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
             self._seen = True
             (self._alive.add if event.event == "spawn" else self._alive.discard)(event["target"])
@@ -70,7 +87,7 @@ class Training:
     @property
     def loss(self) -> float | None:
         """Mean over the learners; None before the first step."""
-        return sum(self._losses.values()) / len(self._losses) if self._losses else None
+        return self._loss.value
 
     @property
     def alive(self) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 
 from chaos.bounds import Bounds
 from chaos.problems import Numbers, Problem, ScenarioError, nearest, place
@@ -92,9 +92,15 @@ def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = A
     Raises:
         ScenarioError: with every problem and its place.
     """
+    return _read(text, file, abilities, ())[0]
+
+
+def _read(text: str, file: Path | str, abilities: Sequence[str],
+          above: tuple[Path, ...]) -> tuple[Scenario, dict[str, Any]]:
+    """The scenario, and the document that it was made from; `above` are the files that extend it."""
     from chaos.sense import objections
     raw = _yaml(text, file)
-    document = _extended(raw, file, ())
+    document = _extended(raw, file, abilities, above)
     problems: list[Problem] = []
     try:
         scenario: Scenario | None = Scenario.model_validate(document)
@@ -108,7 +114,7 @@ def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = A
                      for where, message in objections(scenario, abilities, numbers)]
     if problems or scenario is None:
         raise ScenarioError(file, problems)
-    return scenario
+    return scenario, document
 
 
 def _found(name: str, beside: Path | None = None) -> Path:
@@ -147,8 +153,6 @@ def _yaml(text: str, file: Path | str) -> Any:
         mark = error.problem_mark
         raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0,
                                            mark.column + 1 if mark else 0)]) from error
-    except (YAMLError, RecursionError) as error:
-        raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
     except Exception as error:  # ruamel raises whatever its scalars' constructors do: a date that is none, say
         raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
     if not isinstance(raw, dict):
@@ -156,7 +160,7 @@ def _yaml(text: str, file: Path | str) -> Any:
     return raw
 
 
-def _extended(raw: Any, file: Path | str, seen: tuple[Path, ...]) -> dict[str, Any]:
+def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple[Path, ...]) -> dict[str, Any]:
     """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole.
 
     Raises:
@@ -169,11 +173,9 @@ def _extended(raw: Any, file: Path | str, seen: tuple[Path, ...]) -> dict[str, A
     here = Path(file).resolve()
     try:
         path = _found(name, here.parent).resolve()
-        if path in (*seen, here):
+        if path in (*above, here):
             raise ScenarioError(file, [Problem("it extends this file in turn")])
-        below = _extended(_yaml(_text(path), path), path, (*seen, here))
-        if not seen:
-            parse(_text(path), path)
+        below = _read(_text(path), path, abilities, (*above, here))[1]
     except ScenarioError as error:
         problem = error.problems[0]
         at = f" (line {problem.line})" if problem.line else ""

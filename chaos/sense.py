@@ -224,10 +224,8 @@ def _downs(stretch: Stretch) -> bool:
 
 
 def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
-    def hit(fault: Fault) -> set[str]:
-        everyone = fault.on_links and SYNCER in fault.targets
-        return set(scenario.cluster.names) if everyone else set(fault.targets)
-    return bool(hit(one) & hit(other))
+    learners = scenario.cluster.names
+    return bool(set(one.struck(learners)) & set(other.struck(learners)))
 
 
 def _alike(one: Fault, other: Fault) -> bool:

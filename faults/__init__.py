@@ -10,8 +10,8 @@ from faults.base import FAULTS, Fault, Felt, Hit
 from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.links import LinkFault
 from faults.network import Bandwidth, Latency, Partition
-from faults.process import Kill, Pause, Restart, Terminate, Zombie
-from faults.state import Corrupt, Delete, Poison, Truncate, WriteLimit
+from faults.process import Ending, Kill, Pause, Restart, Terminate, Zombie
+from faults.state import Corrupt, Damage, Delete, Poison, Truncate, WriteLimit
 from faults.straggler import Straggler
 from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.when import AbortWhen, After, Condition, When
@@ -24,6 +24,7 @@ AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind
 """What a scenario may name."""
 
 __all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "Composite", "Condition", "Corrupt",
-           "CrashLoop", "Delete", "Fault", "Felt", "Flapping", "Hit", "Kill", "Latency", "LimitData", "LinkFault",
-           "Partition", "Pause", "Poison", "Reset", "Restart", "Slicer", "SlowClose", "Storm", "Straggler",
-           "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]
+           "CrashLoop", "Damage", "Delete", "Ending", "Fault", "Felt", "Flapping", "Hit", "Kill", "Latency",
+           "LimitData", "LinkFault", "Partition", "Pause", "Poison", "Reset", "Restart", "Slicer",
+           "SlowClose", "Storm", "Straggler", "Terminate", "Timeout", "Truncate", "When", "WriteLimit",
+           "Zombie"]

@@ -134,6 +134,10 @@ class Fault(BaseModel):
         """Seconds from its beginning to its end as far as the plan tells; None: it never ends."""
         return self.duration or 0.0
 
+    def struck(self, learners: Sequence[str]) -> Sequence[str]:
+        """Who feels it: its targets; every learner where all links are hit, those of the syncer."""
+        return learners if self.on_links and not set(self.targets) <= set(learners) else self.targets
+
     def trigger_words(self) -> str:
         """When it comes, for people."""
         if self.at is not None:

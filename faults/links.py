@@ -57,11 +57,11 @@ class LinkFault(Fault):
             hit.cluster.restore(link, self.toxics(hit.id))
 
     def feel(self, hit: Hit) -> Felt:
-        """Probes through every link."""
+        """Probes through every link; what is told is one that did not feel it, if there is any."""
         links = hit.links(self.targets)
         with ThreadPoolExecutor(len(links) if self.mutes else 1) as pool:  # probes must not compete for this machine
             felt = list(pool.map(lambda link: self._through(hit, link), links))
-        return {key: value for one in felt for key, value in one.items()} | {"ok": all(one["ok"] for one in felt)}
+        return next((one for one in felt if not one["ok"]), felt[-1])
 
     def recovered(self, hit: Hit) -> Felt:
         """Whether probes get through again."""
@@ -84,6 +84,10 @@ class LinkFault(Fault):
     def ask(self, hit: Hit, link: str) -> Sounding:
         """One probe that this toxic can be felt by."""
         return hit.probe(link)
+
+    def loaded(self, hit: Hit, link: str, size: int) -> Sounding:
+        """A probe that carries so many bytes in the direction that is hit, downstream where both are."""
+        return hit.probe(link, 0, size) if self.direction == "upstream" else hit.probe(link, size)
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
         """What a probe measured; None: nothing that this toxic would do."""

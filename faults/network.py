@@ -38,9 +38,9 @@ class Latency(LinkFault):
     @classmethod
     def _by_profile(cls, value: Any) -> Any:
         """A profile's figures, where nothing else is said."""
-        if isinstance(value, dict) and isinstance(value.get("profile"), str) and (
-                value["profile"] in PROFILES):
-            profile = PROFILES[value["profile"]]
+        name = value.get("profile") if isinstance(value, dict) else None
+        if isinstance(name, str) and name in PROFILES:
+            profile = PROFILES[name]
             return {"delay": f"{profile.delay!r}s", "jitter": f"{profile.jitter!r}s",
                     "rate": f"{profile.rate!r}B/s"} | value
         return value
@@ -67,8 +67,9 @@ class Latency(LinkFault):
     def _through(self, hit: Hit, link: str) -> Felt:
         felt = super()._through(hit, link)
         if self.rate is not None and self.toxicity == 1 and felt["ok"]:
-            rate = _rate(hit, link, self.rate, self.direction, hit.baseline(link) + len(self.streams) * self.delay)
-            felt |= {"rate_bytes_per_s": round(rate), "ok": abs(rate - self.rate) <= TOLERANCE * self.rate}
+            sounding = self.loaded(hit, link, _load(self.rate))
+            rate = _speed(sounding, self.rate, hit.baseline(link) + len(self.streams) * self.delay) or 0.0
+            felt |= {"rate_bytes_per_s": round(rate), "ok": _near(rate, self.rate)}
         return felt
 
     def what(self) -> str:
@@ -94,15 +95,15 @@ class Bandwidth(LinkFault):
 
     def ask(self, hit: Hit, link: str) -> Sounding:
         """A payload that takes a while at this rate."""
-        return _loaded(hit, link, self.rate, self.direction)
+        return self.loaded(hit, link, _load(self.rate))
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
         """Bytes per second."""
-        return _load(self.rate) / max(sounding.seconds - baseline, 1e-6) if sounding.answered else None
+        return _speed(sounding, self.rate, baseline)
 
     def near(self, value: float) -> bool:
         """Give or take half of it."""
-        return abs(value - self.rate) <= TOLERANCE * self.rate
+        return _near(value, self.rate)
 
     def what(self) -> str:
         """Thin."""
@@ -163,12 +164,11 @@ def _load(rate: float) -> int:
     return round(min(max(rate * _RATE_PROBE_S, _LEAST_PROBE_BYTES), MOST_PROBE_BYTES))
 
 
-def _loaded(hit: Hit, link: str, rate: float, direction: str) -> Sounding:
-    upstream = direction == "upstream"
-    return hit.probe(link, 0 if upstream else _load(rate), _load(rate) if upstream else 0)
+def _speed(sounding: Sounding, rate: float, without: float) -> float | None:
+    """Bytes per second of a probe that carried `_load(rate)`, where an empty one takes `without` seconds."""
+    return _load(rate) / max(sounding.seconds - without, 1e-6) if sounding.answered else None
 
 
-def _rate(hit: Hit, link: str, rate: float, direction: str, without: float) -> float:
-    """Bytes per second through a link whose empty probe takes `without` seconds."""
-    sounding = _loaded(hit, link, rate, direction)
-    return _load(rate) / max(sounding.seconds - without, 1e-6) if sounding.answered else 0.0
+def _near(value: float, rate: float) -> bool:
+    """Give or take half of it."""
+    return abs(value - rate) <= TOLERANCE * rate

@@ -12,15 +12,28 @@ TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""
 
 
-class _Ending(Fault):
+class Ending(Fault):
     """The process ends. The cluster's restart policy brings the node back: there is no undo that could race it. What is
     felt is the exit status that the kernel reported; the tape has it."""
 
     lasts: ClassVar[bool] = False
     downs: ClassVar[bool] = True
+    gently: ClassVar[bool] = False
+    """Whether it is asked to end, or ended."""
 
     restart_after: Seconds | None = None
     """From its end until the cluster starts it again; none: it stays dead."""
+
+    def inject(self, hit: Hit) -> Felt:
+        """End every target."""
+        end = hit.cluster.terminate if self.gently else hit.cluster.kill
+        for target in self.targets:
+            end(target, self.restart_after)
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"{self.kind} {names(self.targets)}{self.back()}"
 
     def downtime(self) -> float:
         """Until it trains again."""
@@ -30,63 +43,40 @@ class _Ending(Fault):
         """Until it is started again."""
         return self.restart_after
 
-    def _back(self) -> str:
+    def back(self) -> str:
+        """When it is started again, for people."""
         return "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
 
 
-class Kill(_Ending):
+class Kill(Ending):
     """SIGKILL: no last word."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
 
     kind: Literal["kill"] = "kill"
 
-    def inject(self, hit: Hit) -> Felt:
-        """Kill every target."""
-        for target in self.targets:
-            hit.cluster.kill(target, self.restart_after)
-        return {}
 
-    def words(self) -> str:
-        """What it does, for people."""
-        return f"kill {names(self.targets)}{self._back()}"
-
-
-class Terminate(_Ending):
+class Terminate(Ending):
     """SIGTERM: the node may end in good order; SIGKILL follows where it does not."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
+    gently: ClassVar[bool] = True
 
     kind: Literal["terminate"] = "terminate"
 
-    def inject(self, hit: Hit) -> Felt:
-        """Ask every target to end."""
-        for target in self.targets:
-            hit.cluster.terminate(target, self.restart_after)
-        return {}
 
-    def words(self) -> str:
-        """What it does, for people."""
-        return f"terminate {names(self.targets)}{self._back()}"
-
-
-class Restart(_Ending):
+class Restart(Ending):
     """SIGTERM, and started again at once: an upgrade, or an operator's habit."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
+    gently: ClassVar[bool] = True
 
     kind: Literal["restart"] = "restart"
     restart_after: Seconds = 0.0
 
-    def inject(self, hit: Hit) -> Felt:
-        """Ask every target to end."""
-        for target in self.targets:
-            hit.cluster.terminate(target, self.restart_after)
-        return {}
-
-    def words(self) -> str:
-        """What it does, for people."""
-        return f"restart {names(self.targets)}"
+    def back(self) -> str:
+        """At once: that is what it is for."""
+        return ""
 
 
 class Pause(Fault):

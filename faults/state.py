@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from faults.base import Fault, Felt, Hit, names
-from faults.process import TYPICAL_START_S, _Ending
+from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
 from harness.trainer.rogue import Content
 from harness.units import Seconds, show_seconds
@@ -16,7 +16,7 @@ from harness.units import Seconds, show_seconds
 _POISON_TIMEOUT_S = 3.0
 
 
-class _Damage(_Ending):
+class Damage(Ending):
     """The syncer is killed, and finds a damaged checkpoint when it comes back. There is nothing to undo: what it goes
     on from replaces what was damaged."""
 
@@ -36,11 +36,11 @@ class _Damage(_Ending):
         node, chance = self.targets[0], random.Random(self.seed)
         hit.cluster.kill(node, self.restart_after)
         hit.cluster.wait_gone(node)
-        found = hit.cluster.state_files(node)
-        mirrors = {name for name in found if ".mirror." in name}
-        chosen = chance.sample(sorted(set(found) - mirrors), min(self.files, len(found) - len(mirrors)))
+        found = sorted(name for name, size in hit.cluster.state_files(node).items() if size)
+        first = [name for name in found if ".mirror." not in name]
+        chosen = chance.sample(first, min(self.files, len(first)))
         if self.mirrors:
-            chosen += [name for name in mirrors if name.replace(".mirror.", ".") in chosen]
+            chosen += [name for name in found if name not in first and name.replace(".mirror.", ".") in chosen]
         for name in chosen:
             hit.cluster.alter(node, name, lambda content: self.damaged(content, chance))
         return {"damaged": ", ".join(chosen)}
@@ -53,10 +53,10 @@ class _Damage(_Ending):
         """What it does, for people."""
         copies = " and their mirrors" if self.mirrors else ""
         count = "a checkpoint" if self.files == 1 else f"{self.files} checkpoints"
-        return f"{self.kind} {count}{copies} of {names(self.targets)}, killed{self._back()}"
+        return f"{self.kind} {count}{copies} of {names(self.targets)}, killed{self.back()}"
 
 
-class Corrupt(_Damage):
+class Corrupt(Damage):
     """Bits turn over."""
 
     kind: Literal["corrupt"] = "corrupt"
@@ -72,7 +72,7 @@ class Corrupt(_Damage):
         return bytes(changed)
 
 
-class Truncate(_Damage):
+class Truncate(Damage):
     """The end is missing."""
 
     kind: Literal["truncate"] = "truncate"
@@ -82,7 +82,7 @@ class Truncate(_Damage):
         return content[:chance.randrange(len(content))]
 
 
-class Delete(_Damage):
+class Delete(Damage):
     """The file is gone."""
 
     kind: Literal["delete"] = "delete"

@@ -119,9 +119,7 @@ class Slicer(LinkFault):
 
     def ask(self, hit: Hit, link: str) -> Sounding:
         """A payload of twenty pieces."""
-        payload = _SLICES * self.size
-        upstream = self.direction == "upstream"
-        return hit.probe(link, 0 if upstream else payload, payload if upstream else 0)
+        return self.loaded(hit, link, _SLICES * self.size)
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
         """Seconds per piece."""
@@ -152,8 +150,7 @@ class LimitData(LinkFault):
 
     def ask(self, hit: Hit, link: str) -> Sounding:
         """More than may pass."""
-        upstream = self.direction == "upstream"
-        return hit.probe(link, 0 if upstream else 2 * self.size, 2 * self.size if upstream else 0)
+        return self.loaded(hit, link, 2 * self.size)
 
     def measured(self, sounding: Sounding, baseline: float) -> float | None:
         """Bytes that came back before the end."""

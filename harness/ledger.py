@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -48,22 +48,31 @@ class _Undo(_Entry):
 _LOCAL = r"^(http://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}$"
 
 
-class Continue(_Undo):
+class _OfProcess(_Undo):
+    process: Identity
+
+
+class _OfLink(_Undo):
+    api: str = Field(pattern=_LOCAL)
+    server: Identity | None = None
+    """The process that serves the API, where it is ours: another one may get its port once it is gone."""
+    link: str
+
+
+class Continue(_OfProcess):
     """Let a stopped process run again."""
 
     entry: Literal["continue"] = "continue"
-    process: Identity
 
     def words(self) -> str:
         """For people."""
         return f"process {self.process.pid} let run again"
 
 
-class Lift(_Undo):
+class Lift(_OfProcess):
     """Give a process back its limit of file sizes (RLIMIT_FSIZE, soft and hard)."""
 
     entry: Literal["lift"] = "lift"
-    process: Identity
     soft: int
     hard: int
 
@@ -72,14 +81,10 @@ class Lift(_Undo):
         return f"file size limit of process {self.process.pid} lifted"
 
 
-class Toxin(_Undo):
+class Toxin(_OfLink):
     """Take a toxic off a link."""
 
     entry: Literal["toxic"] = "toxic"
-    api: str = Field(pattern=_LOCAL)
-    server: Identity | None = None
-    """The process that serves the API, where it is ours: another one may get its port once it is gone."""
-    link: str
     name: str
 
     def words(self) -> str:
@@ -87,13 +92,10 @@ class Toxin(_Undo):
         return f"toxic {self.name} taken off {self.link}"
 
 
-class Enable(_Undo):
+class Enable(_OfLink):
     """Let a link listen again."""
 
     entry: Literal["enable"] = "enable"
-    api: str = Field(pattern=_LOCAL)
-    server: Identity | None = None
-    link: str
 
     def words(self) -> str:
         """For people."""
@@ -152,7 +154,7 @@ class Ledger:
             raise LedgerError(f"{path}: the ledger can't be written ({error.strerror}); free some space, or name a "
                               f"writable place in XDG_STATE_HOME") from error
 
-    def owe(self, undo: type[Continue | Lift | Toxin | Enable | Remove], **fields: object) -> int:
+    def owe(self, undo: type[AnyUndo], **fields: object) -> int:
         """Write down an undo before the deed; returns its number."""
         self._count += 1
         self._write(undo.model_validate({"number": self._count, "cause": self.cause, **fields}))
@@ -194,7 +196,7 @@ def _made(path: Path) -> int:
         os.close(file)  # somebody who cleaned up was quicker with the lock, and removed what was empty
 
 
-class Owed(BaseModel):
+class Owed(NamedTuple):
     """What a ledger says: whose it is, and what is still to be undone, newest first."""
 
     opened: Opened
@@ -228,7 +230,7 @@ def read(path: Path) -> Owed | None:
         raise LedgerError(f"{path}:1: a ledger begins with whose it is; look at it, then remove the file")
     undone = {entry.number for entry in rest if isinstance(entry, Done)}
     undos = [entry for entry in rest if not isinstance(entry, (Opened, Done)) and entry.number not in undone]
-    return Owed(opened=opened, undos=undos[::-1])
+    return Owed(opened, undos[::-1])
 
 
 @contextmanager

@@ -20,11 +20,15 @@ if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a
     from harness.ledger import AnyUndo, Enable, Toxin
 
 
+NOT_UNDONE = "NOT UNDONE"
+"""What a line begins with that tells of something left."""
+
+
 def heal(path: Path) -> list[str]:
     """Undo what a ledger holds, end every process that carries its token, and remove it.
 
     Returns:
-        What was done, in words; what could not be undone begins with `NOT UNDONE`, and the ledger stays.
+        What was done, in words; what could not be undone begins with `NOT_UNDONE`, and the ledger stays.
 
     Raises:
         LedgerError: it is not a ledger.
@@ -41,9 +45,9 @@ def heal(path: Path) -> list[str]:
     left = end_all(ours, token)
     if ours:
         did.append(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}")
-    did += [f"NOT UNDONE: process {who.pid} does not end" for who in left]
+    did += [f"{NOT_UNDONE}: process {who.pid} does not end" for who in left]
     _undo_all([undo for undo in owed.undos if undo.entry == "remove"], token, did)  # nobody writes there any more
-    if not any(line.startswith("NOT UNDONE") for line in did):
+    if not any(line.startswith(NOT_UNDONE) for line in did):
         path.unlink(missing_ok=True)
     return did
 
@@ -52,9 +56,9 @@ def _undo_all(undos: list[AnyUndo], token: str, did: list[str]) -> None:
     for undo in undos:
         try:
             if _undone(undo, token):
-                did.append(undo.words())
+                did.append(f"{undo.cause}: {undo.words()}" if undo.cause else undo.words())
         except OSError as error:
-            did.append(f"NOT UNDONE: {undo.words()}: {error}")
+            did.append(f"{NOT_UNDONE}: {undo.words()}: {error}")
 
 
 def _undone(undo: AnyUndo, token: str) -> bool:

@@ -112,10 +112,6 @@ class NoTape(TapeWriter):
         """Nothing."""
 
 
-def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.jsonl")) if path.is_file()]
-
-
 @dataclass
 class Tape:
     """All events of a run in the order of time, and what could not be read."""
@@ -134,7 +130,9 @@ class Tape:
 def read(folder: Path) -> Tape:
     """Read every file of a tape; each file up to the first line that is not whole."""
     tape = Tape()
-    for path in _files(folder):
+    for path in sorted(folder.glob("*.jsonl")):
+        if not path.is_file():
+            continue
         node, _, incarnation = path.stem.rpartition(".")
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, text in enumerate(file, 1):
@@ -164,8 +162,10 @@ class Tail:
 
     def poll(self) -> Iterator[Event]:
         """New whole lines of every file; half a line is left for the next call."""
-        for path in _files(self._folder):
+        for path in sorted(self._folder.glob("*.jsonl")):
             if path not in self._files:
+                if not path.is_file():
+                    continue
                 self._files[path] = open(path, "rb")  # noqa: SIM115 - followed as long as the run goes on
             data = self._files[path].read()
             if not data:

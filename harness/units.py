@@ -101,7 +101,9 @@ def _written(pattern: str, what: str, *more: dict[str, Any]) -> WithJsonSchema:
 _DIGITS = r"\d+(\.\d+)?(e-?\d+)?"
 
 # Written to JSON with their unit again, so that a frozen plan is read by the very models that read people's YAML.
-Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(seconds),
+LONGEST_S = 1e6
+"""No duration that anybody writes is longer."""
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), BeforeValidator(seconds),
                     PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
                     _written(rf"{_DIGITS}\s*(ms|s|min|m)", "a duration, like 8s or 250ms", {"const": 0})]
 Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False), BeforeValidator(bytes_per_second),

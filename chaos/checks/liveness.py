@@ -187,17 +187,17 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
     windows = []
     for span in history.spans:
         if span.injected is not None:
-            end = max(history.end if span.ended is None else span.ended, span.injected + WINDOW_S)
-            windows.append((span.injected, min(end, history.end), span.planned.fault.words()))
+            end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
+            windows.append((span.injected, end, span.planned.fault.words()))
     return windows
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:
     """Learners that any fault was on, or had been on shortly before."""
+    learners = history.plan.cluster.names
     hit = {target for span in history.spans if span.overlaps(start - WINDOW_S, end)
-           for target in (history.plan.cluster.names if span.planned.fault.on_links
-                          and SYNCER in span.planned.fault.targets else span.planned.fault.targets)}
-    return hit & set(history.plan.cluster.names)
+           for target in span.planned.fault.struck(learners)}
+    return hit & set(learners)
 
 
 def _computing(history: History, learner: str, start: float, end: float) -> float:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.folder import RunFolder
+from harness.reaper import NOT_UNDONE
 
 
 @app.command()
@@ -50,7 +51,7 @@ def clean(
     did = heal_all()
     if runs:
         did += [f"{path} removed" for path in thin_out(runs_dir, keep)]
-    failed = any(line.startswith("NOT UNDONE") for line in did)
+    failed = any(line.startswith(NOT_UNDONE) for line in did)
     if as_json:
         print_json({"clean": not failed, "did": did})
     else:

@@ -18,9 +18,7 @@ from chaos.problems import nearest
 from chaos.scenario import Scenario, load
 from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
-from harness.units import seconds
-
-_LONGEST_S = 1e6
+from harness.units import LONGEST_S, seconds
 
 
 @app.command()
@@ -89,8 +87,8 @@ def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
         return plan.model_copy(update={"cluster": cluster})
     try:
         limit = float(seconds(deadline))
-        if not 0 < limit <= _LONGEST_S:
-            raise ValueError(f"it must be more than 0s, and {_LONGEST_S:g}s at most")
+        if not 0 < limit <= LONGEST_S:
+            raise ValueError(f"it must be more than 0s, and {LONGEST_S:g}s at most")
     except ValueError as error:
         raise Failure(f"--deadline: {error}", 2) from error
     return plan.model_copy(update={"cluster": cluster, "deadline": limit})

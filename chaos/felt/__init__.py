@@ -5,28 +5,12 @@ from __future__ import annotations
 from chaos.felt import links, processes, state
 from chaos.felt.base import FeltResult, Measure
 from chaos.history import History, Span
-from faults import (
-    Corrupt,
-    Delete,
-    Fault,
-    Kill,
-    LinkFault,
-    Partition,
-    Pause,
-    Poison,
-    Restart,
-    Straggler,
-    Terminate,
-    Truncate,
-    WriteLimit,
-    Zombie,
-)
+from faults import Damage, Ending, Fault, Kill, LinkFault, Partition, Pause, Poison, Straggler, WriteLimit, Zombie
 
 _MEASURES: dict[type[Fault], Measure] = {
-    Kill: processes.killed, Terminate: processes.ended, Restart: processes.ended, Pause: processes.paused,
-    Zombie: processes.superseded, Straggler: processes.slowed,
-    Corrupt: state.damaged, Truncate: state.damaged, Delete: state.damaged, WriteLimit: state.failed_write,
-    Poison: state.poisoned, Partition: links.cut, LinkFault: links.probed}
+    Kill: processes.killed, Ending: processes.ended, Pause: processes.paused, Zombie: processes.superseded,
+    Straggler: processes.slowed, Damage: state.damaged, WriteLimit: state.failed_write, Poison: state.poisoned,
+    Partition: links.cut, LinkFault: links.probed}
 """By the nearest class of the fault."""
 
 

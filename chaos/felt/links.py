@@ -35,11 +35,10 @@ def cut(history: History, span: Span) -> tuple[bool, str]:
     to the next."""
     fault, start = span.planned.fault, span.injected or 0.0
     assert isinstance(fault, Partition), "registered for partitions"
-    targets = history.plan.cluster.names if SYNCER in fault.targets else fault.targets
     if not span.felt.get("ok"):
         return False, "a probe got through" if "ok" in span.felt else "no probe was made"
     silent = []
-    for target in targets:
+    for target in fault.struck(history.plan.cluster.names):
         if fault.direction != "both":
             silent.append(_between_contributions(history, target, start, span.ended or history.end))
             continue

@@ -43,7 +43,7 @@ def ended(history: History, span: Span) -> tuple[bool, str]:
 
 def paused(history: History, span: Span) -> tuple[bool, str]:
     """Every target recorded nothing for as long as it lasted."""
-    start, end = span.injected or 0.0, min(span.ended if span.ended is not None else history.end, history.end)
+    start, end = span.injected or 0.0, history.until(span)
     silences = []
     for target in span.planned.fault.targets:
         times = [event.t for event in history.tape.events if event.node == target]
@@ -75,7 +75,7 @@ def slowed(history: History, span: Span) -> tuple[bool, str]:
     """The share of its nominal steps that each target took."""
     fault = span.planned.fault
     assert isinstance(fault, Straggler), "registered for stragglers"
-    start, end = span.injected or 0.0, min(span.ended if span.ended is not None else history.end, history.end)
+    start, end = span.injected or 0.0, history.until(span)
     if not history.step_time or end <= start:
         return False, "no nominal pace, or no time, to measure it against"
     rates = [history.steps_between(target, start, end) * history.step_time / (end - start) for target in fault.targets]

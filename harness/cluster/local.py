@@ -97,8 +97,8 @@ class LocalCluster:
 
     def supersede(self, node: str) -> None:
         """SIGSTOP, and a new process under the next number."""
-        process = self._processes[node]
-        if process.alive and node not in self._superseded:
+        process, before = self._processes[node], self._superseded.get(node)
+        if process.alive and not (before and before.alive):
             process.pause()
             process.doomed = True
             self._superseded[node] = process
@@ -123,9 +123,7 @@ class LocalCluster:
         """Wait for the process."""
         process = self._processes[node]
         if process.alive:
-            status = process.wait()
-            process.gone(status, time.monotonic())
-            self._gone(process, status)
+            self._gone(process, process.wait())
 
     def state_files(self, node: str) -> dict[str, int]:
         """The files in its folder of state."""

@@ -90,15 +90,17 @@ class Process:
                 self._kill_at = time.monotonic() + STOP_TIMEOUT_S
 
     def wait(self) -> int:
-        """Wait for the end that was brought about.
+        """Wait for the end that was brought about; the exit status.
 
         Raises:
             ClusterError: it is still there after two seconds.
         """
         try:
-            return self.popen.wait(STOP_TIMEOUT_S)
+            status = self.popen.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise ClusterError(f"{self.name} does not end") from error
+        self.gone(status, time.monotonic())
+        return status
 
     def pause(self) -> None:
         """SIGSTOP."""

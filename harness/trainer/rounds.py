@@ -104,7 +104,6 @@ class Peer:
     incarnation: int
     connection: int | None
     step: int
-    versions: list[int]
     c_steps: list[int]
     heard: float
     step_time: MovingAverage = field(default_factory=MovingAverage)
@@ -119,7 +118,6 @@ class Peer:
         if took > 0:
             self.step_time.add(took)
         self.step = max(step, self.step)
-        self.versions = [version for version, _, _ in fragments]
         self.c_steps = [steps for _, steps, _ in fragments]
 
 

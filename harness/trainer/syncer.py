@@ -142,7 +142,7 @@ class Syncer:
             yield from self.on_lost(old, "replaced by a newer connection", now)
         fresh = all(version < 0 for version in hello.versions)
         step = self.ledger.step if fresh else hello.step
-        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.versions), list(hello.steps), now)
+        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.steps), now)
         self.peers[hello.node] = self._by_connection[connection] = peer
         self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
@@ -154,7 +154,7 @@ class Syncer:
             held = hello.versions[index]
             if held < 0 or held > state.version or state.version - held > self.config.max_staleness:
                 yield self._fragment(index, connection)
-                peer.versions[index], peer.c_steps[index] = state.version, 0
+                peer.c_steps[index] = 0
         yield from self._advance(now)
         yield from self._snapshots()
 

@@ -83,6 +83,15 @@ def test_the_syncer_as_a_target_means_all_links(cluster, hit, fault):
     assert not cluster.down
 
 
+def test_of_many_links_one_that_did_not_feel_it_is_told(cluster, hit, fault):
+    one = fault(kind="latency", targets="syncer", delay="20ms", **{"for": "3s"})
+    one.inject(hit)
+    cluster.toxics["learner-1"].clear()
+    felt = one.feel(hit)
+    assert felt["ok"] is False
+    assert felt["delay_s"] == pytest.approx(0)
+
+
 def test_a_partition_is_felt_when_no_probe_gets_through(cluster, hit, fault):
     one = fault(kind="partition", targets=["learner-1", "learner-2"], **{"for": "3s"})
     one.inject(hit)

@@ -19,6 +19,12 @@ def test_both_copies_can_be_damaged(cluster, hit, fault):
     assert all(len(cluster.files[name]) < len(before[name]) for name in before)
 
 
+def test_an_empty_file_is_not_damaged_any_further(cluster, hit, fault):
+    cluster.files = dict.fromkeys(cluster.files, b"")
+    for kind in ("corrupt", "truncate"):
+        assert fault(kind=kind, targets="syncer", files=2, mirrors=True).inject(hit) == {"damaged": ""}
+
+
 def test_a_checkpoint_can_be_lost_altogether(cluster, hit, fault):
     felt = fault(kind="delete", targets="syncer").inject(hit)
     assert felt["damaged"] not in cluster.files

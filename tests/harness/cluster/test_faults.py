@@ -111,6 +111,16 @@ def test_a_superseded_process_stands_beside_its_successor_comes_back_and_has_to_
     assert cluster.states()["worker"].pid == new.pid
 
 
+def test_a_node_can_be_superseded_again_once_the_old_process_is_gone(ground, monkeypatch):
+    monkeypatch.setattr("harness.cluster.local.STOP_TIMEOUT_S", 0.2)
+    cluster = ground.start()
+    for number in (1, 2):
+        cluster.supersede("worker")
+        assert cluster.states()["worker"].incarnation == number
+        cluster.revive("worker")
+        ground.until(lambda number=number: len(ground.exits()) == number)
+
+
 def test_a_write_beyond_the_limit_fails_half_way_and_the_successor_has_no_limit(ground):
     cluster = ground.start(WRITER)
     ground.until(ground.count)
