@@ -156,13 +156,13 @@ def with_cluster(plan: Plan, **changes: Any) -> Plan:
 def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
     """Final loss of the synchronous run at another learning rate."""
     from chaos.folder import cache_folder
+    from chaos.places import local
     from chaos.references import References
-    from chaos.run import local_cluster
     from harness.trainer.data import materialize, needed_bytes
     file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
     other = plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"synchronous_lr": rate})})
     with custody() as ledger:
-        references = References(cache_folder(), file, digest, local_cluster(), ledger)
+        references = References(cache_folder(), file, digest, local().make, ledger)
         return references.obtain("synchronous", other, lambda *_: Silence()).curve[-1].loss
 
 

@@ -17,8 +17,8 @@ from chaos.experiment import Experiment
 from chaos.folder import RunFolder, cache_folder
 from chaos.live import Silence
 from chaos.nodes import node_specs
+from chaos.places import local
 from chaos.plan import Plan, freeze
-from chaos.run import local_cluster
 from chaos.scenario import parse
 from harness.processes import TOKEN
 from harness.trainer import checkpoint
@@ -42,7 +42,7 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]
         bare.append(_bare(plan, folders[0], settings))
         with custody() as ledger:
-            Experiment(plan, folders[1], settings, local_cluster(), Silence(), ledger).perform()
+            Experiment(plan, folders[1], settings, local().make, Silence(), ledger).perform()
         harnessed.append(_rate(folders[1]))
         say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
     return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),

@@ -12,6 +12,7 @@ from chaos.commands.common import Failure, app
 from chaos.folder import FolderError
 from chaos.problems import ScenarioError
 from chaos.references import NoReferenceError
+from harness.cluster.base import ClusterError
 from harness.ledger import LedgerError
 from harness.trainer.data import CorpusError
 
@@ -24,7 +25,7 @@ def main() -> NoReturn:
         code = app(standalone_mode=False) or 0  # without its standalone mode, typer returns what Exit carries
     except Failure as failure:
         code = _fail(str(failure), failure.code)
-    except (ScenarioError, FolderError, CorpusError, LedgerError) as error:
+    except (ScenarioError, FolderError, CorpusError, LedgerError, ClusterError) as error:
         code = _fail(str(error), 2)
     except NoReferenceError as error:
         code = _fail(str(error), 3)

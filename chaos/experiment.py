@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 from chaos.folder import RunFolder
 from chaos.nodes import node_specs
 from chaos.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from chaos.places import MakeCluster, advice
 from chaos.plan import Plan, PlannedFault
 from chaos.problems import Problem, ScenarioError
 from chaos.sensing import Sensing
-from harness.cluster.base import Ability, Cluster, ClusterError, Recorder
+from harness.cluster.base import Ability, ClusterError
 from harness.ledger import Ledger
 from harness.links.client import LinkError
 from harness.tape import Event, Tail, TapeWriter
 from harness.trainer.node import SETTINGS, NodeSettings
 
 TICK_S = 0.01
-MakeCluster = Callable[[Path, Recorder, Ledger], Cluster]
 
 
 class Observer(Protocol):
@@ -52,6 +50,7 @@ class Experiment:
                  observer: Observer, ledger: Ledger) -> None:
         self.plan, self.folder, self.observer = plan, folder, observer
         (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        self._reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
         self._epoch = time.monotonic()
         self._tape = TapeWriter(folder.path / "tape", "harness", 0, self._epoch)
         self._tail = Tail(folder.path / "tape")
@@ -66,7 +65,7 @@ class Experiment:
         outcome = Outcome("broken", "the run was not started")
         try:
             self._tape.record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-            self._cluster.start(node_specs(self.plan, self.folder.path, self._epoch))
+            self._cluster.start(node_specs(self.plan, self.folder.path, self._epoch, self._reads))
             outcome = self._follow()
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C")
@@ -167,7 +166,7 @@ class Experiment:
 
 def _refuse_beyond(plan: Plan, abilities: set[Ability]) -> None:
     """Raise ScenarioError where a plan needs what this place can't do."""
-    problems = [Problem(f"{planned.fault.kind}: this place can't {', '.join(sorted(missing))}")
-                for planned in plan.faults if (missing := planned.fault.requires() - abilities)]
+    problems = [Problem(f"{planned.fault.kind}: {advice(missing)}") for planned in plan.faults
+                if (missing := planned.fault.requires() - abilities)]
     if problems:
         raise ScenarioError(plan.scenario, problems)

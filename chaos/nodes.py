@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from chaos.plan import Plan
@@ -10,16 +9,24 @@ from chaos.scenario import SYNCER
 from harness.cluster.base import NodeSpec
 from harness.trainer.state import STATE
 
+_COPIES = 6
+"""How often all checkpoints fit onto a small disk: value and momentum, each twice, and room to write the next one."""
 
-def node_specs(plan: Plan, run: Path, epoch: float) -> list[NodeSpec]:
-    """Syncer and learners; hold points that faults wait for are armed in the first incarnation."""
+
+def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()) -> list[NodeSpec]:
+    """Syncer and learners; hold points that faults wait for are armed in the first incarnation. `reads`: files beyond
+    the run's folder."""
+    full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
+    disk = _COPIES * 4 * sum(fragment.size for fragment in plan.cluster.fragment_table()) if full else 0
+
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
-        argv = (sys.executable, "-m", "harness.trainer.node", "--role", role, "--name", name, "--run", str(run),
+        argv = ("{python}", "-m", "harness.trainer.node", "--role", role, "--name", name, "--run", str(run),
                 "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
         held = [f"{planned.fault.when.hold}:{planned.fault.when.count}" for planned in plan.faults
                 if planned.fault.when and planned.fault.when.hold and planned.fault.when.node == name]
-        return NodeSpec(name, argv, listens=role == "syncer", state=STATE if role == "syncer" else "",
-                        connects_to="" if role == "syncer" else SYNCER,
+        syncer = role == "syncer"
+        return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
+                        connects_to="" if syncer else SYNCER, reads=reads,
                         first_start=tuple(part for hold in held for part in ("--hold", hold)))
-    return [spec(SYNCER, "syncer", ("--listen", "{listen}")),
+    return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

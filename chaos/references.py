@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.experiment import Experiment, MakeCluster, Observer
+from chaos.experiment import Experiment, Observer
 from chaos.folder import RunFolder, environment
+from chaos.places import MakeCluster
 from chaos.plan import Plan, save
-from harness import trainer
 from harness.ledger import Ledger, Remove
 from harness.trainer.node import NodeSettings
+from harness.trainer.sources import source_digest
 
 Kind = Literal["synchronous", "twin"]
 _SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "batch", "synchronous_lr", "warmup", "final_lr", "budget",
@@ -80,14 +81,6 @@ def key(kind: Kind, plan: Plan, corpus_digest: str) -> str:
     content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
                "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": source_digest()}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def source_digest() -> str:
-    """Digest of the trainer's own sources: a changed trainer has no references yet."""
-    hasher = hashlib.sha256()
-    for path in sorted(Path(trainer.__file__).parent.glob("*.py")):
-        hasher.update(path.name.encode() + b"\0" + path.read_bytes())
-    return hasher.hexdigest()
 
 
 class References:

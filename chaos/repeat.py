@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.experiment import MakeCluster
 from chaos.live import Terminal
+from chaos.places import Place
 from chaos.plan import Plan
 from chaos.run import exit_code, run_plan
 
@@ -56,12 +56,12 @@ class Rate:
                           for seed, code, run, why in self.runs]}
 
 
-def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, place: MakeCluster) -> Rate:
+def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, place: Place) -> Rate:
     """Run them one after the other; Ctrl-C ends it with what there is."""
     rate = Rate(plans[0].scenario)
     for plan in plans:
         with Terminal(console) as terminal:
-            result = run_plan(plan, runs_dir, terminal, make_cluster=place)
+            result = run_plan(plan, runs_dir, terminal, place)
         code = exit_code(result)
         bad = [f"{verdict.name} {verdict.verdict}" for verdict in result.judgement.checks
                if verdict.verdict == "failed"] if code == 1 else []

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from chaos import plan as plans
 from chaos.checks import Judgement, judge
 from chaos.custody import clean, custody
-from chaos.experiment import Experiment, MakeCluster, Observer, Outcome
+from chaos.experiment import Experiment, Observer, Outcome
 from chaos.folder import FolderError, RunFolder, cache_folder, environment
 from chaos.history import History
+from chaos.places import Place, local
 from chaos.plan import Plan
 from chaos.references import (
     NoReferenceError,
@@ -27,8 +28,6 @@ from chaos.references import (
     loss_curve,
     needed,
 )
-from harness.cluster.base import Cluster, Recorder
-from harness.cluster.local import LocalCluster
 from harness.ledger import Ledger
 from harness.processes import identity
 from harness.tape import SCHEMA
@@ -58,21 +57,14 @@ class Result:
     outcome: Outcome
 
 
-def local_cluster(links_port: int = 0, toxiproxy: str = "") -> MakeCluster:
-    """Clusters of processes on this machine; `toxiproxy`: the real server's binary, empty for the embedded one."""
-    def make(run: Path, record: Recorder, ledger: Ledger) -> Cluster:
-        return LocalCluster(run, record, ledger, links_port=links_port, toxiproxy=toxiproxy)
-    return make
-
-
-def run_plan(plan: Plan, runs: Path, audience: Audience, *, make_cluster: MakeCluster | None = None) -> Result:
+def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = None) -> Result:
     """Perform a plan and judge it.
 
     Args:
         plan: the frozen plan; its corpus is found now.
         runs: where the run's folder is made.
         audience: who is told.
-        make_cluster: the place to run in; processes on this machine if not given.
+        place: where to run; processes on this machine if not given. References are always trained there.
 
     Raises:
         CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
@@ -83,20 +75,20 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, *, make_cluster: MakeCl
     for line in clean():
         audience.say(f"left behind by an earlier run: {line}")
     with custody() as ledger:
-        return _run(plan, runs, audience, make_cluster or local_cluster(), ledger)
+        return _run(plan, runs, audience, place or local(), ledger)
 
 
-def _run(plan: Plan, runs: Path, audience: Audience, make_cluster: MakeCluster, ledger: Ledger) -> Result:
+def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledger) -> Result:
     corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
                                       needed_bytes(plan.cluster.spec.context), ledger)
     audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
-    references = References(cache_folder(), corpus_file, digest, make_cluster, ledger)
+    references = References(cache_folder(), corpus_file, digest, local().make, ledger)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
     folder.write("manifest.json", {
         "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": "local", "tape_schema": SCHEMA,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": place.name, "tape_schema": SCHEMA,
         "harness": identity(os.getpid()),
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": corpus_file.stat().st_size},
         "references": {kind: reference.key for kind, reference in had.items()},
@@ -104,7 +96,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, make_cluster: MakeCluster, 
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
-    outcome = Experiment(plan, folder, settings, make_cluster, audience.watch(plan, "run"), ledger).perform()
+    outcome = Experiment(plan, folder, settings, place.make, audience.watch(plan, "run"), ledger).perform()
     if outcome.kind == "finished":
         audience.say("measuring the held-out loss")
         try:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from chaos.problems import Numbers, nearest
 from chaos.scenario import SYNCER, Scenario
-from faults import FAULTS, Composite, Fault, Latency, LinkFault, Pause, Storm, WriteLimit
+from faults import FAULTS, Composite, FailingWrites, Fault, Latency, LinkFault, Pause, Storm
 from harness.tape import FIELDS
 from harness.trainer.config import TrainerConfig
 from harness.units import show_seconds
@@ -220,7 +220,7 @@ def _in_the_way(stretch: Stretch, stretches: list[Stretch], scenario: Scenario) 
 
 def _downs(stretch: Stretch) -> bool:
     """Whether a fault's targets are not there from its beginning to its end."""
-    return stretch.fault.downs and not isinstance(stretch.fault, WriteLimit)  # that one dies some time, or never
+    return stretch.fault.downs and not isinstance(stretch.fault, FailingWrites)  # that one dies some time, or never
 
 
 def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:

@@ -92,16 +92,26 @@ class Delete(Damage):
         return
 
 
-class WriteLimit(Fault):
-    """A file size limit set from outside on the process: its next large write fails half-way, as on a full disk. The
-    node ends rather than go on without what it could not save, and comes back without the limit."""
+class FailingWrites(Fault):
+    """What the syncer wants to save can't be written. It ends rather than go on without what it could not save, and
+    comes back when it can."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
     on: ClassVar[str] = "syncer"
     downs: ClassVar[bool] = True
 
-    kind: Literal["write_limit"] = "write_limit"
     restart_after: Seconds = 1.0
+
+    def downtime(self) -> float:
+        """Until it is back."""
+        return self.restart_after + TYPICAL_START_S
+
+
+class WriteLimit(FailingWrites):
+    """A file size limit set from outside on the process: its next large write fails half-way, as on a full disk."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
+
+    kind: Literal["write_limit"] = "write_limit"
 
     def inject(self, hit: Hit) -> Felt:
         """Limit writes to a size between that of its tape, which must go on, and that of its largest checkpoint."""
@@ -123,10 +133,6 @@ class WriteLimit(Fault):
         """What it does, for people."""
         return (f"writes of {names(self.targets)} fail half-way {self.for_words()}, "
                 f"back after {show_seconds(self.restart_after)}")
-
-    def downtime(self) -> float:
-        """Until it is back."""
-        return self.restart_after + TYPICAL_START_S
 
 
 class Poison(Fault):

@@ -113,6 +113,18 @@ class Remove(_Undo):
         return f"{self.path} removed"
 
 
+class Containers(_Undo):
+    """Remove every container, network and volume that is labelled with the run, and nothing else."""
+
+    entry: Literal["containers"] = "containers"
+    engine: str = Field(pattern=r"^unix://")
+    run: str = Field(pattern=r"^[0-9a-f]{12}$")
+
+    def words(self) -> str:
+        """For people."""
+        return f"containers, networks and volumes of {self.run} removed"
+
+
 class Done(_Entry):
     """An undo that is no longer owed."""
 
@@ -120,7 +132,7 @@ class Done(_Entry):
     number: int
 
 
-AnyUndo = Continue | Lift | Toxin | Enable | Remove
+AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers
 _ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
     Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
 

@@ -34,6 +34,20 @@ def state(pid: int) -> str:
     return stat[0] if stat else ""
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process's main thread has started."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used, user and system, all its threads; 0 where there is none."""
+    stat = _stat(pid)
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
+
+
 def carries(pid: int, token: str) -> bool:
     """Whether a process was started with this token in its environment."""
     try:

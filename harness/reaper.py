@@ -11,14 +11,18 @@ import resource
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.processes import carries, end_all, handle, identity, send, with_token
 
 if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a few megabytes
+    from harness.cluster.engine import Engine
     from harness.ledger import AnyUndo, Enable, Toxin
 
+_TRIES, _AGAIN_S = 20, 3.0
+_SETTLE_S = 0.5
 
 NOT_UNDONE = "NOT UNDONE"
 """What a line begins with that tells of something left."""
@@ -67,7 +71,7 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.ledger import Continue, Enable, Lift, Remove, Toxin
+    from harness.ledger import Containers, Continue, Enable, Lift, Remove, Toxin
     match undo:
         case Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -83,7 +87,35 @@ def _undone(undo: AnyUndo, token: str) -> bool:
                 return False
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             return True
+        case Containers(engine=engine, run=run):
+            return _containers_removed(engine, run)
     return False
+
+
+def _containers_removed(url: str, run: str) -> bool:
+    """Remove what a run left on an engine; False where nothing was left.
+
+    Raises:
+        OSError: the engine does not answer, or refuses.
+    """
+    from harness.cluster.engine import Engine, EngineError
+    try:
+        engine = Engine(url)
+        try:
+            removed = engine.remove(run)
+            while engine.labelled(run) or (removed and _unsettled(engine, run)):
+                removed += engine.remove(run)
+            return bool(removed)
+        finally:
+            engine.close()
+    except EngineError as error:
+        raise OSError(str(error)) from error
+
+
+def _unsettled(engine: Engine, run: str) -> bool:
+    """Whether anything has come up since: what the harness had asked for in its last moment is still made."""
+    time.sleep(_SETTLE_S)
+    return bool(engine.labelled(run))
 
 
 def _link_healed(undo: Toxin | Enable, token: str) -> bool:
@@ -113,8 +145,10 @@ def main() -> int:
     except FileNotFoundError:
         return 0
     fcntl.flock(file, fcntl.LOCK_EX)  # waits as long as the harness lives, whatever becomes of it
-    if path.exists():
-        heal(path)
+    for _ in range(_TRIES):
+        if not path.exists() or not any(line.startswith(NOT_UNDONE) for line in heal(path)):
+            break
+        time.sleep(_AGAIN_S)  # an engine that is just being restarted, say
     return 0
 
 

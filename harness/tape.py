@@ -99,6 +99,12 @@ class TapeWriter:
         self._file.close()
 
 
+def next_incarnation(folder: Path, node: str) -> int:
+    """The number of a node's next incarnation, by the tapes of those that were: 0 for the first."""
+    numbers = [path.stem.rpartition(".") for path in folder.glob("*.jsonl")]
+    return max((int(number) + 1 for name, _, number in numbers if name == node and number.isdigit()), default=0)
+
+
 class NoTape(TapeWriter):
     """Records nothing: what a node is measured with to learn what its tape costs."""
 

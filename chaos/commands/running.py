@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos import places
 from chaos import plan as plans
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.live import Terminal
+from chaos.places import Place
 from chaos.plan import Plan, freeze
 from chaos.problems import nearest
 from chaos.scenario import Scenario, load
@@ -30,7 +32,7 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with so many seeds in a row, and print the pass "
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="local (processes); compose and simulated are not here yet.")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes) or compose (containers).")] = "local",
     toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
                                            "toxiproxy-server.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to look on with "
@@ -44,11 +46,10 @@ def run(
     Example: `diloco-chaos run flagship --seed 3`
     """
     from chaos.report import show as show_report
-    from chaos.run import document, exit_code, local_cluster, run_plan
-    _must_be_here(on)
+    from chaos.run import document, exit_code, run_plan
     frozen = [_with_options(one, corpus, deadline) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
-    place = local_cluster(toxiproxy_port, _toxiproxy(toxiproxy))
+    place = _place(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for warning in warnings_of(frozen[0].cluster, [planned.fault for planned in frozen[0].faults]):
         console.print(f"warning: {warning}", style="yellow", markup=False)
@@ -59,7 +60,7 @@ def run(
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
     with Terminal(console) as terminal:
-        result = run_plan(frozen[0], runs_dir, terminal, make_cluster=place)
+        result = run_plan(frozen[0], runs_dir, terminal, place=place)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
 
@@ -94,11 +95,19 @@ def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
     return plan.model_copy(update={"cluster": cluster, "deadline": limit})
 
 
-def _must_be_here(on: str) -> None:
-    if on != "local":
-        choices = ["compose", "simulated"]
-        raise Failure(f"--on {on}: " + ("not in this version; use --on local" if on in choices else
-                                        f"no such place{nearest(on, ['local', *choices])}"), 2)
+def _place(on: str, port: int, toxiproxy: str) -> Place:
+    if on == "local":
+        return places.local(port, _toxiproxy(toxiproxy))
+    if on == "simulated":
+        raise Failure("--on simulated: not in this version; use --on local", 2)
+    if on != "compose":
+        raise Failure(f"--on {on}: no such place{nearest(on, places.PLACES)}", 2)
+    if toxiproxy not in ("embedded", "real"):
+        raise Failure(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out", 2)
+    try:
+        return places.compose(port)
+    except ClusterError as error:
+        raise Failure(f"--on compose: {error}", 2) from error
 
 
 def _toxiproxy(choice: str) -> str:

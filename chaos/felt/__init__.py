@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from chaos.felt import links, processes, state
+from chaos.felt import containers, links, processes, state
 from chaos.felt.base import FeltResult, Measure
 from chaos.history import History, Span
-from faults import Damage, Ending, Fault, Kill, LinkFault, Partition, Pause, Poison, Straggler, WriteLimit, Zombie
+from faults import (
+    Damage,
+    Disconnect,
+    Ending,
+    FailingWrites,
+    Fault,
+    Kill,
+    LinkFault,
+    OutOfMemory,
+    Partition,
+    Pause,
+    Poison,
+    RestartEngine,
+    RestartLinks,
+    Straggler,
+    Zombie,
+)
 
 _MEASURES: dict[type[Fault], Measure] = {
     Kill: processes.killed, Ending: processes.ended, Pause: processes.paused, Zombie: processes.superseded,
-    Straggler: processes.slowed, Damage: state.damaged, WriteLimit: state.failed_write, Poison: state.poisoned,
-    Partition: links.cut, LinkFault: links.probed}
+    Straggler: processes.slowed, Damage: state.damaged, FailingWrites: state.failed_write, Poison: state.poisoned,
+    Partition: links.cut, LinkFault: links.probed, Disconnect: links.silenced, OutOfMemory: containers.out_of_memory,
+    RestartLinks: containers.links_restarted, RestartEngine: containers.engine_restarted}
 """By the nearest class of the fault."""
 
 

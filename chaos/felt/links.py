@@ -52,6 +52,14 @@ def cut(history: History, span: Span) -> tuple[bool, str]:
     return min(silent) >= _SILENT * (fault.duration or 0), f"nothing came through for {show_seconds(min(silent))}"
 
 
+def silenced(history: History, span: Span) -> tuple[bool, str]:
+    """How long nothing of a node that was off the network was merged."""
+    fault = span.planned.fault
+    silent = [_between_contributions(history, target, span.injected or 0.0, span.ended or history.end)
+              for target in fault.struck(history.plan.cluster.names)]
+    return min(silent) >= _SILENT * (fault.duration or 0), f"nothing came through for {show_seconds(min(silent))}"
+
+
 def _between_contributions(history: History, learner: str, start: float, end: float) -> float:
     """The longest time without a contribution that has a part in this span."""
     times = [merge.t for merge in history.merges if any(part["learner"] == learner for part in merge["contributions"])]

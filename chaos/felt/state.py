@@ -36,8 +36,11 @@ def failed_write(history: History, span: Span) -> tuple[bool, str]:
     gone = exits(history, span).get(SYNCER)
     if failed is None or gone is None:
         return False, "no write failed" if failed is None else "the syncer did not end"
-    limit = span.felt.get("limit_bytes")
-    return True, f"a write beyond {limit} bytes failed ({failed['reason']}), exit status {status_words(gone['status'])}"
+    full = "filled_bytes" in span.felt
+    if full and "No space left" not in str(failed["reason"]):
+        return False, f"a write failed for another reason: {failed['reason']}"
+    what = "a write onto the full disk" if full else f"a write beyond {span.felt.get('limit_bytes')} bytes"
+    return True, f"{what} failed ({failed['reason']}), exit status {status_words(gone['status'])}"
 
 
 def poisoned(history: History, span: Span) -> tuple[bool, str]:

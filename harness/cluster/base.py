@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from harness.links.client import Toxic
@@ -15,8 +16,11 @@ from harness.links.client import Toxic
 Recorder = Callable[..., None]
 """record(event, **fields): writes to the harness' own tape."""
 
-Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede"]
+Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
+                  "join", "exhaust_memory", "disconnect", "fill_disk", "restart_links", "restart_engine"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
+EVERYWHERE = frozenset(ABILITIES[:ABILITIES.index("exhaust_memory")])
+"""What needs no containers."""
 
 
 class ClusterError(Exception):
@@ -25,7 +29,7 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A process to run. In `argv` the parts `{incarnation}`, `{listen}` and `{connect}` are replaced at each start."""
+    """A process to run. Some parts of `argv` are replaced at each start: see `command`."""
 
     name: str
     argv: tuple[str, ...]
@@ -38,6 +42,17 @@ class NodeSpec:
     """Further arguments for the first incarnation only."""
     state: str = ""
     """The folder, relative to the run's, of the files from which it goes on after a restart; empty: it has none."""
+    disk: int = 0
+    """Bytes of a small disk of its own for `state`; 0: it lies on the run's."""
+    reads: tuple[Path, ...] = ()
+    """Files beyond the run's folder that it must be able to read."""
+
+    def command(self, incarnation: int, *, python: str, host: str, listen: int, connect: str) -> list[str]:
+        """`argv` of an incarnation: `{python}` the interpreter, `{host}` and `{listen}` where it is to listen,
+        `{connect}` the address (host:port) that it is to connect to, `{incarnation}` its number."""
+        filled = {"{incarnation}": str(incarnation), "{python}": python, "{host}": host, "{listen}": str(listen),
+                  "{connect}": connect}
+        return [filled.get(part, part) for part in self.argv] + list(self.first_start if incarnation == 0 else ())
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,10 @@ class Cluster(Protocol):
         Raises:
             ClusterError: one of them did not come up.
         """
+        ...
+
+    def join(self, node: NodeSpec) -> None:
+        """Start a node that was not there from the beginning, and its link."""
         ...
 
     def poll(self) -> None:
@@ -116,6 +135,34 @@ class Cluster(Protocol):
 
     def unlimit_writes(self, node: str) -> None:
         """Take that limit back; harmless where the process is gone."""
+        ...
+
+    # -- what only containers have -------------------------------------------------------------------------------
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """Have the kernel kill the node's process for want of memory; it is started again as after a kill."""
+        ...
+
+    def disconnect(self, node: str, off: bool) -> None:
+        """Take a node off the network, or put it back: nobody is told, packets vanish."""
+        ...
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Fill the disk that the node's state lies on, until nothing fits any more; bytes that were written. It may die
+        of it; then it is started again."""
+        ...
+
+    def empty_disk(self, node: str) -> None:
+        """Take back what `fill_disk` wrote; harmless where there is nothing."""
+        ...
+
+    def restart_links(self) -> float:
+        """End the link server and start it again with the same links and toxics; seconds that it took. Every connection
+        breaks."""
+        ...
+
+    def restart_engine(self) -> None:
+        """Begin to restart what all nodes run on, by the command that the user gave for it."""
         ...
 
     # -- state: the files of a node that is down -----------------------------------------------------------------

@@ -66,7 +66,7 @@ class LinkServer:
     def _real(self, port: int) -> tuple[subprocess.Popen[bytes], str]:
         """It can't choose a free port and tell: choose one, and again where another program was quicker."""
         for _ in range(_TRIES):
-            chosen = port or _free_port()
+            chosen = port or free_port()
             process = self._spawn([sys.executable, "-m", "harness.lifeline", str(os.getpid()), self._binary,
                                    "-host", "127.0.0.1", "-port", str(chosen)])
             api = f"127.0.0.1:{chosen}"
@@ -91,7 +91,8 @@ class LinkServer:
             raise ClusterError(f"the link server did not start:\n{self._last_lines()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

@@ -245,7 +245,8 @@ def _listens_as_asked(asked: str, actual: str) -> bool:
     host, _, port = asked.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host
     actual_host, _, actual_port = actual.rpartition(":")
-    return host == actual_host and actual_port != "0" and port in ("0", actual_port)
+    same = host == actual_host or (host == "0.0.0.0" and actual_host == "[::]")  # noqa: S104 - Go's word for it
+    return same and actual_port != "0" and port in ("0", actual_port)
 
 
 def _whole(value: int | float) -> int | float:

@@ -19,6 +19,8 @@ from harness.trainer.wire import Decoder, FrameError
 
 _CHUNK = 1 << 18
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 0.8
+_CONNECT_S = 1.5
+"""A name that nobody resolves, or an address where packets vanish, would hold up an attempt for many seconds."""
 _CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the next one replaces, is dropped
 
 
@@ -79,14 +81,15 @@ class ClientDriver(Driver):
         delay = _FIRST_DELAY_S
         while True:
             try:
-                reader, self._writer = await asyncio.open_connection(host, port)
-            except OSError:
+                reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_S)
+            except OSError:  # TimeoutError is one
                 await asyncio.sleep(delay * random.uniform(0.8, 1.2))
                 delay = min(2 * delay, _LONGEST_DELAY_S)
                 continue
+            self._writer = writer
             self.feed(self._client_core.on_connected)
             heard, reason = await self._read(reader)
-            self._writer.close()
+            writer.close()
             self._writer = None
             self.feed(lambda now, reason=reason: self._client_core.on_lost(reason, now))  # type: ignore[misc]
             delay = _FIRST_DELAY_S if heard else min(2 * delay, _LONGEST_DELAY_S)

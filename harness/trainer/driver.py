@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness.tape import TapeWriter
 from harness.trainer import checkpoint
@@ -28,6 +28,14 @@ class Core(Protocol):
         """A timer fired."""
         ...
 
+    def status(self) -> Mapping[str, Any]:
+        """What it knows of the training, for people who ask."""
+        ...
+
+
+_UNWELL_S = 15.0
+"""A node that did nothing for so long is not well: a syncer has its heartbeat, a learner its steps."""
+
 
 class Driver:
     """What the drivers of all roles share. Subclasses know about connections and computing."""
@@ -40,6 +48,15 @@ class Driver:
         self._passed: Counter[str] = Counter()
         self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._busy = time.monotonic()
+
+    async def run(self, host: str, port: int) -> None:
+        """Listen there, or connect to it, and serve until training is over."""
+        raise NotImplementedError
+
+    def status(self) -> Mapping[str, Any]:
+        """Whether the node is well, and what it knows."""
+        return {"healthy": time.monotonic() - self._busy < _UNWELL_S, **self._core.status()}
 
     def now(self) -> float:
         """Seconds since the run began."""
@@ -54,6 +71,7 @@ class Driver:
         while (step := await self._inputs.get()) is not None:
             for effect in list(step(self.now())):
                 await self._do(effect)
+            self._busy = time.monotonic()
 
     async def _do(self, effect: Effect) -> None:
         match effect:

@@ -57,6 +57,11 @@ class Learner:
         self._stepped: float | None = None  # when the last step was done
         self._done = False
 
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self._done, "step": self.step, "tokens": self.tokens,
+                "versions": [held.version for held in self.held]}
+
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands: introduce yourself."""
         self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, Request)]

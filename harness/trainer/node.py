@@ -1,6 +1,7 @@
 """A node's process: `python -m harness.trainer.node --role learner --name learner-1 ...`; started by a cluster.
 
-Its settings lie in the run's folder (`cluster.json`), its token in the environment (DILOCO_CHAOS_TOKEN).
+Its settings lie in the run's folder (`cluster.json`), its token in the environment (DILOCO_CHAOS_TOKEN). With `--alone`
+nobody prepared that folder: the node does so itself, and finds its incarnation, as in `docker compose up`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.lifeline import die_with_parent
 from harness.processes import TOKEN
-from harness.tape import NoTape, TapeWriter
+from harness.tape import NoTape, TapeWriter, next_incarnation
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
+from harness.trainer.data import CorpusError, materialize, needed_bytes
 from harness.trainer.driver import Driver
+from harness.trainer.log import Logged
+from harness.trainer.sources import node_digest
+from harness.trainer.status import serve_status
 from harness.trainer.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -61,9 +67,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--name", required=True)
     parser.add_argument("--incarnation", type=int, default=0)
     parser.add_argument("--run", type=Path, required=True, help="the run's folder")
-    parser.add_argument("--epoch", type=float, required=True, help="the run's beginning on CLOCK_MONOTONIC, seconds")
+    parser.add_argument("--epoch", type=float, default=time.monotonic(),
+                        help="the run's beginning on CLOCK_MONOTONIC, seconds; now if not given")
     parser.add_argument("--parent", type=int, help="die with this process")
+    parser.add_argument("--alone", type=Path, metavar="CONFIG",
+                        help="JSON of the trainer's configuration: prepare the run's folder, find the incarnation")
+    parser.add_argument("--host", default=LOOPBACK, help="syncer: address to listen on")
     parser.add_argument("--listen", type=int, default=0, help="syncer: port, 0 for any")
+    parser.add_argument("--status", type=int, metavar="PORT", help="answer GET /health and GET /status there")
+    parser.add_argument("--log", action="store_true", help="tell on standard output what happens")
     parser.add_argument("--connect", help="learner: host:port of the syncer, or of the link to it")
     parser.add_argument("--no-tape", action="store_true", help="record nothing, to measure what recording costs")
     parser.add_argument("--hold", action="append", default=[], metavar="POINT[:N]",
@@ -84,9 +96,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         die_with_parent(options.parent)
     faulthandler.register(signal.SIGUSR1)  # a run that misses its deadline leaves every node's stacks in its log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the harness ends its nodes itself
-    kind = NoTape if options.no_tape else TapeWriter
+    if options.alone:
+        try:
+            prepare(options.run, TrainerConfig.model_validate_json(options.alone.read_text()))
+        except (CorpusError, OSError, ValidationError) as error:
+            print(f"{options.alone}: {error}", file=sys.stderr)
+            return 2
+        options.incarnation = next_incarnation(options.run / "tape", options.name)
+    kind = NoTape if options.no_tape else Logged if options.log else TapeWriter
     tape = kind(options.run / "tape", options.name, options.incarnation, options.epoch)
-    tape.record("start", role=options.role, pid=os.getpid())
+    tape.record("start", role=options.role, pid=os.getpid(), sources=node_digest())
     settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
     try:
         asyncio.run(_run(options, settings, tape))
@@ -102,18 +121,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def prepare(run: Path, config: TrainerConfig) -> None:
+    """Make what a run's folder needs, where it is not there yet; several nodes may do so at once.
+
+    Raises:
+        CorpusError: the corpus can't be used.
+    """
+    if not (run / SETTINGS).exists():
+        corpus, _ = materialize(config.corpus, run / "corpora", needed_bytes(config.spec.context))
+        unfinished = run / f"{SETTINGS}.{os.uname().nodename}.partial"
+        unfinished.write_text(NodeSettings(trainer=config, corpus_file=corpus).model_dump_json(indent=2))
+        unfinished.replace(run / SETTINGS)
+
+
 async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> None:
-    driver: Driver
-    loop = asyncio.get_running_loop()
-    if options.role == "syncer":
-        driver = server = _syncer(options, settings, tape)
-        loop.add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
-        await server.run(LOOPBACK, options.listen)
-    else:
-        driver = client = _learner(options, settings, tape)
-        loop.add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
-        host, _, port = options.connect.rpartition(":")
-        await client.run(host, int(port))
+    driver: Driver = (_syncer if options.role == "syncer" else _learner)(options, settings, tape)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
+    if options.status:
+        who = {"node": options.name, "incarnation": options.incarnation}
+        await serve_status(options.host, options.status, lambda: {**who, **driver.status()})
+    host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
+    await driver.run(host, int(port))
 
 
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:

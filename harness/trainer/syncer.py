@@ -62,6 +62,14 @@ class Syncer:
                        for state, fragment in zip(self.states, self.table, strict=True))
         return self.config.warm_tokens + weighted / total
 
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self.finished, "step": self.ledger.step,
+                "processed": self.processed, "merged": round(self.merged), "budget": self.config.budget_tokens,
+                "versions": [state.version for state in self.states],
+                "learners": {name: {"connected": peer.connection is not None, "incarnation": peer.incarnation,
+                                    "step": peer.step} for name, peer in sorted(self.peers.items())}}
+
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
         for name, why in self._found.repaired.items():

@@ -27,6 +27,10 @@ class Hub:
         self._names: dict[int, str] = {}
         self._gradients: dict[str, Tensors] = {}
 
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"step": self.step, "processed": self._processed, "peers": sorted(self._names.values())}
+
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
         yield Record("initial", {"versions": [], "digests": [], "step": 0, "processed": 0})
@@ -84,6 +88,10 @@ class Peer:
         self.step = 0
         self._marks = snapshot_marks(config) if name == config.names[0] else []
         self._names = tuple(config.spec.shapes())
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"step": self.step}
 
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands."""

@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from harness.cluster import process
 from harness.processes import state
 
 PATIENT = """
@@ -46,7 +45,7 @@ def test_a_node_that_is_asked_to_end_ends_in_good_order_and_is_started_again(gro
 
 
 def test_a_node_that_does_not_listen_is_killed(ground, monkeypatch):
-    monkeypatch.setattr(process, "STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("harness.cluster.incarnation.STOP_TIMEOUT_S", 0.2)
     cluster = ground.start(PATIENT)
     ground.until(ground.count)
     cluster.terminate("worker", None)
@@ -95,7 +94,7 @@ def test_what_is_done_to_a_node_that_is_gone_is_done_to_nobody(ground):
 
 
 def test_a_superseded_process_stands_beside_its_successor_comes_back_and_has_to_end(ground, monkeypatch):
-    monkeypatch.setattr("harness.cluster.local.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("harness.cluster.supervised.STOP_TIMEOUT_S", 0.2)
     cluster = ground.start()
     old = cluster.states()["worker"].pid
     cluster.supersede("worker")
@@ -112,7 +111,7 @@ def test_a_superseded_process_stands_beside_its_successor_comes_back_and_has_to_
 
 
 def test_a_node_can_be_superseded_again_once_the_old_process_is_gone(ground, monkeypatch):
-    monkeypatch.setattr("harness.cluster.local.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("harness.cluster.supervised.STOP_TIMEOUT_S", 0.2)
     cluster = ground.start()
     for number in (1, 2):
         cluster.supersede("worker")

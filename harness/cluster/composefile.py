@@ -1,0 +1,91 @@
+"""What docker-compose.yml says about a service, for docker-py: runs use the images and limits that people see there.
+
+Commands, networks, volumes, ports and restarts are the run's own; a key that can't be taken over is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from harness.cluster.base import ClusterError
+
+_HERE = Path(__file__).parent.parent
+_VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
+PERIOD_US = 100_000
+"""Period of a CPU quota, in microseconds: the kernel's default."""
+_OWN = frozenset({"command", "networks", "volumes", "ports", "restart", "depends_on", "build", "healthcheck",
+                  "environment", "stop_grace_period", "container_name"})
+
+
+def _cpus(value: Any) -> dict[str, Any]:
+    """As quota and period, which can be changed later: `NanoCPUs` can't."""
+    return {"cpu_period": PERIOD_US, "cpu_quota": round(float(value) * PERIOD_US)}
+
+
+_TAKEN: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "cpus": _cpus,
+    "tmpfs": lambda value: {"tmpfs": dict.fromkeys([value] if isinstance(value, str) else value, "")},
+    "mem_limit": lambda value: {"mem_limit": value, "memswap_limit": value}}
+_AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "pids_limit", "user",
+                          "ulimits", "shm_size"})
+
+
+def find() -> Path:
+    """The file: beside the packages in a checkout, or inside them where they were installed.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    for path in (_HERE.parent / "docker-compose.yml", _HERE / "docker-compose.yml"):
+        if path.is_file():
+            return path
+    raise ClusterError("docker-compose.yml is missing from this installation: install diloco-chaos again")
+
+
+def service(path: Path, name: str) -> dict[str, Any]:
+    """Arguments for `docker.models.containers.create` that the file states for a service.
+
+    Raises:
+        ClusterError: the file can't be read, or says something that a run can't take over.
+    """
+    services = _read(path).get("services")
+    stated = services.get(name) if isinstance(services, dict) else None
+    if not isinstance(stated, dict):
+        raise ClusterError(f"{path}: there is no service {name}")
+    unknown = sorted(set(stated) - _OWN - set(_TAKEN) - _AS_THEY_ARE)
+    if unknown:
+        raise ClusterError(f"{path}: services.{name}: a run can't take over {', '.join(unknown)}; remove it there, or "
+                           f"run with --on local")
+    arguments: dict[str, Any] = {key: stated[key] for key in sorted(set(stated) & _AS_THEY_ARE)}
+    for key in sorted(set(stated) & set(_TAKEN)):
+        arguments |= _TAKEN[key](stated[key])
+    return arguments
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = YAML(typ="safe").load(path.read_text())
+    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        raise ClusterError(f"{path}: can't be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ClusterError(f"{path}: not a compose file")
+    filled = _filled(content)
+    assert isinstance(filled, dict), "variables stand in strings only"
+    return filled
+
+
+def _filled(value: Any) -> Any:
+    """Every ${VARIABLE:-default} from the environment."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: "$" if found["name"] is None else
+                             os.environ.get(found["name"]) or found["default"] or "", value)
+    if isinstance(value, dict):
+        return {key: _filled(one) for key, one in value.items()}
+    return [_filled(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,262 @@
+"""What clusters of every place share: incarnations that are watched and restarted, files of state, and links.
+
+A place says how its nodes are started and where its link server is.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from harness import tape
+from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
+from harness.cluster.incarnation import STOP_TIMEOUT_S, Incarnation
+from harness.ledger import Enable, Ledger, Toxin
+from harness.links.client import Links, Toxic
+
+START_TIMEOUT_S = 30.0
+AnyIncarnation = TypeVar("AnyIncarnation", bound=Incarnation)
+
+
+class SupervisedCluster(ABC, Generic[AnyIncarnation]):
+    """Implements most of `harness.cluster.base.Cluster`."""
+
+    def __init__(self, run: Path, record: Recorder, ledger: Ledger) -> None:
+        """`run`: the run's folder, for logs and to read `listening` from the tape. `ledger`: for undos, and for the
+        token that everything of the run carries."""
+        self._run, self._record, self._ledger = run, record, ledger
+        self._nodes: dict[str, AnyIncarnation] = {}
+        self._superseded: dict[str, AnyIncarnation] = {}
+        self._addresses: dict[str, str] = {}  # link -> where the node's side of it listens
+        self._toxics: dict[str, dict[str, Toxic]] = {}
+        self._cut: set[str] = set()
+        (run / "logs").mkdir(parents=True, exist_ok=True)
+
+    # -- what places differ in -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _spawn(self, spec: NodeSpec, number: int) -> None:
+        """Start this incarnation, and record `spawn`."""
+
+    @abstractmethod
+    def _links(self) -> Links:
+        """The link server.
+
+        Raises:
+            ClusterError: it is not up.
+        """
+
+    def _owe_link(self, undo: type[Toxin | Enable], link: str, what: str = "") -> None:
+        """Write down what undoes the deed at hand, where nothing that is owed already does."""
+
+    def _paid_link(self, link: str, what: str = "") -> None:
+        """It was undone."""
+
+    def _last_lines(self, name: str, incarnation: int, count: int = 12) -> str:
+        """The end of a node's log."""
+        path = self._run / "logs" / f"{name}.{incarnation}.log"
+        lines = path.read_text(errors="replace").splitlines()[-count:] if path.exists() else []
+        return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
+
+    # -- incarnations --------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Notice deaths, restart what is due."""
+        now = time.monotonic()
+        for node in self._everyone():
+            if (status := node.look(now)) is not None:
+                self._gone(node, status)
+            if node.restart_at is not None and now >= node.restart_at:
+                node.restart_at = None
+                self._spawn(node.spec, node.incarnation + 1)
+
+    def states(self) -> dict[str, NodeState]:
+        """Every node's state."""
+        return {name: node.known() for name, node in self._nodes.items()}
+
+    def kill(self, node: str, restart_after: float | None) -> None:
+        """SIGKILL, also to one that stands still."""
+        self._nodes[node].end(signal.SIGKILL, restart_after)
+
+    def terminate(self, node: str, restart_after: float | None) -> None:
+        """SIGTERM, and SIGKILL after two seconds."""
+        self._nodes[node].end(signal.SIGTERM, restart_after)
+
+    def pause(self, node: str) -> None:
+        """Stop it where it is."""
+        self._nodes[node].pause()
+
+    def resume(self, node: str) -> None:
+        """Let it go on, where it was paused."""
+        self._nodes[node].resume()
+
+    def throttle(self, node: str, share: float | None, spread: float = 0.0, seed: int = 0) -> None:
+        """Hold it back."""
+        self._nodes[node].throttle(share, spread, seed)
+
+    def supersede(self, node: str) -> None:
+        """Stop it, and start the next incarnation beside it."""
+        current, before = self._nodes[node], self._superseded.get(node)
+        if current.alive and not (before and before.alive):
+            current.pause()
+            current.doomed = True
+            self._superseded[node] = current
+            self._spawn(current.spec, current.incarnation + 1)
+
+    def revive(self, node: str) -> None:
+        """Let the old one go on; it is killed if it does not see within two seconds that it is superseded."""
+        if node in self._superseded:
+            self._superseded[node].resume(die_within=STOP_TIMEOUT_S)
+
+    def limit_writes(self, node: str, size: int, restart_after: float) -> None:
+        """RLIMIT_FSIZE of the process, set from outside."""
+        self._nodes[node].limit_writes(size, restart_after)
+
+    def unlimit_writes(self, node: str) -> None:
+        """The limit from before."""
+        self._nodes[node].unlimit_writes()
+
+    def _everyone(self) -> list[AnyIncarnation]:
+        return [*self._nodes.values(), *self._superseded.values()]
+
+    def _gone(self, node: AnyIncarnation, status: int) -> None:
+        """Record an end.
+
+        Raises:
+            ClusterError: nobody had brought it about.
+        """
+        self._record("exit", target=node.name, incarnation=node.incarnation, status=status, killed=node.doomed,
+                     **node.details())
+        if status != 0 and not node.doomed:
+            raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
+                               f"{self._last_lines(node.name, node.incarnation)}")
+
+    def _listening_port(self, name: str) -> int:
+        """The port that a node says it listens on."""
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until:
+            for event in tape.read(self._run / "tape").of("listening", node=name):
+                return int(event["port"])
+            if (status := self._nodes[name].ended()) is not None:
+                raise ClusterError(f"{name} did not start ({status_words(status)}):\n{self._last_lines(name, 0)}")
+            time.sleep(0.02)
+        raise ClusterError(f"{name} did not listen within {START_TIMEOUT_S:.0f} s:\n{self._last_lines(name, 0)}")
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def wait_gone(self, node: str) -> None:
+        """Wait for the end that was brought about."""
+        current = self._nodes[node]
+        if current.alive:
+            self._gone(current, current.wait())
+
+    def state_files(self, node: str) -> dict[str, int]:
+        """The files in its folder of state."""
+        return {path.name: path.stat().st_size for path in sorted(self._state_folder(node).glob("*")) if path.is_file()}
+
+    def tape_size(self, node: str) -> int:
+        """The tape of the newest incarnation."""
+        path = self._run / "tape" / f"{node}.{self._nodes[node].incarnation}.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
+    def alter(self, node: str, name: str, change: Callable[[bytes], bytes | None]) -> None:
+        """Rewrite or remove a file."""
+        path = self._state_folder(node) / name
+        changed = change(path.read_bytes())
+        if changed is None:
+            path.unlink()
+        else:
+            path.write_bytes(changed)
+
+    def _state_folder(self, node: str) -> Path:
+        spec = self._nodes[node].spec
+        if not spec.state:
+            raise ClusterError(f"{node} keeps no state")
+        return self._run / spec.state
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def links_of(self, node: str) -> list[str]:
+        """Its own link, or all that lead to it."""
+        return [node] if node in self._addresses else [
+            name for name in self._addresses if self._nodes[name].spec.connects_to == node]
+
+    def address(self, link: str) -> str:
+        """Where the node's side of a link listens."""
+        return self._addresses[link]
+
+    def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Put these toxics on a link."""
+        for toxic in toxics:
+            self._owe_link(Toxin, link, toxic.name)
+            self._toxics.setdefault(link, {})[toxic.name] = toxic
+            self._links().add(link, toxic)
+
+    def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Take these toxics off a link."""
+        for toxic in toxics:
+            self._links().remove(link, toxic.name)
+            self._toxics.get(link, {}).pop(toxic.name, None)
+            self._paid_link(link, toxic.name)
+
+    def cut(self, link: str, cut: bool) -> None:
+        """Take a link down, or bring it up again at the same address."""
+        if cut:
+            self._owe_link(Enable, link)
+            self._cut.add(link)
+        self._links().set_enabled(link, not cut)
+        if not cut:
+            self._cut.discard(link)
+            self._paid_link(link)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def residue(self) -> list[str]:
+        """What of any fault is still there."""
+        left = [words for node in self._everyone() for words in node.residue()]
+        for link in self._addresses:
+            left += [f"toxic {toxic.name} on {link}" for toxic in self._links().toxics(link)]
+            left += [] if self._links().enabled(link) else [f"{link} is cut off"]
+        return left
+
+    # -- what only some places can do ----------------------------------------------------------------------------------
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def disconnect(self, node: str, off: bool) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Not here."""
+        raise NotImplementedError
+
+    def empty_disk(self, node: str) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def restart_links(self) -> float:
+        """Not here."""
+        raise NotImplementedError
+
+    def restart_engine(self) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def dump_stacks(self) -> None:
+        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended)."""
+        for node in self._nodes.values():
+            if node.alive:
+                node.send(signal.SIGUSR1)
+
+
+def status_words(status: int) -> str:
+    """An exit status as people read it."""
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+
