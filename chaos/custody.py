@@ -17,6 +17,7 @@ from harness.reaper import NOT_UNDONE, heal
 
 _MOST_DEATHS, _PER_S = 5, 10.0
 _HEAL_S = 5.0
+DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 def clean(folder: Path | None = None) -> list[str]:
@@ -28,7 +29,24 @@ def clean(folder: Path | None = None) -> list[str]:
                 did += heal(path) if ours else []  # else its harness or its reaper is alive
         except (LedgerError, OSError) as error:
             did.append(f"{NOT_UNDONE}: {error}")
-    return did
+    return did + _orphans()
+
+
+def _orphans() -> list[str]:
+    """Remove containers whose ledger is gone, too: their label names a harness, and that one is dead."""
+    if not Path(os.environ.get("DOCKER_HOST", DEFAULT_SOCKET).removeprefix("unix://")).exists():
+        return []  # there is no engine, and docker-py need not be imported to know that
+    from harness.cluster.engine import Engine, EngineError, dead_runs
+    try:
+        engine = Engine()
+    except EngineError:
+        return []  # what a ledger says of containers has been tried above, and was told
+    try:
+        return [words for run in dead_runs(engine) for words in engine.remove(run)]
+    except EngineError as error:
+        return [f"{NOT_UNDONE}: {error}"]
+    finally:
+        engine.close()
 
 
 @contextmanager

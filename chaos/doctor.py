@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from harness.ledger import in_charge, ledgers_folder
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
+OLDEST_COMPOSE = (1, 29)
+_ASK_S = 5
 
 
 class Line(NamedTuple):
@@ -31,7 +34,7 @@ class Line(NamedTuple):
 
 def examine() -> list[Line]:
     """Look at everything that a run may need."""
-    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _ledgers(), _docker(), _toxiproxy()]
+    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _ledgers(), _docker(), _compose(), _toxiproxy()]
 
 
 def _platform() -> Line:
@@ -84,16 +87,39 @@ def _ledgers() -> Line:
 
 
 def _docker() -> Line:
-    if shutil.which("docker") is None:
-        return Line("docker", "optional", "not installed", "not needed on local")
+    from harness.cluster.compose import must_be_ready
+    from harness.cluster.engine import Engine, EngineError, dead_runs
     try:
-        done = subprocess.run(["docker", "info", "--format", "{{.ServerVersion}}"], capture_output=True, text=True,  # noqa: S607
-                              timeout=5, check=False)
-    except subprocess.TimeoutExpired:
-        return Line("docker", "optional", "the engine does not answer", "not needed on local")
-    if done.returncode != 0 or not done.stdout.strip():
-        return Line("docker", "optional", "a client, but no engine runs", "not needed on local")
-    return Line("docker", "ok", f"engine {done.stdout.strip()}")
+        engine = Engine()
+    except EngineError as error:
+        return Line("docker", "optional", "not to be used", f"{error} (not needed on local)")
+    try:
+        dead = dead_runs(engine)
+        if dead:
+            return Line("docker", "optional", f"engine {engine.version}, containers of {len(dead)} runs that died",
+                        "diloco-chaos clean removes them")
+        must_be_ready()
+    except EngineError as error:
+        return Line("docker", "optional", f"engine {engine.version}", f"{error} (not needed on local)")
+    finally:
+        engine.close()
+    return Line("docker", "ok", f"engine {engine.version}, images there")
+
+
+def _compose() -> Line:
+    """Only for `docker compose up` by hand: runs need no compose."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is None:
+            continue
+        with suppress(subprocess.TimeoutExpired):
+            done = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, timeout=_ASK_S,
+                                  check=False)
+            found = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
+            if done.returncode == 0 and found:
+                old = (int(found[1]), int(found[2])) < OLDEST_COMPOSE
+                return Line("compose", "optional" if old else "ok", f"{' '.join(command)} {done.stdout.strip()}",
+                            "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")
+    return Line("compose", "optional", "not installed", "not needed for runs; for `docker compose up` install it")
 
 
 def _toxiproxy() -> Line:

@@ -10,11 +10,11 @@ from typing import Literal, Protocol
 from chaos.folder import RunFolder
 from chaos.nodes import node_specs
 from chaos.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
-from chaos.places import MakeCluster, advice
+from chaos.places import MakeCluster
 from chaos.plan import Plan, PlannedFault
-from chaos.problems import Problem, ScenarioError
+from chaos.scenario import SYNCER
 from chaos.sensing import Sensing
-from harness.cluster.base import Ability, ClusterError
+from harness.cluster.base import ClusterError
 from harness.ledger import Ledger
 from harness.links.client import LinkError
 from harness.tape import Event, Tail, TapeWriter
@@ -50,22 +50,22 @@ class Experiment:
                  observer: Observer, ledger: Ledger) -> None:
         self.plan, self.folder, self.observer = plan, folder, observer
         (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
-        self._reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
         self._epoch = time.monotonic()
         self._tape = TapeWriter(folder.path / "tape", "harness", 0, self._epoch)
         self._tail = Tail(folder.path / "tape")
         self._orchestrator = Orchestrator(plan)
         self._ledger = ledger
         self._cluster = make_cluster(folder.path, self._tape.record, ledger)
-        _refuse_beyond(plan, self._cluster.abilities())
-        self._sensing = Sensing(plan, self._cluster, ledger.token)
+        reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
+        self._specs = {spec.name: spec for spec in node_specs(plan, folder.path, self._epoch, reads)}
+        self._sensing = Sensing(plan, self._cluster, ledger.token, self._specs)
 
     def perform(self) -> Outcome:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
         outcome = Outcome("broken", "the run was not started")
         try:
             self._tape.record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-            self._cluster.start(node_specs(self.plan, self.folder.path, self._epoch, self._reads))
+            self._cluster.start([self._specs[name] for name in (SYNCER, *self.plan.cluster.starters)])
             outcome = self._follow()
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C")
@@ -162,11 +162,3 @@ class Experiment:
             self._tape.record("residue", left=self._cluster.residue())
         except (ClusterError, LinkError, OSError) as error:
             self._tape.record("residue", left=[f"not known: {error}"])
-
-
-def _refuse_beyond(plan: Plan, abilities: set[Ability]) -> None:
-    """Raise ScenarioError where a plan needs what this place can't do."""
-    problems = [Problem(f"{planned.fault.kind}: {advice(missing)}") for planned in plan.faults
-                if (missing := planned.fault.requires() - abilities)]
-    if problems:
-        raise ScenarioError(plan.scenario, problems)

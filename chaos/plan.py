@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.bounds import Bounds
 from chaos.problems import Problem, ScenarioError
-from chaos.scenario import Scenario
+from chaos.scenario import Scenario, joiners
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size
@@ -63,7 +63,8 @@ class Plan(BaseModel):
 
     def without_faults(self) -> Plan:
         """The fault-free twin."""
-        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds()})
+        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(),
+                                       "cluster": self.cluster.model_copy(update={"joining": 0})})
 
 
 def freeze(scenario: Scenario, seed: int) -> Plan:
@@ -76,7 +77,7 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
               for single in _singles(fault, fault.id or f"f{number}", seed)]
     return Plan.model_validate({
         "scenario": scenario.name, "description": scenario.description, "seed": seed,
-        "cluster": document["cluster"] | {"seed": seed}, "faults": faults,
+        "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
         **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
 
 

@@ -22,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Command line options."""
     group = parser.getgroup("diloco-chaos")
     group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
+    group.addoption("--chaos-on", choices=["local", "compose"], default="local",
+                    help="run scenarios as processes, or in containers (default: local)")
     group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
     group.addoption("--chaos-runs", type=Path, default=Path("runs"), help="where the runs' folders are made")
 
@@ -65,12 +67,16 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it; everything but a pass is a failure, an inconclusive run too."""
+        from chaos import places
         from chaos.live import Silence
         from chaos.plan import freeze
         from chaos.run import exit_code, run_plan
         from chaos.scenario import load
         frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
-        result = run_plan(frozen, self.config.getoption("--chaos-runs"), Silence())
+        place = places.compose() if self.config.getoption("--chaos-on") == "compose" else places.local()
+        if refused := place.refusals(frozen):
+            pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
+        result = run_plan(frozen, self.config.getoption("--chaos-runs"), Silence(), place)
         self.user_properties.append(("run", str(result.folder.path)))
         if exit_code(result) == 130:
             raise KeyboardInterrupt

@@ -72,10 +72,12 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
         LedgerError: the ledger can't be written.
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
     """
+    place = place or local()
+    place.refuse(plan)
     for line in clean():
         audience.say(f"left behind by an earlier run: {line}")
     with custody() as ledger:
-        return _run(plan, runs, audience, place or local(), ledger)
+        return _run(plan, runs, audience, place, ledger)
 
 
 def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledger) -> Result:

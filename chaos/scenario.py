@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from chaos.bounds import Bounds
 from chaos.problems import Numbers, Problem, ScenarioError, nearest, place
-from faults import FAULTS, AbortWhen, AnyEntry
+from faults import FAULTS, AbortWhen, AnyEntry, Fault, Join
 from harness.cluster.base import ABILITIES
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size, between
@@ -67,6 +67,11 @@ class Scenario(BaseModel):
     def nodes(self) -> list[str]:
         """Every node by name."""
         return [SYNCER, *self.cluster.names]
+
+
+def joiners(faults: Sequence[Fault]) -> list[str]:
+    """The learners that come later, in the order of the faults that bring them."""
+    return [target for fault in faults if isinstance(fault, Join) for target in fault.targets]
 
 
 def _named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:

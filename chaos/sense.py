@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from chaos.problems import Numbers, nearest
-from chaos.scenario import SYNCER, Scenario
-from faults import FAULTS, Composite, FailingWrites, Fault, Latency, LinkFault, Pause, Storm
+from chaos.scenario import SYNCER, Scenario, joiners
+from faults import FAULTS, Composite, FailingWrites, Fault, Join, Latency, LinkFault, Pause, Storm
 from harness.tape import FIELDS
 from harness.trainer.config import TrainerConfig
 from harness.units import show_seconds
@@ -50,7 +50,8 @@ def objections(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -
     wrong: list[Objection] = []
     for index, fault in enumerate(scenario.faults):
         wrong += [(["faults", index], message) for message in (
-            *_targets(scenario, fault), *_trigger(scenario, fault, names), *_beyond(fault, abilities))]
+            *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
+            *_beyond(fault, abilities))]
     wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
     wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
     if not wrong:
@@ -65,6 +66,8 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
         yield ["cluster", "mode"], "mode: scenarios run decoupled; the synchronous run is made as a reference"
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
+    if "joining" in scenario.cluster.model_fields_set:
+        yield ["cluster", "joining"], "joining: follows from the faults; write `- join: learner-5`"
     learners = scenario.cluster.names
     for index, bound in enumerate(scenario.checks.participation):
         if bound.learner not in learners:
@@ -73,6 +76,17 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     abort = scenario.abort_when
     if abort is not None and abort.alive_below is not None and abort.alive_below > len(learners):
         yield ["abort_when"], f"there are never more than {len(learners)} learners: this would abort every run at once"
+
+
+def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """Who joins must not be there yet: the last learners, each once, and not all of them."""
+    coming = joiners(scenario.faults)
+    last = scenario.cluster.names[-len(coming):] if coming else []
+    if isinstance(fault, Join) and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
+        yield (f"join: only the last learners can come later, each once, and at least one must be there from the "
+               f"beginning; this cluster has {', '.join(scenario.cluster.names)}")
+    elif isinstance(fault, Join) and scenario.cluster.quorum > scenario.cluster.learners - len(coming):
+        yield f"join: without {', '.join(coming)} the quorum of {scenario.cluster.quorum} is never reached"
 
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:

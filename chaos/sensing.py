@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
 from chaos.plan import Plan, PlannedFault
 from faults import Fault, Felt, Hit, LinkFault
-from harness.cluster.base import Cluster
+from harness.cluster.base import Cluster, NodeSpec
 from harness.trainer.probe import Sounding, probe
 from harness.trainer.rogue import Rogue
 
@@ -20,8 +20,8 @@ _PROBES = 5
 class Sensing:
     """What faults need to feel, and what they felt. Everything but the measuring itself is called from one thread."""
 
-    def __init__(self, plan: Plan, cluster: Cluster, token: str) -> None:
-        self._plan, self._cluster, self._token = plan, cluster, token
+    def __init__(self, plan: Plan, cluster: Cluster, token: str, specs: Mapping[str, NodeSpec]) -> None:
+        self._plan, self._cluster, self._token, self._specs = plan, cluster, token, specs
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sensing")
         self._pending: list[tuple[Literal["felt", "recovered"], PlannedFault, Future[Felt]]] = []
         self._over: set[str] = set()
@@ -36,7 +36,8 @@ class Sensing:
 
     def hit(self, planned: PlannedFault) -> Hit:
         """What this fault may use."""
-        return Hit(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0), self._poison)
+        return Hit(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0), self._poison,
+                   self._specs.__getitem__)
 
     def feel(self, planned: PlannedFault) -> None:
         """Begin to measure a fault that was injected."""

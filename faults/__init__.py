@@ -11,7 +11,7 @@ from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from faults.links import LinkFault
 from faults.network import Bandwidth, Latency, Partition
-from faults.process import Ending, Kill, Pause, Restart, Terminate, Zombie
+from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from faults.state import Corrupt, Damage, Delete, FailingWrites, Poison, Truncate, WriteLimit
 from faults.straggler import Straggler
 from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
@@ -19,7 +19,7 @@ from faults.when import AbortWhen, After, Condition, When
 
 _Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
            | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
-           | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine)
+           | Join | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine)
 AnyFault = Annotated[_Single, Discriminator("kind")]
 """What a plan holds."""
 AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind")]
@@ -27,6 +27,6 @@ AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind
 
 __all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "Composite", "Condition", "Corrupt",
            "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites", "Fault", "Felt", "Flapping",
-           "FullDisk", "Hit", "Kill", "Latency", "LimitData", "LinkFault", "OutOfMemory", "Partition", "Pause",
+           "FullDisk", "Hit", "Join", "Kill", "Latency", "LimitData", "LinkFault", "OutOfMemory", "Partition", "Pause",
            "Poison", "Reset", "Restart", "RestartEngine", "RestartLinks", "Slicer", "SlowClose", "Storm",
            "Straggler", "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from faults.when import After, When
-from harness.cluster.base import Ability, Cluster
+from harness.cluster.base import Ability, Cluster, NodeSpec
 from harness.trainer.probe import Sounding
 from harness.units import Seconds, show_seconds
 
@@ -42,6 +42,8 @@ class Hit:
     """Seconds of a round trip through a link that nothing was done to."""
     poison: Callable[[str, str, int, float], int]
     """poison(learner, content, count, timeout_s) -> contributions sent in its name."""
+    spec: Callable[[str], NodeSpec]
+    """How a node is started, by its name."""
 
     def links(self, targets: Sequence[str]) -> list[str]:
         """The links of the targets, each once."""

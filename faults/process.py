@@ -79,6 +79,31 @@ class Restart(Ending):
         return ""
 
 
+class Join(Fault):
+    """A learner that was not there from the beginning: the cluster grows while training goes on."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"join"})
+    lasts: ClassVar[bool] = False
+    on: ClassVar[str] = "learner"
+
+    kind: Literal["join"] = "join"
+    restart_after: ClassVar[float] = 0.0  # it has to be merged from, as after a kill
+
+    def inject(self, hit: Hit) -> Felt:
+        """Start every target."""
+        for target in self.targets:
+            hit.cluster.join(hit.spec(target))
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"{names(self.targets)} {'joins' if len(self.targets) == 1 else 'join'}"
+
+    def downtime(self) -> float:
+        """Until it trains, from the steady state on."""
+        return (self.at or 0.0) + TYPICAL_START_S
+
+
 class Pause(Fault):
     """SIGSTOP, and SIGCONT at the end: a process that the machine forgets. With `when: {hold: upload.half}` it stands
     still in the middle of an upload."""

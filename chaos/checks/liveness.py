@@ -164,7 +164,7 @@ def blast_radius(history: History) -> Finding | None:
     for start, end, words_of in windows:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
-            if learner not in hit and end - start >= _LEAST_BASELINE_S:
+            if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
                 pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
                 if 0 < pace < bound and (took := _computing(history, learner, start, end)) > history.step_time:
@@ -180,6 +180,12 @@ def blast_radius(history: History) -> Finding | None:
     found.sort()
     return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
                    [words for _, words in found[:3]])
+
+
+def _there(history: History, learner: str, at: float) -> bool:
+    """Whether a learner had begun to train by then: one that joins later can't be hit before."""
+    return learner in history.plan.cluster.starters or any(
+        events[0].t <= at - WINDOW_S for (name, _), events in history.steps.items() if name == learner and events)
 
 
 def _windows(history: History) -> list[tuple[float, float, str]]:

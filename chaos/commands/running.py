@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 
 from chaos import places
@@ -20,7 +21,9 @@ from chaos.problems import nearest
 from chaos.scenario import Scenario, load
 from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
+from harness.trainer.config import TrainerConfig
 from harness.units import LONGEST_S, seconds
+from harness.wording import first
 
 
 @app.command()
@@ -39,6 +42,7 @@ def run(
                                                 "toxiproxy-cli; 0: any.")] = 0,
     corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
+    step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -47,7 +51,7 @@ def run(
     """
     from chaos.report import show as show_report
     from chaos.run import document, exit_code, run_plan
-    frozen = [_with_options(one, corpus, deadline) for one in _frozen(scenario, plan, seed, repeat)]
+    frozen = [_with_options(one, corpus, deadline, step_time) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
     place = _place(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
@@ -78,21 +82,30 @@ def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> 
     return [freeze(loaded, number) for number in range(seed or 0, (seed or 0) + repeat)]
 
 
-def _with_options(plan: Plan, corpus: str, deadline: str) -> Plan:
+def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Plan:
     """The plan with what the command line overrides; its digest tells that it is another one."""
     cluster = plan.cluster
     if corpus:
         path = corpus if corpus in ("stdlib", "markov") else str(Path(corpus).expanduser().resolve())
         cluster = cluster.model_copy(update={"corpus": path})
-    if not deadline:
-        return plan.model_copy(update={"cluster": cluster})
+    if step_time:
+        pace = _duration("--step-time", step_time)
+        try:
+            cluster = TrainerConfig.model_validate(cluster.model_dump() | {"step_time": pace})
+        except ValidationError as error:
+            raise Failure(f"--step-time: {first(error)}", 2) from error
+    limit = _duration("--deadline", deadline) if deadline else plan.deadline
+    return plan.model_copy(update={"cluster": cluster, "deadline": limit})
+
+
+def _duration(option: str, text: str) -> float:
     try:
-        limit = float(seconds(deadline))
-        if not 0 < limit <= LONGEST_S:
+        value = float(seconds(text))
+        if not 0 < value <= LONGEST_S:
             raise ValueError(f"it must be more than 0s, and {LONGEST_S:g}s at most")
     except ValueError as error:
-        raise Failure(f"--deadline: {error}", 2) from error
-    return plan.model_copy(update={"cluster": cluster, "deadline": limit})
+        raise Failure(f"{option}: {error}", 2) from error
+    return value
 
 
 def _place(on: str, port: int, toxiproxy: str) -> Place:

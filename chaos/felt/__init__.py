@@ -11,6 +11,7 @@ from faults import (
     Ending,
     FailingWrites,
     Fault,
+    Join,
     Kill,
     LinkFault,
     OutOfMemory,
@@ -24,7 +25,8 @@ from faults import (
 )
 
 _MEASURES: dict[type[Fault], Measure] = {
-    Kill: processes.killed, Ending: processes.ended, Pause: processes.paused, Zombie: processes.superseded,
+    Kill: processes.killed, Ending: processes.ended, Pause: processes.paused, Join: processes.joined,
+    Zombie: processes.superseded,
     Straggler: processes.slowed, Damage: state.damaged, FailingWrites: state.failed_write, Poison: state.poisoned,
     Partition: links.cut, LinkFault: links.probed, Disconnect: links.silenced, OutOfMemory: containers.out_of_memory,
     RestartLinks: containers.links_restarted, RestartEngine: containers.engine_restarted}

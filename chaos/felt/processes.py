@@ -53,6 +53,17 @@ def paused(history: History, span: Span) -> tuple[bool, str]:
     return shortest >= _SILENT * (end - start) > 0, f"silent for {show_seconds(shortest)}"
 
 
+def joined(history: History, span: Span) -> tuple[bool, str]:
+    """Every target was started, and the syncer heard from it."""
+    hello = {event["learner"]: event.t for event in history.tape.of("hello", node=SYNCER)
+             if event.t >= (span.injected or 0.0)}
+    missing = [target for target in span.planned.fault.targets if target not in hello]
+    if missing:
+        return False, f"the syncer never heard of {', '.join(missing)}"
+    took = max(hello[target] for target in span.planned.fault.targets) - (span.injected or 0.0)
+    return True, f"known to the syncer after {show_seconds(took)}"
+
+
 def superseded(history: History, span: Span) -> tuple[bool, str]:
     """A successor was started beside each target; the old one, back again, saw it, and ended."""
     said = []

@@ -21,6 +21,8 @@ Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", 
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE = frozenset(ABILITIES[:ABILITIES.index("exhaust_memory")])
 """What needs no containers."""
+ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
+"""Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
 
 
 class ClusterError(Exception):
@@ -69,10 +71,6 @@ class Cluster(Protocol):
 
     What lasts (a pause, a toxic, a limit) is written to the run's ledger before it is done.
     """
-
-    def abilities(self) -> set[Ability]:
-        """What this place can do; a scenario that needs more is refused before anything starts."""
-        ...
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start all nodes.

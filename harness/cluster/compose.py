@@ -20,7 +20,7 @@ from docker.types.healthcheck import Healthcheck
 
 from harness import tape
 from harness.cluster import composefile
-from harness.cluster.base import ABILITIES, Ability, ClusterError, NodeSpec, Recorder
+from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
 from harness.cluster.container import Node
 from harness.cluster.engine import Engine, EngineError, Labels, Watch, asked
 from harness.cluster.incarnation import STOP_TIMEOUT_S
@@ -30,8 +30,6 @@ from harness.ledger import Containers, Ledger
 from harness.links.client import LinkError, Links
 from harness.processes import TOKEN
 
-ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
-"""Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
 TOXIPROXY = "toxiproxy"
 _DISK = "disk"
 _LISTEN, _FIRST_LINK, _API = 7000, 7001, 8474
@@ -67,10 +65,6 @@ class ComposeCluster(SupervisedCluster[Node]):
         self._api: Links | None = None
         self._owes: int | None = None
         self._user = _user(run)
-
-    def abilities(self) -> set[Ability]:
-        """Everything; the engine is restarted only where somebody said how."""
-        return set(ABILITIES) - (set() if os.environ.get(ENGINE_RESTART) else {"restart_engine"})
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 

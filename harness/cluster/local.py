@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cluster.base import EVERYWHERE, Ability, ClusterError, NodeSpec, Recorder
+from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.incarnation import STOP_TIMEOUT_S
 from harness.cluster.linkserver import LinkServer
 from harness.cluster.process import Process
@@ -38,10 +38,6 @@ class LocalCluster(SupervisedCluster[Process]):
         self._server: LinkServer | None = None
         self._ports: dict[str, int] = {}
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the ledger's number of its undo
-
-    def abilities(self) -> set[Ability]:
-        """Everything that needs no privileges."""
-        return set(EVERYWHERE)
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start the links, the nodes that listen, then all others."""

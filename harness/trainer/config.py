@@ -20,6 +20,8 @@ class TrainerConfig(BaseModel):
     """The algorithm: Decoupled DiLoCo, or the synchronous run that it is held against."""
     learners: int = Field(4, ge=1, le=64)
     """M, the number of learners."""
+    joining: int = Field(0, ge=0)
+    """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
     quorum: int = Field(1, ge=1)
     """K, complete answers before a fragment may be merged."""
     fragments: int = Field(8, ge=1, le=4096)
@@ -70,6 +72,9 @@ class TrainerConfig(BaseModel):
     def _fits(self) -> TrainerConfig:
         if self.quorum > self.learners:
             raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
+        if self.joining and self.quorum > self.learners - self.joining:
+            raise ValueError(f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
+                             f"have joined")
         if self.model not in MODELS:
             raise ValueError(f"no model {self.model!r}: choose one of {', '.join(MODELS)}")
         if self.warm_start * 4 > self.budget:
@@ -113,3 +118,8 @@ class TrainerConfig(BaseModel):
     def names(self) -> list[str]:
         """learner-1 ... learner-M."""
         return [f"learner-{index}" for index in range(1, self.learners + 1)]
+
+    @property
+    def starters(self) -> list[str]:
+        """The learners that are there from the beginning."""
+        return self.names[:self.learners - self.joining]

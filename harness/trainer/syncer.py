@@ -285,7 +285,7 @@ class Syncer:
         self._closed_at[f"round {round_.number}"] = now
         yield Mark(f"round {round_.number}")
         self._merged_from.update(round_.answers)
-        if not self.steady and self._merged_from.issuperset(self.config.names):
+        if not self.steady and self._merged_from.issuperset(self.config.starters):
             self.steady = True
             yield Record("steady", {"step": self.ledger.step, "processed": self.processed})
             yield from self._send_clock()

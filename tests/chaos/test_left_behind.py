@@ -16,6 +16,7 @@ import pytest
 from chaos.custody import clean
 from faults import FAULTS, Composite
 from harness.cluster import linkserver
+from harness.cluster.base import EVERYWHERE
 from harness.cluster.linkserver import LinkServer
 from harness.ledger import ledgers_folder, read
 from harness.processes import identity, state, with_token
@@ -69,9 +70,11 @@ def main(run, settings, tied, toxiproxy):
             from chaos.plan import freeze
             from chaos.scenario import parse
             from chaos.sensing import Sensing
-            plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": 2},
+            learners = 2 + ("join" in settings)
+            plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": learners},
                                             "faults": [settings]})), 0)
-            sensing = Sensing(plan, cluster, ledger.token)
+            sensing = Sensing(plan, cluster, ledger.token,
+                              {"learner-3": node("learner-3", "", connects_to="syncer")})
             planned = plan.faults[0]
             ledger.cause = planned.id
             planned.fault.inject(sensing.hit(planned))
@@ -242,6 +245,7 @@ SETTINGS = {
     "slicer": {"targets": ["learner-1"]},
     "limit_data": {"targets": ["learner-1"]},
     "partition": {"targets": ["syncer"]},
+    "join": {"targets": ["learner-3"]},
 }
 OWED = {"pause": "continue", "zombie": "continue", "straggler": "continue", "write_limit": "lift",
         "partition": "enable"}
@@ -250,7 +254,8 @@ OWED = {"pause": "continue", "zombie": "continue", "straggler": "continue", "wri
 def test_every_single_kind_of_fault_is_tried_here():
     """A class whose `kind` may be any text is only what others have in common."""
     kinds = {kind for kind, fault in FAULTS.items() if fault.model_fields["kind"].annotation is not str}
-    assert set(SETTINGS) == {kind for kind in kinds if not issubclass(FAULTS[kind], Composite)}
+    assert set(SETTINGS) == {kind for kind in kinds if not issubclass(FAULTS[kind], Composite)
+                             and FAULTS[kind].needs <= EVERYWHERE}
 
 
 @pytest.mark.parametrize("kind", sorted(SETTINGS))
@@ -367,8 +372,8 @@ def test_a_real_server_whose_port_another_one_took_first_is_not_mistaken_for_our
         spawn([sys.executable, "-m", "harness.links.server", "--port", "0", "--address-file", str(address)])
         assert until(address.exists, 15)
         taken = int(address.read_text().rpartition(":")[2])
-        ports = iter([taken, *(linkserver._free_port() for _ in range(5))])
-        monkeypatch.setattr(linkserver, "_free_port", lambda: next(ports))
+        ports = iter([taken, *(linkserver.free_port() for _ in range(5))])
+        monkeypatch.setattr(linkserver, "free_port", lambda: next(ports))
         slow = tmp_path / "toxiproxy-server"
         slow.write_text(f"#!/bin/sh\nsleep 0.3\nexec {sys.executable} -m harness.links.server --port $4\n")
         slow.chmod(0o755)

@@ -323,12 +323,13 @@ def test_a_restart_is_over_at_once():
 # -- what a place can't do -------------------------------------------------------------------------------------------
 
 _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "kill": "", "terminate": "",
-             "restart": "", "corrupt": "", "truncate": "", "delete": ""}
+             "restart": "", "corrupt": "", "truncate": "", "delete": "",
+             "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": ""}
 
 
 @pytest.mark.parametrize("kind", sorted(set(FAULTS) - {"composite", "link_fault"}))
 def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
-    target = "syncer" if FAULTS[kind].on == "syncer" else "learner-1"
+    target = "syncer" if FAULTS[kind].on == "syncer" else "learner-4" if kind == "join" else "learner-1"
     fault = f"{{{kind}: {target}, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
     parse(scenario(fault))
     found = problems(scenario(fault), abilities=[])

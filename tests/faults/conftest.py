@@ -4,6 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from faults import AnyEntry, Hit
+from harness.cluster.base import NodeSpec
 from harness.trainer.probe import Sounding
 
 ADAPTER = TypeAdapter(AnyEntry)
@@ -31,6 +32,14 @@ class Recorder:
 
     def state_files(self, node):
         return {name: len(content) for name, content in self.files.items()}
+
+    def fill_disk(self, node, restart_after):
+        self.calls.append(("fill_disk", node, restart_after))
+        return 1000
+
+    def restart_links(self):
+        self.calls.append(("restart_links",))
+        return 0.5
 
     def tape_size(self, node):
         return self.tape
@@ -87,7 +96,7 @@ def hit(cluster):
     def poison(learner, content, count, timeout_s):
         cluster.calls.append(("poison", learner, content, count))
         return count
-    return Hit("f1", cluster, cluster.probe, lambda link: 0.001, poison)
+    return Hit("f1", cluster, cluster.probe, lambda link: 0.001, poison, lambda name: NodeSpec(name, ()))
 
 
 @pytest.fixture

@@ -60,3 +60,21 @@ def test_a_tail_waits_for_the_end_of_a_line(tmp_path):
         file.write('de":"a","inc":0,"event":"y"}\n')
     assert [e.event for e in tail.poll()] == ["y"]
     assert list(tail.poll()) == []
+
+
+def test_the_next_incarnation_is_told_by_the_tapes_that_are_there(tmp_path):
+    assert tape.next_incarnation(tmp_path / "not yet", "a") == 0
+    assert tape.next_incarnation(tmp_path, "a") == 0
+    for name in ("a.0", "a.9", "a.10", "a.b.40", "ab.50", "a.x", "a", "a.", ".7", "a.-3"):
+        (tmp_path / f"{name}.jsonl").touch()
+    (tmp_path / "a.99.jsonl.partial").touch()
+    assert tape.next_incarnation(tmp_path, "a") == 11  # numbers, not texts: 10 comes after 9
+    assert tape.next_incarnation(tmp_path, "a.b") == 41
+    assert tape.next_incarnation(tmp_path, "b") == 0
+    TapeWriter(tmp_path, "a", 11, 0.0).close()
+    assert tape.next_incarnation(tmp_path, "a") == 12
+
+
+def test_a_number_that_is_none_for_python_is_no_incarnation(tmp_path):
+    (tmp_path / "a.²³.jsonl").touch()
+    assert tape.next_incarnation(tmp_path, "a") == 0
