@@ -47,11 +47,11 @@ TESTS = $(BIN)/pytest tests --numprocesses 2 --dist loadfile
 
 test: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-tier ci
+	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto
 
 test-all: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios
+	$(BIN)/pytest scenarios --chaos-step-time auto
 
 lint: setup
 	$(BIN)/ruff check .

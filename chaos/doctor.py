@@ -115,8 +115,8 @@ def _compose() -> Line:
             done = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, timeout=_ASK_S,
                                   check=False)
             found = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
-            if done.returncode == 0 and found:
-                old = (int(found[1]), int(found[2])) < OLDEST_COMPOSE
+            if done.returncode == 0:
+                old = found is not None and (int(found[1]), int(found[2])) < OLDEST_COMPOSE
                 return Line("compose", "optional" if old else "ok", f"{' '.join(command)} {done.stdout.strip()}",
                             "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")
     return Line("compose", "optional", "not installed", "not needed for runs; for `docker compose up` install it")

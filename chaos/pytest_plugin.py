@@ -24,6 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
     group.addoption("--chaos-on", choices=["local", "compose"], default="local",
                     help="run scenarios as processes, or in containers (default: local)")
+    group.addoption("--chaos-step-time", default="",
+                    help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
     group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
     group.addoption("--chaos-runs", type=Path, default=Path("runs"), help="where the runs' folders are made")
 
@@ -69,6 +71,7 @@ class ScenarioItem(pytest.Item):
         """Run it; everything but a pass is a failure, an inconclusive run too."""
         from chaos import places
         from chaos.live import Silence
+        from chaos.pace import paced
         from chaos.plan import freeze
         from chaos.run import exit_code, run_plan
         from chaos.scenario import load
@@ -76,6 +79,8 @@ class ScenarioItem(pytest.Item):
         place = places.compose() if self.config.getoption("--chaos-on") == "compose" else places.local()
         if refused := place.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
+        if pace := self.config.getoption("--chaos-step-time"):
+            frozen = paced(frozen, pace)
         result = run_plan(frozen, self.config.getoption("--chaos-runs"), Silence(), place)
         self.user_properties.append(("run", str(result.folder.path)))
         if exit_code(result) == 130:
@@ -86,6 +91,7 @@ class ScenarioItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
         from chaos.folder import FolderError
+        from chaos.pace import PaceError
         from chaos.problems import ScenarioError
         from chaos.references import NoReferenceError
         from harness.cluster.base import ClusterError
@@ -93,7 +99,8 @@ class ScenarioItem(pytest.Item):
         from harness.trainer.data import CorpusError
         if isinstance(excinfo.value, ScenarioFailed):
             return excinfo.value.report()
-        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, LedgerError, ClusterError)
+        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, LedgerError, ClusterError,
+                PaceError)
         if isinstance(excinfo.value, ours):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))

@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
 from chaos import places
 from chaos import plan as plans
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.live import Terminal
+from chaos.pace import PaceError, duration, paced
 from chaos.places import Place
 from chaos.plan import Plan, freeze
 from chaos.problems import nearest
 from chaos.scenario import Scenario, load
 from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
-from harness.trainer.config import TrainerConfig
-from harness.units import LONGEST_S, seconds
-from harness.wording import first
 
 
 @app.command()
@@ -42,7 +39,8 @@ def run(
                                                 "toxiproxy-cli; 0: any.")] = 0,
     corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
-    step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine.")] = "",
+    step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
+                                            "auto: as this one needs.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -88,24 +86,15 @@ def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Pla
     if corpus:
         path = corpus if corpus in ("stdlib", "markov") else str(Path(corpus).expanduser().resolve())
         cluster = cluster.model_copy(update={"corpus": path})
-    if step_time:
-        pace = _duration("--step-time", step_time)
-        try:
-            cluster = TrainerConfig.model_validate(cluster.model_dump() | {"step_time": pace})
-        except ValidationError as error:
-            raise Failure(f"--step-time: {first(error)}", 2) from error
-    limit = _duration("--deadline", deadline) if deadline else plan.deadline
-    return plan.model_copy(update={"cluster": cluster, "deadline": limit})
-
-
-def _duration(option: str, text: str) -> float:
+    plan = plan.model_copy(update={"cluster": cluster})
     try:
-        value = float(seconds(text))
-        if not 0 < value <= LONGEST_S:
-            raise ValueError(f"it must be more than 0s, and {LONGEST_S:g}s at most")
-    except ValueError as error:
-        raise Failure(f"{option}: {error}", 2) from error
-    return value
+        limit = duration(deadline) if deadline else plan.deadline
+    except PaceError as error:
+        raise Failure(f"--deadline: {error}", 2) from error
+    try:
+        return (paced(plan, step_time) if step_time else plan).model_copy(update={"deadline": limit})
+    except PaceError as error:
+        raise Failure(f"--step-time: {error}", 2) from error
 
 
 def _place(on: str, port: int, toxiproxy: str) -> Place:

@@ -73,8 +73,3 @@ def test_the_next_incarnation_is_told_by_the_tapes_that_are_there(tmp_path):
     assert tape.next_incarnation(tmp_path, "b") == 0
     TapeWriter(tmp_path, "a", 11, 0.0).close()
     assert tape.next_incarnation(tmp_path, "a") == 12
-
-
-def test_a_number_that_is_none_for_python_is_no_incarnation(tmp_path):
-    (tmp_path / "a.²³.jsonl").touch()
-    assert tape.next_incarnation(tmp_path, "a") == 0
