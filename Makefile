@@ -43,7 +43,10 @@ demo: setup
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml
 
 # Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
-TESTS = $(BIN)/pytest tests --numprocesses 2 --dist loadfile
+define TESTS
+$(BIN)/pytest tests --ignore tests/alone --numprocesses 2 --dist loadfile
+	$(BIN)/pytest tests/alone
+endef
 
 test: setup
 	$(TESTS)

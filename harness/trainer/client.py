@@ -80,6 +80,7 @@ class ClientDriver(Driver):
     async def _keep_connected(self, host: str, port: int) -> None:
         delay = _FIRST_DELAY_S
         while True:
+            self.touch()
             try:
                 reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_S)
             except OSError:  # TimeoutError is one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def materialize(corpus: str, cache: Path, needed: int, ledger: Ledger | None = N
     path = cache / f"{name}.bin"
     if not path.exists() or path.stat().st_size != len(data):
         cache.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{ledger.token if ledger else os.getpid()}.partial")
+        temporary = path.with_suffix(f".{ledger.token if ledger else secrets.token_hex(8)}.partial")
         owed = ledger.owe(Remove, path=temporary) if ledger else 0
         try:
             temporary.write_bytes(data)

@@ -34,7 +34,8 @@ class Core(Protocol):
 
 
 _UNWELL_S = 15.0
-"""A node that did nothing for so long is not well: a syncer has its heartbeat, a learner its steps."""
+"""A node that did nothing for so long is not well: a syncer has its heartbeat, a learner its steps or its attempts to
+connect."""
 
 
 class Driver:
@@ -71,7 +72,11 @@ class Driver:
         while (step := await self._inputs.get()) is not None:
             for effect in list(step(self.now())):
                 await self._do(effect)
-            self._busy = time.monotonic()
+            self.touch()
+
+    def touch(self) -> None:
+        """It is not stuck."""
+        self._busy = time.monotonic()
 
     async def _do(self, effect: Effect) -> None:
         match effect:

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import faulthandler
 import os
+import secrets
 import signal
 import sys
 import time
@@ -129,7 +130,7 @@ def prepare(run: Path, config: TrainerConfig) -> None:
     """
     if not (run / SETTINGS).exists():
         corpus, _ = materialize(config.corpus, run / "corpora", needed_bytes(config.spec.context))
-        unfinished = run / f"{SETTINGS}.{os.uname().nodename}.partial"
+        unfinished = run / f"{SETTINGS}.{secrets.token_hex(8)}.partial"  # in containers all pids are alike
         unfinished.write_text(NodeSettings(trainer=config, corpus_file=corpus).model_dump_json(indent=2))
         unfinished.replace(run / SETTINGS)
 

@@ -142,7 +142,7 @@ class ContainedGround:
     """A folder, a ledger, a cluster of containers, and what it recorded."""
 
     def __init__(self, folder, engine):
-        self.path, self.events, self.engine = folder, [], engine
+        self.path, self.events, self.engine, self.stopped = folder, [], engine, False
         folder.mkdir(mode=0o755)
         for name in ("tape", "state"):
             (folder / name).mkdir()
@@ -228,9 +228,14 @@ class ContainedGround:
         found = read(self.ledger.path)
         return [undo.entry for undo in found.undos] if found else []
 
+    def stop(self):
+        self.stopped = True
+        self.cluster.stop()
+
     def end(self):
         try:
-            self.cluster.stop()
+            if not self.stopped:
+                self.cluster.stop()
         finally:
             self.engine.remove(self.run)
             self.ledger.close()

@@ -58,7 +58,7 @@ def test_steps_are_told_now_and_then(step):
     assert in_words("step", {"step": step, "loss": 1.0}) == ""
 
 
-@pytest.mark.parametrize("event", ["upload", "ready", "imported", "partial_frame", "refused_frame", "no such event", ""])
+@pytest.mark.parametrize("event", ["upload", "ready", "imported", "partial_frame", "refused_frame", "no such", ""])
 def test_what_nobody_has_words_for_gives_no_line(event):
     assert in_words(event, {}) == ""
 

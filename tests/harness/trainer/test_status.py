@@ -137,7 +137,7 @@ def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
         while not others() and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         while others():
-            assert asyncio.get_running_loop().time() < until, "somebody is still waiting for a client that reads nothing"
+            assert asyncio.get_running_loop().time() < until, "a client that reads nothing is still waited for"
             await asyncio.sleep(0.01)
         writer.close()
         server.close()

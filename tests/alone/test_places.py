@@ -1,0 +1,37 @@
+"""The same frozen plan gives the same verdicts as processes and in containers."""
+
+import pytest
+
+from chaos import places
+from chaos.live import Silence
+from chaos.plan import freeze
+from chaos.run import run_plan
+from chaos.scenario import parse
+
+SMALL = """diloco_chaos: 1
+name: both
+deadline: 90s
+cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 220, step_time: 60ms,
+          snapshots: 4, silence: 2s}}
+checks: {{reintegration: {{within: 8s}}, no_global_stall: {{at_least: 5s}}}}
+faults:
+  - {fault}
+"""
+
+PLANS = {
+    "killed-mid-upload": "{kill: learner-1, when: {node: learner-1, hold: upload.half, count: 40}, restart_after: 1s}",
+    "cut-off": "{partition: learner-2, at: 3s, for: 2s}",
+    "syncer-killed": "{kill: syncer, at: 3s, restart_after: 1s}",
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_there, tmp_path, name):
+    plan = freeze(parse(SMALL.format(fault=PLANS[name])), 0)
+    verdicts = {}
+    for place in (places.local(), places.compose()):
+        result = run_plan(plan, tmp_path / place.name, Silence(), place)
+        assert result.folder.plan().digest == plan.digest
+        verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
+    assert verdicts["local"] == verdicts["compose"]
+    assert set(verdicts["local"].values()) == {"passed"}
