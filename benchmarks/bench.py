@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from benchmarks import links, overhead, recovery
+from benchmarks import containers, links, overhead, recovery
 from chaos.checks.outcome import relative_gap
 from chaos.custody import custody
 from chaos.history import History
@@ -169,7 +169,7 @@ def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
 def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="kill,recovery,links,overhead,loss")
+    parser.add_argument("--only", default="kill,recovery,links,containers,overhead,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -180,6 +180,7 @@ def main() -> None:
         parts: dict[str, Callable[[], dict[str, Any]]] = {
             "kill": lambda: kills(runs, options.repeats), "links": lambda: links.measure(say),
             "recovery": lambda: recovery.measure(lambda plan: perform(plan, runs), options.kills),
+            "containers": lambda: containers.measure(runs, options.kills, say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss(runs, options.seeds, options.pairs)}
         found = {}

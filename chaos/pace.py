@@ -48,7 +48,7 @@ def paced(plan: Plan, pace: str) -> Plan:
     """
     wanted = max(plan.cluster.step_time, _sustainable(plan.cluster)) if pace == AUTO else duration(pace)
     try:
-        cluster = TrainerConfig.model_validate(plan.cluster.model_dump() | {"step_time": wanted})
+        cluster = TrainerConfig.model_validate(plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"})
     except ValidationError as error:
         raise PaceError(first(error)) from error
     return plan.model_copy(update={"cluster": cluster})

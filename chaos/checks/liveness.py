@@ -201,9 +201,19 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
 def _hit(history: History, start: float, end: float) -> set[str]:
     """Learners that any fault was on, or had been on shortly before."""
     learners = history.plan.cluster.names
-    hit = {target for span in history.spans if span.overlaps(start - WINDOW_S, end)
-           for target in span.planned.fault.struck(learners)}
+    hit = {target for span in history.spans for target in span.planned.fault.struck(learners)
+           if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, target, start)}
     return hit & set(learners)
+
+
+def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
+    """Whether a process that was started again had hardly begun to train: `reintegration` judges how long that takes,
+    and in a container it takes longer."""
+    if not span.planned.fault.downs or span.ended is None or span.ended > at:
+        return False
+    first = min((events[0].t for (name, _), events in history.steps.items()
+                 if name == target and events and events[0].t > span.ended), default=float("inf"))
+    return first > at - WINDOW_S
 
 
 def _computing(history: History, learner: str, start: float, end: float) -> float:

@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 from harness.cluster.base import ClusterError
 
 _HERE = Path(__file__).parent.parent
-_VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
+_VARIABLE = re.compile(r"\$(?:\$|(?P<bare>\w+)|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
 PERIOD_US = 100_000
 """Period of a CPU quota, in microseconds: the kernel's default."""
 _OWN = frozenset({"command", "networks", "volumes", "ports", "restart", "depends_on", "build", "healthcheck",
@@ -29,12 +29,19 @@ def _cpus(value: Any) -> dict[str, Any]:
     return {"cpu_period": PERIOD_US, "cpu_quota": round(float(value) * PERIOD_US)}
 
 
+def _tmpfs(value: Any) -> dict[str, Any]:
+    """`/tmp` or `/tmp:size=64m`, or a list of them."""
+    mounts = (str(one).partition(":") for one in (value if isinstance(value, list) else [value]))
+    return {"tmpfs": {path: options for path, _, options in mounts}}
+
+
 _TAKEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "cpus": _cpus,
-    "tmpfs": lambda value: {"tmpfs": dict.fromkeys([value] if isinstance(value, str) else value, "")},
+    "tmpfs": _tmpfs,
+    "pids_limit": lambda value: {"pids_limit": int(value)},
     "mem_limit": lambda value: {"mem_limit": value, "memswap_limit": value}}
-_AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "pids_limit", "user",
-                          "ulimits", "shm_size"})
+_AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "user",
+                          "shm_size"})
 
 
 def find() -> Path:
@@ -65,7 +72,10 @@ def service(path: Path, name: str) -> dict[str, Any]:
                            f"run with --on local")
     arguments: dict[str, Any] = {key: stated[key] for key in sorted(set(stated) & _AS_THEY_ARE)}
     for key in sorted(set(stated) & set(_TAKEN)):
-        arguments |= _TAKEN[key](stated[key])
+        try:
+            arguments |= _TAKEN[key](stated[key])
+        except (TypeError, ValueError) as error:
+            raise ClusterError(f"{path}: services.{name}.{key}: {stated[key]!r} is wrong: {error}") from error
     return arguments
 
 
@@ -82,10 +92,17 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _filled(value: Any) -> Any:
-    """Every ${VARIABLE:-default} from the environment."""
+    """Every $VARIABLE, ${VARIABLE} and ${VARIABLE:-default} from the environment; $$ is a dollar."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: "$" if found["name"] is None else
-                             os.environ.get(found["name"]) or found["default"] or "", value)
+        if "${" in _VARIABLE.sub("", value):
+            raise ClusterError(f"docker-compose.yml: {value!r}: only ${{NAME}} and ${{NAME:-default}} can be taken "
+                               f"over")
+        return _VARIABLE.sub(_variable, value)
     if isinstance(value, dict):
         return {key: _filled(one) for key, one in value.items()}
     return [_filled(one) for one in value] if isinstance(value, list) else value
+
+
+def _variable(found: re.Match[str]) -> str:
+    name = found["name"] or found["bare"]
+    return "$" if name is None else os.environ.get(name) or found["default"] or ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import threading
 import time
@@ -18,27 +19,29 @@ from docker.errors import APIError, NotFound
 from harness.cluster.base import NodeSpec
 from harness.cluster.composefile import PERIOD_US
 from harness.cluster.duty import PERIOD_S
-from harness.cluster.engine import Watch, asked
+from harness.cluster.engine import EngineError, Watch, asked
 from harness.cluster.incarnation import Incarnation
 from harness.ledger import Ledger
-from harness.processes import children, cpu_seconds
+from harness.processes import children, cpu_seconds, state
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6
 _LEAST_HISTORY_S = 1.5
 _NOT_RUNNING = 409
+_GONE = (404, _NOT_RUNNING)
 
 
 class Node(Incarnation):
     """See the module. `create` makes and starts the container; it is called at once, in a thread."""
 
     def __init__(self, spec: NodeSpec, number: int, ledger: Ledger, watch: Watch, log: Path,
-                 create: Callable[[], Any]) -> None:
+                 create: Callable[[], Any], quota: int = -1) -> None:
+        """`quota`: microseconds of processor per period that it may use at any time, -1: all."""
         super().__init__(spec, number, ledger)
         self._watch, self._log = watch, log
         self._hand = ThreadPoolExecutor(1, thread_name_prefix=f"{spec.name}.{number}")
         self._made: Future[Any] = self._hand.submit(create)
-        self._quota: int | None = None
+        self._usual_quota, self._quota = quota, None  # type: int, int | None
         self._cycle: QuotaCycle | None = None
         self._used: deque[tuple[float, float]] = deque(maxlen=_HISTORY)
         self._pid = 0
@@ -83,13 +86,14 @@ class Node(Incarnation):
 
     def gone(self, status: int, now: float) -> None:
         """Its log is kept beside the run's other ones."""
-        saved = self._soon(f"read the log of {self.name}", self._save_log)
+        saved = self._soon(f"read the log of {self.name}", self.save_log)
         if not self.doomed:  # then its last lines explain what happened
             saved.result()
         super().gone(status, now)
 
     def freeze(self) -> None:
         """By the cgroup's freezer."""
+        self._used.clear()
         self._soon(f"pause {self.name}", lambda: self.container.pause()).result()
 
     def thaw(self) -> None:
@@ -104,6 +108,7 @@ class Node(Incarnation):
             self._cycle = None
         if share is not None and self.alive:
             usual = self._usage()
+            self._used.clear()  # what was before tells nothing of what will be after
             self._cycle = QuotaCycle(lambda drawn: self._set_quota(drawn * usual), share, spread, seed)
         elif self._quota is not None and self.alive:
             self._set_quota(None)
@@ -111,13 +116,13 @@ class Node(Incarnation):
     @property
     def throttled(self) -> bool:
         """Whether a quota is on."""
-        return self._cycle is not None
+        return self._quota is not None
 
     def stands_still(self) -> bool:
-        """Whether the engine has paused it."""
+        """Whether the engine has paused it, or it has stopped itself."""
         with asked(f"look at {self.name}"):
             self.container.reload()
-        return bool(self.container.status == "paused")
+        return bool(self.container.status == "paused" or state(self.pid) == "T")
 
     def sample(self, now: float) -> None:
         """Note how much of a processor it has used; call it often."""
@@ -126,10 +131,16 @@ class Node(Incarnation):
             self._used.append((now, cpu_seconds(self.pid)))
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
-        """Set from inside, by a process of the same user: from outside that would take privileges."""
+        """Set from inside, by a process of the same user: from outside that takes privileges."""
+        if self._paused:
+            raise EngineError(f"{self.name} is paused: its limit can't be changed from inside its container")
+        if self.ended() is not None:
+            raise ProcessLookupError(self.name)
         new = "" if limits is None else f", {limits}"
         _, said = self.execute("python3", "-c", "import resource; inside = open('/proc/1/task/1/children').read(); "
                                f"print(*resource.prlimit(int(inside.split()[0]), resource.RLIMIT_FSIZE{new}))")
+        if not re.fullmatch(r"-?\d+ -?\d+", said):
+            raise ProcessLookupError(self.name)
         soft, hard = map(int, said.split())
         return soft, hard
 
@@ -138,13 +149,18 @@ class Node(Incarnation):
         self._soon(f"do something to {self.name}", act)
 
     def execute(self, *argv: str) -> tuple[int, str]:
-        """Run a program in it: exit status and output.
+        """Run a program in it: exit status and output; where it is gone there is neither success nor output.
 
         Raises:
-            EngineError: it is not there.
+            EngineError: the engine does not answer.
         """
         with asked(f"run {argv[0]} in {self.name}"):
-            done = self.container.exec_run(list(argv))
+            try:
+                done = self.container.exec_run(list(argv))
+            except APIError as error:
+                if error.status_code not in _GONE:
+                    raise
+                return 1, ""
         return int(done.exit_code), done.output.decode(errors="replace").strip()
 
     def squeeze(self, limit: int) -> None:
@@ -162,7 +178,7 @@ class Node(Incarnation):
             while self.ended() is None and time.monotonic() < until:
                 time.sleep(0.01)
             if self.status is None:
-                self._save_log()
+                self.save_log()
         self._hand.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -177,13 +193,13 @@ class Node(Incarnation):
         return max(after - before, 0.01) / (ended - began)
 
     def _set_quota(self, processors: float | None) -> None:
-        usual = self.container.attrs["HostConfig"].get("CpuQuota") or -1
         self._quota = None if processors is None else max(_LEAST_QUOTA_US, round(processors * PERIOD_US))
-        quota = usual if self._quota is None else self._quota
+        quota = self._usual_quota if self._quota is None else self._quota
         self._soon(f"set the CPU quota of {self.name}",
                    lambda: self.container.update(cpu_period=PERIOD_US, cpu_quota=quota)).result()
 
-    def _save_log(self) -> None:
+    def save_log(self) -> None:
+        """Keep what it has said until now beside the run's other logs."""
         self._log.write_bytes(self.container.logs())
 
     def _soon(self, what: str, act: Callable[[], object]) -> Future[None]:
@@ -194,10 +210,15 @@ class Node(Incarnation):
             except NotFound:
                 pass
             except APIError as error:
-                if error.status_code != _NOT_RUNNING:
+                if error.status_code != _NOT_RUNNING and "is not paused" not in str(error):
                     with asked(what):
                         raise
-        return self._hand.submit(done)
+        try:
+            return self._hand.submit(done)
+        except RuntimeError:  # it was reaped: nothing more is done to it
+            over: Future[None] = Future()
+            over.set_result(None)
+            return over
 
 
 class QuotaCycle(threading.Thread):

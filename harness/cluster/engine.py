@@ -82,7 +82,7 @@ class Engine:
         if info.get("KernelVersion") != platform.release():
             raise EngineError(f"the engine at {self.url} runs in a machine of its own (kernel "
                               f"{info.get('KernelVersion')}); it must share this one's: use a native Docker engine")
-        if any("rootless" in option for option in info.get("SecurityOptions", [])):
+        if any("rootless" in option for option in info.get("SecurityOptions") or []):
             raise EngineError(f"the engine at {self.url} is rootless: its containers can't be reached from here; use "
                               f"the system's engine (DOCKER_HOST={DEFAULT})")
         self.version = str(info.get("ServerVersion", ""))
@@ -90,6 +90,13 @@ class Engine:
     def close(self) -> None:
         """Close the connection."""
         self.client.close()
+
+    def answers(self) -> bool:
+        """Whether it is there now."""
+        try:
+            return bool(self.client.ping())
+        except (DockerException, requests.RequestException, OSError):
+            return False
 
     def image(self, name: str, how: str) -> None:
         """Make sure that an image is there.
@@ -115,7 +122,10 @@ class Engine:
 
         Raises:
             EngineError: something is still there.
+            ValueError: no run is named: that would be those of everybody.
         """
+        if not run:
+            raise ValueError("name the run that is to be removed")
         with asked("remove what the run left"):
             words = []
             for kind, found in self._found(run):
@@ -176,6 +186,10 @@ class Watch(threading.Thread):
             reason = "closed"
         if not self._over:
             self.broken = reason
+
+    def over(self) -> None:
+        """What happens from now on is our own doing."""
+        self._over = True
 
     def close(self) -> None:
         """Listen no more."""

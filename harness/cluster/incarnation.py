@@ -10,6 +10,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 
 from harness.cluster.base import ClusterError, NodeSpec, NodeState
 from harness.ledger import AnyUndo, Ledger, Lift
@@ -167,7 +168,10 @@ class Incarnation(ABC):
     def limit_writes(self, size: int, restart_after: float) -> None:
         """Set the soft limit RLIMIT_FSIZE from outside; it may die of it."""
         if self.alive and self._limits is None:
-            soft, hard = self.file_limits(None)
+            try:
+                soft, hard = self.file_limits(None)
+            except ProcessLookupError:
+                return  # it is gone, and was not seen to be yet
             self._owe("limit", Lift, {"process": self._identity(), "soft": soft, "hard": hard})
             self._limits = (soft, hard)
             self.doomed, self.restart_after = True, restart_after
@@ -176,12 +180,22 @@ class Incarnation(ABC):
     def unlimit_writes(self) -> None:
         """The limits from before."""
         if self._limits is not None:
-            self.file_limits(self._limits)
-            self.doomed, self._limits = False, None
+            limits, self._limits = self._limits, None
+            with suppress(ProcessLookupError):
+                self.file_limits(limits)
+            self.spared()
             self._paid("limit")
 
+    def spared(self) -> None:
+        """What might have ended it is over; where it did, its end is still to be seen."""
+        self.doomed = self.ended() is not None or identity(self.pid) is None
+
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
-        """RLIMIT_FSIZE of the process, soft and hard, set where `limits` are given; as it was before."""
+        """RLIMIT_FSIZE of the process, soft and hard, set where `limits` are given; as it was before.
+
+        Raises:
+            ProcessLookupError: it is gone.
+        """
         if limits is None:
             return resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         return resource.prlimit(self.pid, resource.RLIMIT_FSIZE, limits)

@@ -69,8 +69,8 @@ class Links:
         self._consumer = Consumer(api, timeout_s)
         self._send = self._consumer.send
 
-    def create(self, name: str, upstream: str, listen: str = "127.0.0.1:0") -> str:
-        """Create an enabled link to `upstream` (`host:port`); port 0 in `listen` takes a free one.
+    def create(self, name: str, upstream: str, listen: str = "127.0.0.1:0", enabled: bool = True) -> str:
+        """Create a link to `upstream` (`host:port`); port 0 in `listen` takes a free one.
 
         Returns:
             The address that the link listens on, with its actual port.
@@ -80,10 +80,10 @@ class Links:
         """
         asked = f"create link {name} to {upstream}"
         _path(name)  # refuses a name that no later request could be about
-        body = {"name": name, "upstream": upstream, "listen": listen, "enabled": True}
+        body = {"name": name, "upstream": upstream, "listen": listen, "enabled": enabled}
         self._send("POST", "/proxies", asked, body)
         shown = self._show(name, asked)
-        self._expect(asked, {"upstream": upstream, "enabled": True}, shown)
+        self._expect(asked, {"upstream": upstream, "enabled": enabled}, shown)
         actual = str(shown.get("listen"))
         if not _listens_as_asked(listen, actual):
             raise self._consumer.unlike(asked, "listen", listen, actual)

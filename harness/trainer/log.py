@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from harness.tape import TapeWriter
@@ -24,7 +25,8 @@ class Logged(TapeWriter):
         """Append one event, and print a line about it where it matters to people."""
         super().record(event, **fields)
         if words := in_words(event, fields):
-            print(words, flush=True)
+            with suppress(OSError):  # a log that nobody can write must not end the training
+                print(" ".join(words.split()), flush=True)
 
 
 def in_words(event: str, fields: dict[str, Any]) -> str:
@@ -38,5 +40,7 @@ def in_words(event: str, fields: dict[str, Any]) -> str:
         return f"received fragment {fields['fragment']} version {fields['version']} at step {fields['step']}"
     if event == "snapshot":
         return f"gave {fields['steps']} steps of fragment {fields['fragment']}"
+    if event == "refused" and "learner" not in fields:  # a learner refuses what the syncer sent
+        return f"refused what the syncer sent: {fields.get('reason', 'no reason')}"
     known = {"learner": "an unknown peer", "reason": "no reason"} | fields
     return _WORDS[event].format_map(known) if event in _WORDS else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import json
 import sys
 import urllib.request
@@ -49,9 +50,10 @@ def _response(head: bytes, status: Status) -> bytes:
     elif path != "/health":
         code, content = "404 Not Found", {"error": "ask for /health or /status"}
     body = json.dumps(content, indent=2).encode() + b"\n"
+    allow = "Allow: GET, HEAD\r\n" if code.startswith("405") else ""
     shown = b"" if method == "HEAD" else body
     return (f"HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-            f"Connection: close\r\n\r\n").encode() + shown
+            f"{allow}Connection: close\r\n\r\n").encode() + shown
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{options.port}/{options.question}", timeout=_REQUEST_S) as reply:
             print(reply.read().decode(), end="")
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         print(f"this node does not say that it is well: {error}", file=sys.stderr)
         return 1
     return 0

@@ -545,3 +545,23 @@ def test_files_that_extend_each_other_are_told(tmp_path):
     (tmp_path / "b.yaml").write_text(f"{HEAD}extends: a.yaml\n")
     with pytest.raises(ScenarioError, match="in turn"):
         parse((tmp_path / "a.yaml").read_text(), tmp_path / "a.yaml")
+
+
+# -- learners that join --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faults", [
+    ["{join: learner-1, at: 1s}"], ["{join: [learner-2, learner-4], at: 1s}"],
+    ["{join: learner-4, at: 1s}", "{join: learner-4, at: 3s}"], ["{join: learners, at: 1s}"]])
+def test_only_the_last_learners_can_join_each_once_and_not_all(faults):
+    assert any("join: only the last learners can come later" in words for words in problems(scenario(*faults)))
+
+
+def test_those_who_are_there_from_the_beginning_must_make_a_quorum():
+    text = scenario("{join: [learner-3, learner-4], at: 1s}").replace("name:", "cluster: {quorum: 3}\nname:", 1)
+    assert any("the quorum of 3 is never reached" in words for words in problems(text))
+
+
+def test_joiners_are_named_by_faults_and_not_counted_by_hand():
+    text = scenario("{kill: learner-1, at: 1s}").replace("name:", "cluster: {joining: 1}\nname:", 1)
+    assert any("joining: follows from the faults" in words for words in problems(text))

@@ -316,6 +316,19 @@ def test_a_learner_that_was_hit_a_moment_ago_is_no_bystander(storm):
     assert _dropped_steps(storm, mine[::2]).verdict("blast_radius").verdict == "passed"
 
 
+def test_a_learner_that_is_still_coming_back_is_no_bystander(storm):
+    # Its new process was there when others were hit, and took its first step much later: reintegration judges that.
+    mine = [event for event in storm.all("step", "learner-1") if 6 <= event.t < 9.5]
+    assert _dropped_steps(storm, mine).verdict("blast_radius").verdict == "passed"
+
+
+def test_a_learner_that_came_back_and_stands_still_again_is_hit_by_somebody_elses_fault(storm):
+    mine = [event for event in storm.all("step", "learner-1") if 10.5 <= event.t < 14.5]
+    verdict = _dropped_steps(storm, mine).verdict("blast_radius")
+    assert verdict.verdict == "failed"
+    assert "learner-1 at 0% of its pace during" in verdict.evidence[0]
+
+
 def test_the_blast_radius_is_unknown_without_pace(storm):
     verdict = storm.bounded(step_time=0).verdict("blast_radius")
     assert verdict.verdict == "unknown"

@@ -38,7 +38,7 @@ def made(tmp_path, monkeypatch):
     watch = types.SimpleNamespace(exits={}, out_of_memory=set(), meddled={})
     container = Container()
     node = Node(NodeSpec("worker", ()), 0, Ledger(tmp_path / "ledger.jsonl", TOKEN), watch, tmp_path / "log",
-                lambda: container)
+                lambda: container, quota=100_000)
     assert node.container is container
     return node, container, used
 

@@ -46,6 +46,13 @@ def wait_until(happened: Callable[[], Any]) -> Any:
     return value
 
 
+def answers(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_S):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def embedded_server(folder: Path) -> Iterator[LinkServerProcess]:
     address_file = folder / "address"
@@ -68,25 +75,47 @@ def real_server() -> Iterator[LinkServerProcess]:
         port = free.getsockname()[1]
     process = subprocess.Popen([binary, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"],
                                stdout=subprocess.DEVNULL)
-
-    def answers() -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_S):
-            return True
-        return False
-
     try:
-        wait_until(answers)
+        wait_until(lambda: answers(port))
         yield LinkServerProcess("real", f"127.0.0.1:{port}", process.pid)
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
 
 
-@pytest.fixture(scope="session", params=["embedded", "real"])
+@contextlib.contextmanager
+def container_server() -> Iterator[LinkServerProcess]:
+    """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
+    from harness.cluster import composefile
+    from harness.cluster.compose import must_be_ready
+    from harness.cluster.engine import Engine, EngineError
+    try:
+        must_be_ready()
+    except EngineError as error:
+        if os.environ.get("DILOCO_CHAOS_REQUIRE_ENGINE"):
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(f"no engine for containers: {error}")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    engine = Engine()
+    container = engine.client.containers.run(
+        composefile.service(composefile.find(), "toxiproxy")["image"], network_mode="host", detach=True,
+        command=["-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"])
+    try:
+        wait_until(lambda: answers(port))
+        container.reload()
+        yield LinkServerProcess("real", f"127.0.0.1:{port}", int(container.attrs["State"]["Pid"]))
+    finally:
+        container.remove(force=True)
+        engine.close()
+
+
+@pytest.fixture(scope="session", params=["embedded", "real", "container"])
 def server(request: pytest.FixtureRequest,
            tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkServerProcess]:
-    """Each of the two servers in turn."""
-    started = real_server() if request.param == "real" else embedded_server(tmp_path_factory.mktemp("server"))
+    """The embedded server, the real one, and the real one from its image, in turn."""
+    started = {"embedded": lambda: embedded_server(tmp_path_factory.mktemp("server")), "real": real_server,
+               "container": container_server}[request.param]()
     with started as running:
         yield running
 

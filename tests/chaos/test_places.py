@@ -1,0 +1,34 @@
+"""What each place can do."""
+
+import pytest
+
+from chaos import places
+from chaos.plan import freeze
+from chaos.problems import ScenarioError
+from chaos.scenario import parse
+
+
+@pytest.fixture
+def needs_containers(scenario_text):
+    return freeze(parse(scenario_text("{out_of_memory: learner-1, at: 1s}", "{kill: learner-2, at: 1s}")), 0)
+
+
+def test_what_only_containers_have_is_refused_elsewhere_before_anything_starts(needs_containers):
+    assert places.local().refusals(needs_containers) == [
+        "out_of_memory: only containers have that: run it with --on compose"]
+    with pytest.raises(ScenarioError, match="only containers have that"):
+        places.local().refuse(needs_containers)
+
+
+def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
+    plan = freeze(parse(scenario_text("{kill: learner-1, at: 1s}", "{join: learner-3, at: 1s}")), 0)
+    assert places.local().refusals(plan) == []
+
+
+@pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
+def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monkeypatch, command):
+    monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)
+    monkeypatch.setattr("harness.cluster.compose.must_be_ready", lambda: None)
+    plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 1s}")), 0)
+    found = places.compose().refusals(plan)
+    assert found == [] if command else "set DILOCO_CHAOS_ENGINE_RESTART" in found[0]
