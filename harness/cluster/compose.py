@@ -139,9 +139,9 @@ class ComposeCluster(SupervisedCluster[Node]):
             raise ClusterError(f"Toxiproxy died on its own:\n{self._toxiproxy.last_lines()}")
 
     def _went_away(self) -> EngineError:
-        return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: the "
-                           f"tape, the checkpoints and the snapshots in {self._run}; lost: what the learners had not "
-                           f"given to a merge")
+        return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: "
+                           f"the tape, the checkpoints and the snapshots in {self._run}; lost: what the learners had "
+                           f"not given to a merge")
 
     def _left_alone(self, node: Node) -> None:
         if meddled := node.meddled():
