@@ -33,7 +33,7 @@ from harness.cluster.engine import Engine
 from harness.processes import Identity, identity
 
 WITHIN_S = 60.0
-_LONGEST_S = 14.0
+_LONGEST_S = 9.0
 _BOTH = 0.3
 """Share of kills that hit the reaper in the same moment."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 from collections.abc import Iterable, Iterator
@@ -46,6 +47,17 @@ def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, user and system, all its threads; 0 where there is none."""
     stat = _stat(pid)
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
+
+
+def file_limits(pid: int) -> tuple[int, int] | None:
+    """RLIMIT_FSIZE of a process, soft and hard, in bytes, as anybody may read it; None where there is none."""
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    except OSError:
+        return None
+    words = next(line for line in lines if line.startswith("Max file size")).split()
+    soft, hard = (resource.RLIM_INFINITY if word == "unlimited" else int(word) for word in words[3:5])
+    return soft, hard
 
 
 def carries(pid: int, token: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
+import resource
 import signal
 import threading
 import time
@@ -22,7 +22,7 @@ from harness.cluster.duty import PERIOD_S
 from harness.cluster.engine import EngineError, Watch, asked
 from harness.cluster.incarnation import Incarnation
 from harness.ledger import Ledger
-from harness.processes import children, cpu_seconds, state
+from harness.processes import children, cpu_seconds, file_limits, state
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6
@@ -134,15 +134,13 @@ class Node(Incarnation):
         """Set from inside, by a process of the same user: from outside that takes privileges."""
         if self._paused:
             raise EngineError(f"{self.name} is paused: its limit can't be changed from inside its container")
-        if self.ended() is not None:
+        before = None if self.ended() is not None else file_limits(self.pid)
+        if before is None:
             raise ProcessLookupError(self.name)
-        new = "" if limits is None else f", {limits}"
-        _, said = self.execute("python3", "-c", "import resource; inside = open('/proc/1/task/1/children').read(); "
-                               f"print(*resource.prlimit(int(inside.split()[0]), resource.RLIMIT_FSIZE{new}))")
-        if not re.fullmatch(r"-?\d+ -?\d+", said):
-            raise ProcessLookupError(self.name)
-        soft, hard = map(int, said.split())
-        return soft, hard
+        if limits is not None:
+            soft, hard = ("unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in limits)
+            self.execute("sh", "-c", f"set -- $(cat /proc/1/task/1/children); prlimit --pid $1 --fsize={soft}:{hard}")
+        return before
 
     def in_background(self, act: Callable[[], object]) -> None:
         """Do this after all that was asked before, without waiting for it."""
