@@ -12,6 +12,7 @@ from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, 
 from faults.links import LinkFault
 from faults.network import Bandwidth, Latency, Partition
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from faults.simulated import ClockJump, PowerLoss
 from faults.state import Corrupt, Damage, Delete, FailingWrites, Poison, Truncate, WriteLimit
 from faults.straggler import Straggler
 from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
@@ -19,14 +20,14 @@ from faults.when import AbortWhen, After, Condition, When
 
 _Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
            | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
-           | Join | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine)
+           | Join | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine | PowerLoss | ClockJump)
 AnyFault = Annotated[_Single, Discriminator("kind")]
 """What a plan holds."""
 AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind")]
 """What a scenario may name."""
 
-__all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "Composite", "Condition", "Corrupt",
-           "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites", "Fault", "Felt", "Flapping",
-           "FullDisk", "Hit", "Join", "Kill", "Latency", "LimitData", "LinkFault", "OutOfMemory", "Partition", "Pause",
-           "Poison", "Reset", "Restart", "RestartEngine", "RestartLinks", "Slicer", "SlowClose", "Storm",
-           "Straggler", "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]
+__all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "ClockJump", "Composite", "Condition",
+           "Corrupt", "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites", "Fault", "Felt",
+           "Flapping", "FullDisk", "Hit", "Join", "Kill", "Latency", "LimitData", "LinkFault", "OutOfMemory",
+           "Partition", "Pause", "Poison", "PowerLoss", "Reset", "Restart", "RestartEngine", "RestartLinks", "Slicer",
+           "SlowClose", "Storm", "Straggler", "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]

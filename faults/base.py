@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from faults.when import After, When
 from harness.cluster.base import Ability, Cluster, NodeSpec
 from harness.trainer.probe import Sounding
+from harness.trainer.rogue import Content, Rogue
 from harness.units import Seconds, show_seconds
 
 FAULTS: dict[str, type[Fault]] = {}
@@ -30,6 +31,14 @@ class AskProbe(Protocol):
         ...
 
 
+class Together(Protocol):
+    """A map whose calls all go on at once."""
+
+    def __call__(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """The answers, in the order of the items."""
+        ...
+
+
 @dataclass(frozen=True)
 class Hit:
     """What a fault may use."""
@@ -40,10 +49,14 @@ class Hit:
     probe: AskProbe
     baseline: Callable[[str], float]
     """Seconds of a round trip through a link that nothing was done to."""
-    poison: Callable[[str, str, int, float], int]
-    """poison(learner, content, count, timeout_s) -> contributions sent in its name."""
+    rogue: Callable[[str, Content], Rogue]
+    """rogue(learner, content): somebody who sends poison in its name."""
+    attack: Callable[[Rogue, str, int, float], int]
+    """attack(rogue, learner, count, timeout_s) -> contributions that were taken."""
     spec: Callable[[str], NodeSpec]
     """How a node is started, by its name."""
+    together: Together
+    """Ask about several things at the same time."""
 
     def links(self, targets: Sequence[str]) -> list[str]:
         """The links of the targets, each once."""

@@ -7,10 +7,9 @@ they do: https://github.com/Shopify/toxiproxy#toxics
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from statistics import median
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -59,8 +58,8 @@ class LinkFault(Fault):
     def feel(self, hit: Hit) -> Felt:
         """Probes through every link; what is told is one that did not feel it, if there is any."""
         links = hit.links(self.targets)
-        with ThreadPoolExecutor(len(links) if self.mutes else 1) as pool:  # probes must not compete for this machine
-            felt = list(pool.map(lambda link: self._through(hit, link), links))
+        several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
+        felt: list[Felt] = several(lambda link: self._through(hit, link), links)
         return next((one for one in felt if not one["ok"]), felt[-1])
 
     def recovered(self, hit: Hit) -> Felt:
@@ -100,8 +99,8 @@ class LinkFault(Fault):
     def _through(self, hit: Hit, link: str) -> Felt:
         count = _PROBES if self.toxicity == 1 else _SAMPLE
         baseline = hit.baseline(link)
-        with ThreadPoolExecutor(count if self.mutes else 1) as pool:
-            soundings = list(pool.map(lambda _: self.ask(hit, link), range(count)))
+        several = hit.together if self.mutes else _in_turn
+        soundings: list[Sounding] = several(lambda _: self.ask(hit, link), list(range(count)))
         values = [self.measured(sounding, baseline) for sounding in soundings]
         bitten = [value for value in values if value is not None and self.near(value)]
         known = bitten or [value for value in values if value is not None]
@@ -123,3 +122,7 @@ class LinkFault(Fault):
     def what(self) -> str:
         """What is done to the link, for people."""
         raise NotImplementedError
+
+
+def _in_turn(ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    return [ask(item) for item in items]

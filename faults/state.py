@@ -13,8 +13,6 @@ from harness.cluster.base import Ability
 from harness.trainer.rogue import Content
 from harness.units import Seconds, show_seconds
 
-_POISON_TIMEOUT_S = 3.0
-
 
 class Damage(Ending):
     """The syncer is killed, and finds a damaged checkpoint when it comes back. There is nothing to undo: what it goes
@@ -149,13 +147,17 @@ class Poison(Fault):
     count: int = Field(3, ge=1, le=1000)
     """Contributions per target."""
 
+    timeout_s: ClassVar[float] = 3.0
+    """As long as it may take to be asked, per target."""
+
     def inject(self, hit: Hit) -> Felt:
         """Nothing yet: a contribution can be given only when it is asked for."""
         return {}
 
     def feel(self, hit: Hit) -> Felt:
-        """Send them, and say how many were sent; the syncer's tape tells what became of them."""
-        sent = sum(hit.poison(target, self.content, self.count, _POISON_TIMEOUT_S) for target in self.targets)
+        """Send them, and say how many were taken; the syncer's tape tells what became of them."""
+        sent = sum(hit.attack(hit.rogue(target, self.content), target, self.count, self.timeout_s)
+                   for target in self.targets)
         return {"sent": sent}
 
     def words(self) -> str:
@@ -165,4 +167,4 @@ class Poison(Fault):
 
     def outage(self) -> float | None:
         """As long as it may take to be asked."""
-        return _POISON_TIMEOUT_S
+        return self.timeout_s

@@ -198,6 +198,24 @@ class Ledger:
         os.fsync(self._file)
 
 
+class NoLedger(Ledger):
+    """For what ends with this process in any case: nothing is written."""
+
+    def __init__(self, token: str) -> None:
+        """`token`: see `Ledger`."""
+        self.token, self.cause = token, ""
+
+    def owe(self, undo: type[AnyUndo], **fields: object) -> int:
+        """Nothing."""
+        return 0
+
+    def done(self, number: int) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def _made(path: Path) -> int:
     """A new file that this process has locked, as a descriptor."""
     while True:

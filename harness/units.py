@@ -125,3 +125,8 @@ def show_seconds(value: float) -> str:
     if value < 119.95:
         return f"{value:.1f} s"
     return f"{int(value // 60)} min {int(value % 60)} s"
+
+
+def round_up(value: float, step: float, at_least: float = 0.0) -> float:
+    """The first multiple of `step` that comes after `value`, but not before `at_least`."""
+    return max(at_least, (math.floor(value / step + 1e-9) + 1) * step)

@@ -17,10 +17,15 @@ Recorder = Callable[..., None]
 """record(event, **fields): writes to the harness' own tape."""
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
-                  "join", "exhaust_memory", "disconnect", "fill_disk", "restart_links", "restart_engine"]
+                  "join", "exhaust_memory", "disconnect", "fill_disk", "restart_links", "restart_engine", "lose_power",
+                  "jump_clock"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE = frozenset(ABILITIES[:ABILITIES.index("exhaust_memory")])
 """What needs no containers."""
+CONTAINERS = frozenset(ABILITIES[:ABILITIES.index("lose_power")])
+"""What containers can do."""
+SIMULATED = frozenset(ABILITIES) - {"restart_engine"}
+"""What a simulation can do."""
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
 """Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
 
@@ -161,6 +166,16 @@ class Cluster(Protocol):
 
     def restart_engine(self) -> None:
         """Begin to restart what all nodes run on, by the command that the user gave for it."""
+        ...
+
+    # -- what only a simulation has ------------------------------------------------------------------------------
+
+    def lose_power(self, node: str, restart_after: float | None) -> None:
+        """As `kill`, and with it goes what was not on stable storage."""
+        ...
+
+    def jump_clock(self, node: str, seconds: float) -> None:
+        """Set the clock that the node sees forward by so much, as when a machine was suspended."""
         ...
 
     # -- state: the files of a node that is down -----------------------------------------------------------------

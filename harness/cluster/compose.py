@@ -52,6 +52,7 @@ class ComposeCluster(SupervisedCluster[Node]):
             EngineError: there is no engine that can be used.
         """
         super().__init__(run, record, ledger)
+        (run / "logs").mkdir(parents=True, exist_ok=True)
         self._links_port, self._node_digest = links_port, node_digest
         self._engine = Engine(url)
         self._project = Project(self._engine, run, ledger.token)

@@ -6,10 +6,22 @@ import random
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 
 PERIOD_S = 1.6
 """Long against a step, so that whole steps fit into its running share."""
 _LEAST, _MOST = 0.02, 0.98
+
+
+def shares(share: float, spread: float, seed: int) -> Callable[[], tuple[float, float]]:
+    """Each call gives the next period: seconds to stand still, then seconds to run. The share is drawn anew each time
+    from share ± `spread`."""
+    chance = random.Random(seed)
+
+    def parts() -> tuple[float, float]:
+        drawn = min(max(share + chance.uniform(-spread, spread), _LEAST), _MOST)
+        return PERIOD_S * (1 - drawn), PERIOD_S * drawn
+    return parts
 
 
 class DutyCycle(threading.Thread):
@@ -23,19 +35,19 @@ class DutyCycle(threading.Thread):
         share ± `spread`."""
         super().__init__(daemon=True, name=f"duty-cycle-{process.pid}")
         self.paused = False
-        self._process, self._share, self._spread = process, share, spread
-        self._random = random.Random(seed)
+        self._process = process
+        self._parts = shares(share, spread, seed)
         self._over = threading.Event()
         self.start()
 
     def run(self) -> None:
         """Stop and continue until it is over; leaves the process running."""
         while not self._over.is_set():
-            share = min(max(self._share + self._random.uniform(-self._spread, self._spread), _LEAST), _MOST)
+            still, running = self._parts()
             self._send(signal.SIGSTOP)
-            self._over.wait(PERIOD_S * (1 - share))
+            self._over.wait(still)
             self._send(signal.SIGCONT)
-            self._over.wait(PERIOD_S * share)
+            self._over.wait(running)
 
     def end(self) -> None:
         """Full speed again, when this returns."""

@@ -9,7 +9,7 @@ import resource
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from harness.cluster.base import ClusterError, NodeSpec, NodeState
@@ -17,13 +17,15 @@ from harness.ledger import AnyUndo, Ledger, Lift
 from harness.processes import Identity, identity
 
 STOP_TIMEOUT_S = 2.0
+Clock = Callable[[], float]
 _POLL_S = 0.005
 
 
 class Incarnation(ABC):
     """What is done to one that has ended is done to nobody."""
 
-    def __init__(self, spec: NodeSpec, number: int, ledger: Ledger) -> None:
+    def __init__(self, spec: NodeSpec, number: int, ledger: Ledger, clock: Clock = time.monotonic) -> None:
+        """`clock`: seconds, as `time.monotonic` counts them."""
         self.spec, self.incarnation = spec, number
         self.doomed = False
         """A fault brings its end about: its death is no error."""
@@ -32,7 +34,7 @@ class Incarnation(ABC):
         self.restart_at: float | None = None
         self.status: int | None = None
         """Exit status, once it was seen to be gone; negative: the signal that ended it."""
-        self._ledger = ledger
+        self._ledger, self._clock = ledger, clock
         self._owed: dict[str, int] = {}  # what was done to it -> the ledger's number of its undo
         self._kill_at: float | None = None
         self._paused = False
@@ -100,9 +102,14 @@ class Incarnation(ABC):
             return NodeState("paused" if self._paused else "running", self.incarnation, self.pid)
         return NodeState("finished" if self.status == 0 else "dead", self.incarnation, None)
 
+    @property
+    def next_at(self) -> float:
+        """When there is something to be done to it that nothing announces: seconds of its clock, infinite for never."""
+        return min((at for at in (self._kill_at, self.restart_at) if at is not None), default=float("inf"))
+
     def residue(self) -> list[str]:
-        """What of any fault is still on it, in words."""
-        if not self.alive:
+        """What of any fault is still on it, in words; one whose end has been brought about is on its way."""
+        if not self.alive or (self.doomed and self._kill_at is not None):
             return []
         return [f"{self.name} {words}" for words, there in (
             ("is throttled", self.throttled), ("is stopped", self.stands_still()),
@@ -135,7 +142,7 @@ class Incarnation(ABC):
             self.doomed, self.restart_after = True, restart_after
             self.send(number)
             if number == signal.SIGTERM:
-                self._kill_at = time.monotonic() + STOP_TIMEOUT_S
+                self._kill_at = self._clock() + STOP_TIMEOUT_S
 
     def wait(self) -> int:
         """Wait for the end that was brought about; the exit status.
@@ -163,7 +170,7 @@ class Incarnation(ABC):
             self.thaw()
             self._paused = False
             if die_within is not None:
-                self._kill_at = time.monotonic() + die_within
+                self._kill_at = self._clock() + die_within
 
     def limit_writes(self, size: int, restart_after: float) -> None:
         """Set the soft limit RLIMIT_FSIZE from outside; it may die of it."""

@@ -34,6 +34,7 @@ class LocalCluster(SupervisedCluster[Process]):
         """`links_port`: the port of Toxiproxy's API, 0 for any. `toxiproxy`: the real server's binary, empty for the
         embedded one. The rest: see `SupervisedCluster`."""
         super().__init__(run, record, ledger)
+        (run / "logs").mkdir(parents=True, exist_ok=True)
         self._links_port, self._toxiproxy = links_port, toxiproxy
         self._server: LinkServer | None = None
         self._ports: dict[str, int] = {}

@@ -10,31 +10,56 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from harness import tape
 from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
-from harness.cluster.incarnation import STOP_TIMEOUT_S, Incarnation
+from harness.cluster.incarnation import STOP_TIMEOUT_S, Clock, Incarnation
 from harness.ledger import Enable, Ledger, Toxin
-from harness.links.client import Links, Toxic
+from harness.links.client import Toxic
 
 START_TIMEOUT_S = 30.0
+
+
+class LinkControl(Protocol):
+    """What a cluster asks of its link server; `harness.links.client.Links` for one."""
+
+    def add(self, link: str, toxic: Toxic) -> None:
+        """Put a toxic on."""
+        ...
+
+    def remove(self, link: str, toxic_name: str) -> None:
+        """Take it off."""
+        ...
+
+    def toxics(self, link: str) -> list[Toxic]:
+        """What is on."""
+        ...
+
+    def set_enabled(self, link: str, enabled: bool) -> None:
+        """Take a link down, or bring it up."""
+        ...
+
+    def enabled(self, link: str) -> bool:
+        """Whether it is up."""
+        ...
+
+
 AnyIncarnation = TypeVar("AnyIncarnation", bound=Incarnation)
 
 
 class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     """Implements most of `harness.cluster.base.Cluster`."""
 
-    def __init__(self, run: Path, record: Recorder, ledger: Ledger) -> None:
+    def __init__(self, run: Path, record: Recorder, ledger: Ledger, clock: Clock = time.monotonic) -> None:
         """`run`: the run's folder, for logs and to read `listening` from the tape. `ledger`: for undos, and for the
-        token that everything of the run carries."""
-        self._run, self._record, self._ledger = run, record, ledger
+        token that everything of the run carries. `clock`: seconds, as `time.monotonic` counts them."""
+        self._run, self._record, self._ledger, self._clock = run, record, ledger, clock
         self._nodes: dict[str, AnyIncarnation] = {}
         self._superseded: dict[str, AnyIncarnation] = {}
         self._addresses: dict[str, str] = {}  # link -> where the node's side of it listens
         self._toxics: dict[str, dict[str, Toxic]] = {}
         self._cut: set[str] = set()
-        (run / "logs").mkdir(parents=True, exist_ok=True)
 
     # -- what places differ in -----------------------------------------------------------------------------------------
 
@@ -43,7 +68,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         """Start this incarnation, and record `spawn`."""
 
     @abstractmethod
-    def _links(self) -> Links:
+    def _links(self) -> LinkControl:
         """The link server.
 
         Raises:
@@ -66,7 +91,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
 
     def poll(self) -> None:
         """Notice deaths, restart what is due."""
-        now = time.monotonic()
+        now = self._clock()
         for node in self._everyone():
             if (status := node.look(now)) is not None:
                 self._gone(node, status)
@@ -103,7 +128,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         current, before = self._nodes[node], self._superseded.get(node)
         if current.alive and not (before and before.alive):
             current.pause()
-            current.doomed = True
+            current.doomed, current.restart_after = True, None  # its successor is there: nobody is to follow twice
             self._superseded[node] = current
             self._spawn(current.spec, current.incarnation + 1)
 
@@ -246,6 +271,14 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         raise NotImplementedError
 
     def restart_engine(self) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def lose_power(self, node: str, restart_after: float | None) -> None:
+        """Not here."""
+        raise NotImplementedError
+
+    def jump_clock(self, node: str, seconds: float) -> None:
         """Not here."""
         raise NotImplementedError
 

@@ -7,82 +7,88 @@ nobody has seen yet.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePath
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
+from harness.trainer.disk import CheckpointError, Content, Disk, FolderDisk
+from harness.trainer.tensors import Tensors
 
-from harness.trainer.tensors import Tensors, digest
+BEFORE_RENAME = "checkpoint.before_rename"
+PARTIAL = ".partial"
+BEHIND = "a version behind"
+"""A crash came between the two writes. It must be made good before anybody hears of the newer version: if that copy
+were damaged next, the run would go back to the older one."""
+
+__all__ = ["BEFORE_RENAME", "PARTIAL", "CheckpointError", "copies", "load", "load_either", "save", "saving",
+           "saving_both"]
 
 
-class CheckpointError(Exception):
-    """A checkpoint that is missing, torn or altered."""
-
-
-def save(path: Path, tensors: Tensors, meta: dict[str, Any], before_rename: Callable[[], None] = lambda: None) -> None:
-    """Write tensors and metadata so that a crash at any moment leaves the old file or the new one, whole.
-
-    A temporary file beside the target is written, fsynced and renamed, and the folder fsynced.
+def saving(disk: Disk, name: str, content: Content) -> Iterator[str]:
+    """Write so that a crash at any moment leaves the old file or the new one, whole: a temporary file is written,
+    fsynced and renamed, and the folder fsynced. Yields the name of each moment between two of these steps.
 
     Raises:
         OSError: the file could not be written; the old one is untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(meta)
-    data = to_bytes(tensors, {"digest": digest(tensors), "meta": text, "meta_digest": _digest_of(text)})
-    temporary = path.with_name(path.name + ".partial")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    before_rename()
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    temporary = name + PARTIAL
+    disk.write(temporary, content)
+    yield "checkpoint.before_sync"
+    disk.sync(temporary)
+    yield BEFORE_RENAME
+    disk.rename(temporary, name)
+    yield "checkpoint.before_sync_names"
+    disk.sync_names()
 
 
-def copies(path: Path) -> tuple[Path, Path]:
-    """Where the two copies lie."""
-    return path, path.with_name(f"{path.stem}.mirror{path.suffix}")
-
-
-def save_both(path: Path, tensors: Tensors, meta: dict[str, Any],
-              before_rename: Callable[[], None] = lambda: None) -> None:
-    """`save`, twice; `before_rename` is called for the first.
+def saving_both(disk: Disk, name: str, content: Content) -> Iterator[str]:
+    """`saving`, twice; the moments of the second are called `mirror`.
 
     Raises:
-        OSError: as `save`.
+        OSError: as `saving`.
     """
-    first, mirror = copies(path)
-    save(first, tensors, meta, before_rename)
-    save(mirror, tensors, meta)
+    first, mirror = copies(name)
+    yield from saving(disk, first, content)
+    yield "checkpoint.between"
+    for _ in saving(disk, mirror, content):
+        yield "mirror"
 
 
-def load_either(path: Path) -> tuple[Tensors, dict[str, Any], dict[str, str]]:
-    """The newest whole copy (by its `version`), and why any other was not whole: file name -> reason.
+def save(path: Path, tensors: Tensors, meta: dict[str, Any]) -> None:
+    """`saving`, at once.
+
+    Raises:
+        OSError: as `saving`.
+    """
+    for _ in saving(FolderDisk(path.parent), path.name, Content(tensors, meta)):
+        pass
+
+
+def copies(name: str) -> tuple[str, str]:
+    """What the two copies are called."""
+    path = PurePath(name)
+    return name, f"{path.stem}.mirror{path.suffix}"
+
+
+def load_either(disk: Disk, name: str, there: Collection[str]) -> tuple[Content, dict[str, str]]:
+    """The newest whole copy (by its `version`), and what is wrong with any other: file name -> reason. `there`: the
+    disk's names.
 
     Raises:
         CheckpointError: no copy is whole; with the reason for each.
     """
-    whole: list[tuple[Tensors, dict[str, Any]]] = []
+    whole: dict[str, Content] = {}
     damaged: dict[str, str] = {}
-    for copy in copies(path):
+    for copy in copies(name):
         try:
-            whole.append(load(copy))
+            whole[copy] = disk.read(copy)
         except CheckpointError as error:
-            damaged[copy.name] = "missing" if not copy.exists() else str(error)
+            damaged[copy] = str(error) if copy in there else "missing"
     if not whole:
         raise CheckpointError("; ".join(damaged.values()))
-    tensors, meta = max(whole, key=lambda found: int(found[1]["version"]))
-    return tensors, meta, damaged
+    newest = max(whole.values(), key=lambda found: int(found.meta["version"]))
+    damaged |= {copy: BEHIND for copy, found in whole.items() if found.meta["version"] != newest.meta["version"]}
+    return newest, damaged
 
 
 def load(path: Path) -> tuple[Tensors, dict[str, Any]]:
@@ -91,26 +97,5 @@ def load(path: Path) -> tuple[Tensors, dict[str, Any]]:
     Raises:
         CheckpointError: it is missing, torn, or its content does not match its digest.
     """
-    try:
-        with safe_open(path, framework="numpy") as file:
-            stored = file.metadata() or {}
-            tensors: Tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: can't be read as a checkpoint: {error}") from error
-    if stored.get("digest") != digest(tensors):
-        raise CheckpointError(f"{path}: the content does not match its digest; it was altered after it was written")
-    return tensors, _meta(path, stored)
-
-
-def _meta(path: Path, stored: dict[str, str]) -> dict[str, Any]:
-    """The metadata, checked against its own digest."""
-    text = stored.get("meta", "")
-    if stored.get("meta_digest") != _digest_of(text):
-        raise CheckpointError(f"{path}: the metadata does not match its digest; it was altered after it was written")
-    meta = json.loads(text)
-    assert isinstance(meta, dict), "what was saved is a mapping"
-    return meta
-
-
-def _digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    content = FolderDisk(path.parent).read(path.name)
+    return content.tensors, content.meta

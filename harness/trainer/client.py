@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.tape import TapeWriter
+from harness.trainer.backoff import CONNECT_S, Backoff
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send
 from harness.trainer.learner import Learner
@@ -18,10 +19,7 @@ from harness.trainer.tensors import Tensors
 from harness.trainer.wire import Decoder, FrameError
 
 _CHUNK = 1 << 18
-_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 0.8
-_CONNECT_S = 1.5
-"""A name that nobody resolves, or an address where packets vanish, would hold up an attempt for many seconds."""
-_CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the next one replaces, is dropped
+CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the next one replaces, is dropped
 
 
 class ClientDriver(Driver):
@@ -44,7 +42,7 @@ class ClientDriver(Driver):
 
     def writer(self, send: Send) -> asyncio.StreamWriter | None:
         """The connection, where there is one and the message is worth its place in the queue."""
-        congested = self._writer is not None and self._writer.transport.get_write_buffer_size() > _CONGESTED
+        congested = self._writer is not None and self._writer.transport.get_write_buffer_size() > CONGESTED
         return None if congested and isinstance(send.message, Report) else self._writer
 
     def close(self, effect: Close) -> None:
@@ -78,14 +76,13 @@ class ClientDriver(Driver):
         return ()
 
     async def _keep_connected(self, host: str, port: int) -> None:
-        delay = _FIRST_DELAY_S
+        backoff = Backoff(random.Random())
         while True:
             self.touch()
             try:
-                reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_S)
+                reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_S)
             except OSError:  # TimeoutError is one
-                await asyncio.sleep(delay * random.uniform(0.8, 1.2))
-                delay = min(2 * delay, _LONGEST_DELAY_S)
+                await asyncio.sleep(backoff.refused())
                 continue
             self._writer = writer
             self.feed(self._client_core.on_connected)
@@ -93,8 +90,7 @@ class ClientDriver(Driver):
             writer.close()
             self._writer = None
             self.feed(lambda now, reason=reason: self._client_core.on_lost(reason, now))  # type: ignore[misc]
-            delay = _FIRST_DELAY_S if heard else min(2 * delay, _LONGEST_DELAY_S)
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            await asyncio.sleep(backoff.lost(heard))
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[bool, str]:
         """Pass on what arrives until the connection ends: (whether anything came, why it ended)."""

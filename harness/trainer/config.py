@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.trainer.fragments import Fragment, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
+from harness.trainer.quadratic import QuadraticSpec
 from harness.units import Seconds, Share, Steps
 
 
@@ -91,7 +92,7 @@ class TrainerConfig(BaseModel):
         return self
 
     @property
-    def spec(self) -> ModelSpec:
+    def spec(self) -> ModelSpec | QuadraticSpec:
         """Shapes and initial values of the model."""
         return MODELS[self.model]
 

@@ -6,14 +6,15 @@ import asyncio
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from harness.tape import TapeWriter
 from harness.trainer import checkpoint
+from harness.trainer.disk import Content, FolderDisk
 from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.holds import HoldPoints
 from harness.trainer.state import STATE
 from harness.trainer.wire import encode
 
@@ -45,8 +46,7 @@ class Driver:
         """`epoch`: the run's beginning on CLOCK_MONOTONIC. `holds`: point -> stop at its n-th occurrence, counted
         from the moment at which this node learns of the steady state."""
         self.tape = tape
-        self._core, self._epoch, self._run_folder, self._holds = core, epoch, run, holds
-        self._passed: Counter[str] = Counter()
+        self._core, self._epoch, self._run_folder, self._holds = core, epoch, run, HoldPoints(holds)
         self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy = time.monotonic()
@@ -87,8 +87,9 @@ class Driver:
             case Timer():
                 self._set_timer(effect)
             case Commit():
-                checkpoint.save_both(self._run_folder / STATE / effect.name, effect.tensors, effect.meta,
-                                     before_rename=lambda: self._hold("checkpoint.before_rename"))
+                content = Content(effect.tensors, effect.meta)
+                for moment in checkpoint.saving_both(FolderDisk(self._run_folder / STATE), effect.name, content):
+                    self._hold(moment)
             case Snapshot():
                 checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
                                 effect.tensors, effect.meta | {"t": self.now()})
@@ -118,7 +119,7 @@ class Driver:
         if writer is None or writer.is_closing():
             return
         frame = encode(send.message, send.tensors)
-        if send.half and self._due(send.half):
+        if send.half and self._holds.due(send.half, self._core):
             writer.write(frame[:len(frame) // 2])
             while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():
                 await asyncio.sleep(0.001)
@@ -133,18 +134,12 @@ class Driver:
     # -- hold points: the only thing in the trainer that exists for the experiment's sake -------------------------
 
     def _hold(self, point: str) -> None:
-        if self._due(point):
+        if self._holds.due(point, self._core):
             self._stop_here(point)
-
-    def _due(self, point: str) -> bool:
-        if point not in self._holds or not getattr(self._core, "steady", False):
-            return False
-        self._passed[point] += 1
-        return self._passed[point] == self._holds[point]
 
     def _stop_here(self, point: str) -> None:
         """Stand still, all threads, until someone continues or kills this process."""
-        self.tape.record("held", point=point, count=self._passed[point])
+        self.tape.record("held", point=point, count=self._holds.passed[point])
         os.kill(os.getpid(), signal.SIGSTOP)
 
     # -- what subclasses add --------------------------------------------------------------------------------------

@@ -16,17 +16,12 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
     Raises:
         CheckpointError: a snapshot can't be trusted.
     """
-    import torch
-
     from harness.trainer.checkpoint import load
-    from harness.trainer.data import Corpus
     from harness.trainer.node import SETTINGS, NodeSettings
-    from harness.trainer.transformer import Transformer
-    torch.set_num_threads(2)
+    from harness.trainer.replicas import replicas
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
     config = settings.trainer
-    corpus = Corpus(settings.corpus_file, config.spec.context, config.learners, config.batch, config.seed)
-    model = Transformer(config.spec, config.spec.initial(0), corpus, 0)
+    model = replicas(config, settings.corpus_file, config.spec.initial(0), threads=2)(0)
     curve = []
     for path in sorted((run / "snapshots").glob("*.safetensors")):
         tensors, meta = load(path)

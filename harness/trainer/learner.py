@@ -41,6 +41,7 @@ class Learner:
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         self.table = config.fragment_table()
+        self._per_step = config.tokens_per_step
         self.held = [Held() for _ in self.table]
         self.step = 0
         self.position = 0
@@ -105,17 +106,17 @@ class Learner:
             return
         self.step += 1
         self.position += 1
-        self.tokens += self.config.tokens_per_step
-        self._global_tokens += self.config.tokens_per_step  # until the syncer says more
+        self.tokens += self._per_step
+        self._global_tokens += self._per_step  # until the syncer says more
         for held in self.held:
             held.steps += 1
-        yield Record("step", {"step": self.step, "tokens": self.config.tokens_per_step, "loss": round(loss, 4),
+        yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4),
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
         yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
         yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
-            (held.version, held.steps, held.steps * self.config.tokens_per_step) for held in self.held]))
+            (held.version, held.steps, held.steps * self._per_step) for held in self.held]))
         yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
         yield from self._next_step(now)
 
@@ -172,7 +173,7 @@ class Learner:
         held.answered, held.answered_steps = current, held.steps
         answer = Answer(round=request.round, fragment=request.fragment, base_version=held.version,
                         first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
-                        tokens=held.steps * self.config.tokens_per_step, digest=arrays.digest(delta))
+                        tokens=held.steps * self._per_step, digest=arrays.digest(delta))
         yield Record("snapshot", {
             "round": answer.round, "fragment": answer.fragment, "base": answer.base_version, "first": answer.first_step,
             "step": answer.last_step, "steps": answer.steps, "tokens": answer.tokens, "digest": answer.digest})

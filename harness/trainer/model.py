@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.trainer.fragments import Shape
+from harness.trainer.quadratic import QuadraticSpec
 from harness.trainer.tensors import Tensors
 
 VOCABULARY = 256  # bytes
@@ -48,7 +49,8 @@ class ModelSpec:
         return values
 
 
-MODELS = {
+MODELS: dict[str, ModelSpec | QuadraticSpec] = {
     "tiny": ModelSpec(width=64, blocks=2, heads=4, context=64),  # 135,488 parameters, 11 to 16 ms a step at batch 16
     "micro": ModelSpec(width=16, blocks=1, heads=2, context=16),  # for tests: 11,568 parameters, under 2 ms a step
+    "quadratic": QuadraticSpec(width=4, blocks=6, context=64),  # no torch, no corpus: microseconds a step
 }

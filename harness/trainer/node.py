@@ -25,10 +25,14 @@ from harness.processes import TOKEN
 from harness.tape import NoTape, TapeWriter, next_incarnation
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
+from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.data import CorpusError, materialize, needed_bytes
+from harness.trainer.disk import FolderDisk
 from harness.trainer.driver import Driver
 from harness.trainer.log import Logged
+from harness.trainer.replicas import replicas
 from harness.trainer.sources import node_digest
+from harness.trainer.state import STATE
 from harness.trainer.status import serve_status
 from harness.trainer.tensors import Tensors
 
@@ -147,35 +151,18 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
-    from harness.trainer.state import STATE, restore
-    from harness.trainer.syncer import Syncer
-    from harness.trainer.synchronous import Hub
-    config = settings.trainer
-    core: Syncer | Hub
-    if config.mode == "data_parallel":
-        core = Hub(config)
-    else:
-        core = Syncer(config, restore(options.run / STATE, config.fragment_table(), settings.initial_values(),
-                                      config.warm_start), options.incarnation)
+    core = syncer_core(settings.trainer, FolderDisk(options.run / STATE), settings.initial_values(),
+                       options.incarnation)
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
-    import torch
-
     from harness.trainer.client import ClientDriver
-    from harness.trainer.data import Corpus
-    from harness.trainer.learner import Learner
-    from harness.trainer.synchronous import Peer
-    from harness.trainer.transformer import Transformer
-    torch.set_num_threads(1)
-    tape.record("imported")
     config = settings.trainer
-    index = config.names.index(options.name)
-    corpus = Corpus(settings.corpus_file, config.spec.context, config.learners, config.batch, config.seed)
-    replica = Transformer(config.spec, settings.initial_values(), corpus, index)
-    kind = Peer if config.mode == "data_parallel" else Learner
-    core = kind(config, options.name, options.incarnation, os.environ[TOKEN], replica)
+    make = replicas(config, settings.corpus_file, settings.initial_values())
+    tape.record("imported")
+    core = learner_core(config, options.name, options.incarnation, os.environ[TOKEN],
+                        make(config.names.index(options.name)))
     return ClientDriver(core, tape, options.epoch, options.run, holds(options.hold))
 
 

@@ -10,18 +10,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
-import torch
-
 from harness.trainer.config import TrainerConfig
-from harness.trainer.data import Corpus, needed_bytes
-from harness.trainer.transformer import Transformer
+from harness.trainer.data import needed_bytes
+from harness.trainer.replicas import replicas
 
 _WARM_UP, _STEPS = 3, 20
 
 
 def measure(config: TrainerConfig, together: int) -> float:
     """Median seconds of an inner step while `together` learners compute at the same time, as they do in a cluster."""
-    torch.set_num_threads(1)
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         file.write(bytes(range(256)) * (needed_bytes(config.spec.context) // 256 + 1))
         file.flush()
@@ -31,8 +28,7 @@ def measure(config: TrainerConfig, together: int) -> float:
 
 
 def _steps(config: TrainerConfig, corpus_file: Path) -> list[float]:
-    corpus = Corpus(corpus_file, config.spec.context, config.learners, config.batch, config.seed)
-    replica = Transformer(config.spec, config.spec.initial(config.seed), corpus, 0)
+    replica = replicas(config, corpus_file, config.spec.initial(config.seed))(0)
     times = []
     for step in range(_WARM_UP + _STEPS):
         began = time.monotonic()

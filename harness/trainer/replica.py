@@ -29,3 +29,7 @@ class Replica(Protocol):
     def apply(self, gradient: Tensors, lr: float) -> None:
         """One optimizer step with a given gradient."""
         ...
+
+    def held_out_loss(self) -> float:
+        """Mean loss over data that nobody trains on."""
+        ...

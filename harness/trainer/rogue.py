@@ -8,72 +8,90 @@ from typing import Literal
 
 import numpy as np
 
-from harness.trainer.messages import Answer, Broadcast, Hello, Report, Request, Welcome
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Hello, Report, Request, Welcome
 from harness.trainer.tensors import Tensors, digest
 from harness.trainer.wire import Decoder, FrameError, encode
 
 Content = Literal["nan", "inf", "shape"]
 _CHUNK = 1 << 18
-_PAUSE_S = 0.05
+PAUSE_S = 0.05
 
 
 class Rogue:
-    """Takes a learner's place at the syncer, and answers every request with poison.
+    """Takes a learner's place at the syncer, and answers every request with poison. A state machine without I/O.
 
     Its answers claim step 0, which no learner ever takes, so that they can't be mistaken for the real one's.
     """
 
-    def __init__(self, address: str, token: str, learner: str, incarnation: int, fragments: int,
-                 content: Content) -> None:
-        """`address`: host:port of the link; `fragments`: P."""
-        self._address, self._token, self._learner, self._incarnation = address, token, learner, incarnation
+    def __init__(self, token: str, learner: str, incarnation: int, fragments: int, content: Content) -> None:
+        """`fragments`: P."""
+        self._token, self._learner, self._incarnation = token, learner, incarnation
         self._fragments, self._content = fragments, content
         self._held: dict[int, tuple[int, Tensors]] = {}
         self._step = 0
+        self._given: set[int] = set()
         self.sent = 0
-        """Poisoned contributions that were written to the wire."""
+        """Poisoned contributions that the syncer has taken: it answers each with the fragment's value. Others may have
+        been lost, because the real learner took its place again."""
 
-    def attack(self, count: int, timeout_s: float) -> int:
-        """Send so many, coming back whenever the real learner takes its place again; how many were sent in time."""
-        until = time.monotonic() + timeout_s
-        while self.sent < count and time.monotonic() < until:
-            try:
-                self._talk(count, until)
-            except ConnectionRefusedError:
-                break  # there is no syncer to send anything to
-            except (OSError, FrameError):
-                time.sleep(_PAUSE_S)
-        return self.sent
+    def hello(self) -> Hello:
+        """What it says first on every connection."""
+        self._given.clear()
+        return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
+                     versions=[-1] * self._fragments, steps=[0] * self._fragments)
 
-    def _talk(self, count: int, until: float) -> None:
-        host, _, port = self._address.rpartition(":")
-        with socket.create_connection((host, int(port)), max(0.1, until - time.monotonic())) as link:
-            link.sendall(encode(Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0,
-                                      tokens=0, position=0, versions=[-1] * self._fragments,
-                                      steps=[0] * self._fragments)))
-            decoder = Decoder()
-            while self.sent < count and time.monotonic() < until and (data := link.recv(_CHUNK)):
-                for message, tensors in decoder.feed(data):
-                    if isinstance(message, Welcome):
-                        self._step = message.step
-                    elif isinstance(message, Broadcast):
-                        self._held[message.fragment] = (message.version, tensors)
-                        self._claim(link)
-                    elif isinstance(message, Request):
-                        self._answer(link, message)
-                        self.sent += 1
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A frame came; what it says to that."""
+        if isinstance(message, Welcome):
+            self._step = message.step
+        elif isinstance(message, Broadcast):
+            self._held[message.fragment] = (message.version, tensors)
+            if message.fragment in self._given:
+                self._given.discard(message.fragment)
+                self.sent += 1
+            return self._claim()
+        elif isinstance(message, Request) and message.fragment in self._held:
+            self._given.add(message.fragment)
+            return [self._answer(message)]
+        return []
 
-    def _claim(self, link: socket.socket) -> None:
+    def _claim(self) -> list[tuple[AnyMessage, Tensors]]:
         """Say that there is something to ask for."""
-        if len(self._held) == self._fragments:
-            link.sendall(encode(Report(step=self._step, tokens=0, position=0, fragments=[
-                (self._held[index][0], 1, 1) for index in range(self._fragments)])))
+        if len(self._held) < self._fragments:
+            return []
+        return [(Report(step=self._step, tokens=0, position=0, fragments=[
+            (self._held[index][0], 1, 1) for index in range(self._fragments)]), {})]
 
-    def _answer(self, link: socket.socket, request: Request) -> None:
+    def _answer(self, request: Request) -> tuple[AnyMessage, Tensors]:
         version, value = self._held[request.fragment]
         poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
-        link.sendall(encode(Answer(round=request.round, fragment=request.fragment, base_version=version, first_step=0,
-                                   last_step=0, steps=1, tokens=1, digest=digest(poisoned)), poisoned))
+        return Answer(round=request.round, fragment=request.fragment, base_version=version, first_step=0, last_step=0,
+                      steps=1, tokens=1, digest=digest(poisoned)), poisoned
+
+
+def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+    """Send so many through a link (host:port), coming back whenever the real learner takes its place again; how many
+    were taken in time."""
+    until = time.monotonic() + timeout_s
+    while rogue.sent < count and time.monotonic() < until:
+        try:
+            _talk(rogue, address, count, until)
+        except ConnectionRefusedError:
+            break  # there is no syncer to send anything to
+        except (OSError, FrameError):
+            time.sleep(PAUSE_S)
+    return rogue.sent
+
+
+def _talk(rogue: Rogue, address: str, count: int, until: float) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), max(0.1, until - time.monotonic())) as link:
+        link.sendall(encode(rogue.hello()))
+        decoder = Decoder()
+        while rogue.sent < count and time.monotonic() < until and (data := link.recv(_CHUNK)):
+            for message, tensors in decoder.feed(data):
+                for answer, payload in rogue.on_message(message, tensors):
+                    link.sendall(encode(answer, payload))
 
 
 def _poisoned(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]], content: Content,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.trainer import checkpoint, outer
 from harness.trainer.config import TrainerConfig
+from harness.trainer.disk import Disk
 from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
 from harness.trainer.messages import Answer
@@ -97,21 +97,26 @@ class Ledger:
     """Learner -> incarnation -> tokens processed."""
     positions: dict[str, int] = field(default_factory=dict)
     """Learner -> batches of its shard that were used."""
+    processed: int = 0
+    """Tokens processed by all learners together, as far as they could report it."""
 
     def report(self, learner: str, incarnation: int, tokens: int, position: int) -> None:
         """Take in cumulative counts."""
         mine = self.tokens.setdefault(learner, {})
-        mine[incarnation] = max(tokens, mine.get(incarnation, 0))
+        more = tokens - mine.setdefault(incarnation, 0)
+        if more > 0:
+            mine[incarnation] = tokens
+            self.processed += more
         self.positions[learner] = max(position, self.positions.get(learner, 0))
 
-    @property
-    def processed(self) -> int:
-        """Tokens processed by all learners together, as far as they could report it."""
-        return sum(sum(counts.values()) for counts in self.tokens.values())
+    def newest(self, learner: str) -> int:
+        """Its newest incarnation that was ever heard of; -1 for none."""
+        return max(self.tokens.get(learner, ()), default=-1)
 
     def meta(self) -> dict[str, Any]:
         """For a file's metadata."""
-        return {"step": self.step, "tokens": self.tokens, "positions": self.positions}
+        return {"step": self.step, "tokens": {name: dict(counts) for name, counts in self.tokens.items()},
+                "positions": dict(self.positions)}
 
     def absorb(self, meta: dict[str, Any]) -> None:
         """Take what a file remembers, where it is further than what is known."""
@@ -140,7 +145,7 @@ class Restored:
     """Damaged or missing files -> why, where the other copy was whole."""
 
 
-def restore(folder: Path, table: list[Fragment], initial: Tensors, step: int) -> Restored:
+def restore(disk: Disk, table: list[Fragment], initial: Tensors, step: int) -> Restored:
     """Every fragment's newest committed version, or its initial one, and the run's counts.
 
     `step` is the global step at which a run that has no committed state begins. Temporary files of a write that never
@@ -149,25 +154,26 @@ def restore(folder: Path, table: list[Fragment], initial: Tensors, step: int) ->
     Raises:
         CheckpointError: no copy of a fragment can be trusted.
     """
-    for leftover in folder.glob("*.partial"):
-        leftover.unlink()
+    there = set(disk.names())
+    for leftover in sorted(name for name in there if name.endswith(checkpoint.PARTIAL)):
+        disk.remove(leftover)
     restored, missing = Restored([], Ledger(step)), []
     for fragment in table:
-        path = folder / fragment_file(fragment.index)
-        if not any(copy.exists() for copy in checkpoint.copies(path)):
+        name = fragment_file(fragment.index)
+        if not there.intersection(checkpoint.copies(name)):
             missing.append(fragment.index)
             restored.states.append(FragmentState.initial({name: initial[name] for name in fragment.names}))
             continue
-        tensors, meta, damaged = checkpoint.load_either(path)
-        restored.states.append(FragmentState.restored(tensors, meta))
-        restored.ledger.absorb(meta["ledger"])
+        content, damaged = checkpoint.load_either(disk, name, there)
+        restored.states.append(FragmentState.restored(content.tensors, content.meta))
+        restored.ledger.absorb(content.meta["ledger"])
         restored.repaired |= damaged
         restored.to_commit += [fragment.index] if damaged else []
         restored.resumed = True
     restored.to_commit += missing
     if missing and any(state.version for state in restored.states):
         lost = ", ".join(fragment_file(index) for index in missing)
-        raise checkpoint.CheckpointError(f"{folder}: both copies of {lost} are gone, and training had begun")
+        raise checkpoint.CheckpointError(f"both copies of {lost} are gone, and training had begun")
     return restored
 
 

@@ -38,6 +38,7 @@ class Syncer:
         self.steady = False
         self.finished = False
         self._found = found
+        self._warm, self._budget = config.warm_tokens, config.budget_tokens
         self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
@@ -52,7 +53,7 @@ class Syncer:
     @property
     def processed(self) -> int:
         """Tokens processed so far by all learners, warm start included."""
-        return self.config.warm_tokens + self.ledger.processed
+        return self._warm + self.ledger.processed
 
     @property
     def merged(self) -> float:
@@ -60,12 +61,12 @@ class Syncer:
         total = sum(fragment.size for fragment in self.table)
         weighted = sum(state.merged_tokens * fragment.size
                        for state, fragment in zip(self.states, self.table, strict=True))
-        return self.config.warm_tokens + weighted / total
+        return self._warm + weighted / total
 
     def status(self) -> dict[str, object]:
         """For people who ask."""
         return {"steady": self.steady, "finished": self.finished, "step": self.ledger.step,
-                "processed": self.processed, "merged": round(self.merged), "budget": self.config.budget_tokens,
+                "processed": self.processed, "merged": round(self.merged), "budget": self._budget,
                 "versions": [state.version for state in self.states],
                 "learners": {name: {"connected": peer.connection is not None, "incarnation": peer.incarnation,
                                     "step": peer.step} for name, peer in sorted(self.peers.items())}}
@@ -139,7 +140,8 @@ class Syncer:
         if hello.node not in self.config.names or not len(hello.versions) == len(hello.steps) == len(self.table):
             yield Close(connection, f"{hello.node} is not a learner of this run")
             return
-        if known and hello.incarnation < known.incarnation:
+        newest = self.ledger.newest(hello.node)
+        if hello.incarnation < newest:
             yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
                                      "reason": "old incarnation"})
             yield Close(connection, "a newer incarnation of this learner is known", final=True)
@@ -153,6 +155,8 @@ class Syncer:
         peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.steps), now)
         self.peers[hello.node] = self._by_connection[connection] = peer
         self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
+        if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
+            yield self._commit(0)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
                                "versions": [state.version for state in self.states], "held": hello.versions})
         yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
@@ -174,7 +178,7 @@ class Syncer:
         self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position)
         yield from self._advance(now)
         yield from self._snapshots()
-        if self.processed >= self.config.budget_tokens and not self.finished:
+        if self.processed >= self._budget and not self.finished:
             yield from self._finish()
 
     def _answer(self, peer: Peer, answer: Answer, tensors: Tensors, now: float) -> Iterable[Effect]:

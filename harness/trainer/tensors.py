@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,14 @@ def digest(tensors: Tensors) -> str:
     hasher = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
-        hasher.update(f"{name}{array.shape}{array.dtype}".encode())
+        hasher.update(_head(name, array.shape, array.dtype))
         hasher.update(array.data)
     return hasher.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _head(name: str, shape: tuple[int, ...], dtype: np.dtype[np.float32]) -> bytes:
+    return f"{name}{shape}{dtype}".encode()
 
 
 def copy(tensors: Tensors) -> Tensors:

@@ -93,10 +93,11 @@ def cluster():
 
 @pytest.fixture
 def hit(cluster):
-    def poison(learner, content, count, timeout_s):
-        cluster.calls.append(("poison", learner, content, count))
+    def attack(rogue, learner, count, timeout_s):
+        cluster.calls.append(("poison", learner, rogue, count))
         return count
-    return Hit("f1", cluster, cluster.probe, lambda link: 0.001, poison, lambda name: NodeSpec(name, ()))
+    return Hit("f1", cluster, cluster.probe, lambda link: 0.001, lambda learner, content: content, attack,
+               lambda name: NodeSpec(name, ()), lambda ask, items: [ask(item) for item in items])
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from faults import FAULTS, Composite
 LASTING = ["pause", "zombie", "straggler", "write_limit", "latency", "bandwidth", "slow_close", "timeout", "reset",
            "slicer", "limit_data", "partition", "flapping", "storm", "disconnect", "full_disk"]
 OVER_AT_ONCE = ["kill", "terminate", "restart", "crash_loop", "poison", "corrupt", "truncate", "delete", "join",
-                "out_of_memory", "restart_links", "restart_engine"]
+                "out_of_memory", "restart_links", "restart_engine", "power_loss", "clock_jump"]
 UNNAMED = {"restart_links", "restart_engine"}
 """They hit what no node is."""
 ON_SYNCER = {"corrupt", "truncate", "delete", "write_limit", "full_disk", "restart_links", "restart_engine"}

@@ -152,12 +152,13 @@ ALL = {"container", "network", "volume"}
 def test_exactly_what_carries_a_runs_label_is_listed_and_removed(engine, make):
     token = secrets.token_hex(16)
     run, other = run_label(token), run_label(secrets.token_hex(16))
-    ours, theirs, nobodys = make(Labels(token, "p").of()), make({RUN: other, HARNESS: "1-1"}), make({"app": run})
+    me = identity(os.getpid())
+    alive = f"{me.pid}-{me.start}"  # what a dead harness left, any other test may remove
+    ours, theirs, nobodys = make(Labels(token, "p").of()), make({RUN: other, HARNESS: alive}), make({"app": run})
     ours.container.start()
     found = engine.labelled(run)
     assert {(thing.kind, thing.name, thing.run) for thing in found} == {(kind, ours.name, run) for kind in ALL}
-    me = identity(os.getpid())
-    assert {thing.harness for thing in found} == {f"{me.pid}-{me.start}"}
+    assert {thing.harness for thing in found} == {alive}
     assert {thing.name for thing in engine.labelled()} >= {ours.name, theirs.name}
     assert nobodys.name not in {thing.name for thing in engine.labelled()}
     assert set(engine.remove(run)) == {f"{kind} {ours.name} removed" for kind in ALL}

@@ -5,13 +5,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.trainer.checkpoint import CheckpointError, copies, load, load_either, save, save_both
+from harness.trainer import checkpoint
+from harness.trainer.checkpoint import CheckpointError, load, save, saving_both
 from harness.trainer.config import TrainerConfig
+from harness.trainer.disk import Content, FolderDisk
 from harness.trainer.effects import Commit, Record
 from harness.trainer.messages import Answer
 from harness.trainer.state import FragmentState, Ledger, fragment_file, restore
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import digest
+
+
+def save_both(path, tensors, meta):
+    for _ in saving_both(FolderDisk(path.parent), path.name, Content(tensors, meta)):
+        pass
+
+
+def load_either(path):
+    disk = FolderDisk(path.parent)
+    content, damaged = checkpoint.load_either(disk, path.name, disk.names())
+    return content.tensors, content.meta, damaged
+
+
+def copies(path):
+    return [path.with_name(name) for name in checkpoint.copies(path.name)]
+
 
 TENSORS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(2, np.float32)}
 
@@ -23,14 +41,14 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert all(np.array_equal(tensors[name], TENSORS[name]) for name in TENSORS)
 
 
-def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path):
-    save(tmp_path / "x", TENSORS, {"version": 1})
-
-    def crash():
-        raise RuntimeError("power failure")
-    with pytest.raises(RuntimeError):
-        save(tmp_path / "x", {"a": np.zeros(1, np.float32)}, {"version": 2}, before_rename=crash)
-    assert load(tmp_path / "x")[1] == {"version": 1}
+def test_a_crash_at_any_moment_of_a_write_leaves_the_old_content_or_the_new(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for crash in range(8):
+        save_both(path, TENSORS, {"version": 1})
+        steps = saving_both(FolderDisk(tmp_path), path.name, Content({"a": np.zeros(1, np.float32)}, {"version": 2}))
+        moments = [moment for _, moment in zip(range(crash), steps, strict=False)]  # and then nobody goes on
+        renamed = "checkpoint.before_sync_names" in moments
+        assert load_either(path)[1] == {"version": 2 if renamed else 1}
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "empty", "garbage"])
@@ -78,7 +96,7 @@ def test_of_two_whole_copies_the_newer_one_counts(tmp_path):
     path = tmp_path / "x.safetensors"
     save_both(path, TENSORS, {"version": 3})
     save(path, TENSORS, {"version": 4})  # a crash came before the mirror was written
-    assert load_either(path)[1:] == ({"version": 4}, {})
+    assert load_either(path)[1:] == ({"version": 4}, {"x.mirror.safetensors": "a version behind"})
 
 
 def test_where_both_copies_are_damaged_there_is_nothing_to_go_on_from(tmp_path):
@@ -106,7 +124,7 @@ def committed(tmp_path):
 
 
 def restored(folder):
-    return restore(folder, CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
+    return restore(FolderDisk(folder), CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
 
 
 def test_a_new_run_has_every_fragment_to_commit_and_nothing_to_resume(tmp_path):
@@ -157,7 +175,7 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
     for other in (0, 1, 3):
         fresh = FragmentState.initial({name: initial[name] for name in table[other].names})
         save_both(tmp_path / fragment_file(other), fresh.tensors(), fresh.meta() | {"ledger": Ledger().meta()})
-    found = restore(tmp_path, table, initial, 0)
+    found = restore(FolderDisk(tmp_path), table, initial, 0)
     states, restored = found.states, found.ledger
     assert found.resumed
     assert [s.version for s in states] == [0, 0, 7, 0]
@@ -197,3 +215,15 @@ def test_a_contribution_of_an_older_process_is_refused_and_of_a_newer_one_taken(
     state = FragmentState(TENSORS, TENSORS, 7, {"learner-1": (2, 40)}, 0)
     assert state.objection("learner-1", 1, answer(), TENSORS, 4) == "old incarnation"
     assert state.objection("learner-1", 3, answer(first_step=1, last_step=8), TENSORS, 4) == ""
+
+
+def test_a_copy_that_a_crash_left_a_version_behind_is_made_good_before_anybody_hears_of_the_newer_one(committed):
+    newer = FragmentState.initial({name: CONFIG.spec.initial(0)[name] for name in CONFIG.fragment_table()[1].names})
+    newer = FragmentState(newer.value, newer.momentum, version=6)
+    save(committed / fragment_file(1), newer.tensors(), newer.meta() | {"ledger": Ledger(9).meta()})
+    effects = list(Syncer(CONFIG, restored(committed), 1).start(0.0))
+    commits = [number for number, effect in enumerate(effects) if isinstance(effect, Commit)]
+    told = next(number for number, effect in enumerate(effects) if isinstance(effect, Record)
+                and effect.event == "resumed")
+    assert [effects[number].name for number in commits] == [fragment_file(1)]
+    assert max(commits) < told

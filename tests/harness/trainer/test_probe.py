@@ -9,9 +9,10 @@ import pytest
 
 from harness.tape import TapeWriter, read
 from harness.trainer.config import TrainerConfig
+from harness.trainer.disk import FolderDisk
 from harness.trainer.messages import Hello, Report
 from harness.trainer.probe import probe
-from harness.trainer.rogue import Rogue
+from harness.trainer.rogue import Rogue, attack
 from harness.trainer.server import ServerDriver
 from harness.trainer.state import restore
 from harness.trainer.syncer import Syncer
@@ -25,7 +26,7 @@ CONFIG = TrainerConfig(model="micro", fragments=4, learners=2, budget=50)
 def syncer(tmp_path):
     """The address of a syncer that serves, and the tape that it leaves."""
     tape = TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
-    found = restore(tmp_path / "state", CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
+    found = restore(FolderDisk(tmp_path / "state"), CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
     driver = ServerDriver(Syncer(CONFIG, found), tape, 0.0, tmp_path, {}, TOKEN)
     loop = asyncio.new_event_loop()
     serving = threading.Thread(target=lambda: loop.run_until_complete(driver.run("127.0.0.1", 0)))
@@ -114,8 +115,8 @@ def test_poison_is_asked_for_sent_refused_and_never_merged(syncer, content, reas
 
 
 def assert_refused(address, events, content, reason):
-    rogue = Rogue(address, TOKEN, "learner-1", 0, 4, content)
-    assert rogue.attack(2, 5.0) == 2
+    rogue = Rogue(TOKEN, "learner-1", 0, 4, content)
+    assert attack(rogue, address, 2, 5.0) == 2
     while len(events("refused")) < 2:
         pass
     assert {event["reason"] for event in events("refused")} == {reason}
@@ -126,4 +127,4 @@ def assert_refused(address, events, content, reason):
 def test_poison_finds_nobody_where_nobody_is():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "{}:{}".format(*free.getsockname())
-    assert Rogue(address, TOKEN, "learner-1", 0, 4, "nan").attack(2, 5.0) == 0
+    assert attack(Rogue(TOKEN, "learner-1", 0, 4, "nan"), address, 2, 5.0) == 0

@@ -255,3 +255,15 @@ def test_a_merge_whose_broadcast_nobody_got_holds_up_no_later_round(make_cluster
     assert_exactly_once(cluster)
     counts = Counter(merge["fragment"] for merge in events(cluster, "merge"))
     assert min(counts.values()) >= 0.6 * max(counts.values()), "a fragment is left behind"
+
+
+def test_a_stale_process_is_refused_also_by_a_syncer_that_never_met_its_successor(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    cluster.start_learner("learner-1")
+    cluster.run(until=1.01)  # the successor was heard of, and nothing of it was merged
+    cluster.restart_syncer()
+    hello = Hello(token="token", node="learner-1", incarnation=0, step=20, tokens=0, position=20,
+                  versions=[1] * 4, steps=[1] * 4)
+    effects = list(cluster.syncer.on_message(99, hello, {}, cluster.now))
+    assert [effect.final for effect in effects if isinstance(effect, Close)] == [True]

@@ -1,0 +1,50 @@
+"""Faults that only a simulation has: power that is lost between a write and its fsync, clocks that jump."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from faults.base import Fault, Felt, Hit, names
+from faults.process import Ending
+from harness.cluster.base import Ability
+from harness.units import Seconds, show_seconds
+
+
+class PowerLoss(Ending):
+    """A kill that takes with it what was written and not yet on stable storage."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"lose_power", "restart"})
+
+    kind: Literal["power_loss"] = "power_loss"
+
+    def inject(self, hit: Hit) -> Felt:
+        """End every target."""
+        for target in self.targets:
+            hit.cluster.lose_power(target, self.restart_after)
+        return {}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"power loss of {names(self.targets)}{self.back()}"
+
+
+class ClockJump(Fault):
+    """The clock that a node sees goes forward at once, as when its machine was suspended and nobody told it."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"jump_clock"})
+    lasts: ClassVar[bool] = False
+
+    kind: Literal["clock_jump"] = "clock_jump"
+    by: Seconds = Field(1.0, gt=0, le=60)
+
+    def inject(self, hit: Hit) -> Felt:
+        """Set it forward."""
+        for target in self.targets:
+            hit.cluster.jump_clock(target, self.by)
+        return {"jumped_s": self.by}
+
+    def words(self) -> str:
+        """What it does, for people."""
+        return f"clock of {names(self.targets)} jumps {show_seconds(self.by)} ahead"

@@ -1,0 +1,93 @@
+"""A simulated folder: what was written and not synced is lost when the machine loses its power."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.trainer.disk import CheckpointError, Content
+
+_TORN = b"\0" * 64
+
+
+@dataclass
+class _File:
+    """One file, under whatever names it has."""
+
+    held: Content | bytes
+    """Bytes where it is damaged, or cut off."""
+    synced: bool = False
+
+
+class MemoryDisk:
+    """Implements `harness.trainer.disk.Disk`.
+
+    The names that a crash of the machine leaves are those of the last `sync_names`; a file whose content was never
+    synced is there, and torn.
+    """
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        """No file may be larger (bytes); a larger one is cut off there, with EFBIG."""
+        self.full = False
+        """Nothing more can be written: ENOSPC."""
+        self._files: dict[str, _File] = {}
+        self._stable: dict[str, _File] = {}  # the names on stable storage
+
+    def write(self, name: str, content: Content) -> None:
+        """Write it, as far as there is room."""
+        if self.limit is not None or self.full:
+            data = content.encoded()
+            if self.full or len(data) > (self.limit or 0):
+                self._files[name] = _File(data[:0 if self.full else self.limit])
+                code = errno.ENOSPC if self.full else errno.EFBIG
+                raise OSError(code, os.strerror(code), name)
+        self._files[name] = _File(content)
+
+    def sync(self, name: str) -> None:
+        """From now on it survives, once its name does."""
+        self._files[name].synced = True
+
+    def rename(self, old: str, new: str) -> None:
+        """Give it another name."""
+        self._files[new] = self._files.pop(old)
+
+    def sync_names(self) -> None:
+        """The names as they are now survive."""
+        self._stable = dict(self._files)
+
+    def read(self, name: str) -> Content:
+        """A file's content, checked where it may not be what was written."""
+        found = self._files.get(name)
+        if found is None:
+            raise CheckpointError(f"{name}: can't be read as a checkpoint: no such file")
+        return found.held if isinstance(found.held, Content) else Content.decoded(found.held, name)
+
+    def names(self) -> Iterable[str]:
+        """All files, in order."""
+        return sorted(self._files)
+
+    def remove(self, name: str) -> None:
+        """Remove it."""
+        del self._files[name]
+
+    def lose_power(self) -> None:
+        """Only what is on stable storage is left."""
+        for found in self._stable.values():
+            if not found.synced:
+                found.held = _TORN
+        self._files = dict(self._stable)
+
+    def data(self, name: str) -> bytes:
+        """A file's bytes."""
+        held = self._files[name].held
+        return held if isinstance(held, bytes) else held.encoded()
+
+    def alter(self, name: str, data: bytes | None) -> None:
+        """Replace a file's bytes, on stable storage too; None removes it."""
+        for files in (self._files, self._stable):
+            files.pop(name, None)
+            if data is not None:
+                files[name] = _File(data, synced=True)

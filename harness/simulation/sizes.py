@@ -1,0 +1,22 @@
+"""How many bytes a message takes on the wire, without writing it each time."""
+
+from __future__ import annotations
+
+from harness.trainer.messages import AnyMessage
+from harness.trainer.tensors import Tensors
+from harness.trainer.wire import encode
+
+
+class Sizes:
+    """Remembers one size per type of message and fragment: what differs between two of them is a few digits."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[type, int, bool], int] = {}
+
+    def of(self, message: AnyMessage, tensors: Tensors) -> int:
+        """Bytes of the frame."""
+        key = (type(message), message.__dict__.get("fragment", -1), bool(tensors))
+        size = self._known.get(key)
+        if size is None:
+            size = self._known[key] = len(encode(message, tensors))
+        return size
