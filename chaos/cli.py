@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from chaos.commands import folders, library, running  # noqa: F401 - each adds its commands to the application
+from chaos.commands import exploring, folders, library, running  # noqa: F401 - each adds its commands to the application
 from chaos.commands.common import Failure, app
 from chaos.folder import FolderError
 from chaos.problems import ScenarioError

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from chaos.folder import RunFolder
 from chaos.nodes import node_specs
 from chaos.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
-from chaos.places import MakeCluster
 from chaos.plan import Plan, PlannedFault
 from chaos.scenario import SYNCER
 from chaos.sensing import Sensing
+from chaos.stage import Stage
 from harness.cluster.base import ClusterError
-from harness.ledger import Ledger
 from harness.links.client import LinkError
-from harness.tape import Event, Tail, TapeWriter
-from harness.trainer.node import SETTINGS, NodeSettings
-
-TICK_S = 0.01
+from harness.tape import Event
 
 
 class Observer(Protocol):
@@ -46,25 +39,18 @@ class Outcome:
 class Experiment:
     """One performance of a plan."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make_cluster: MakeCluster,
-                 observer: Observer, ledger: Ledger) -> None:
-        self.plan, self.folder, self.observer = plan, folder, observer
-        (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
-        self._epoch = time.monotonic()
-        self._tape = TapeWriter(folder.path / "tape", "harness", 0, self._epoch)
-        self._tail = Tail(folder.path / "tape")
+    def __init__(self, plan: Plan, stage: Stage, observer: Observer) -> None:
+        self.plan, self.observer = plan, observer
+        self._stage, self._cluster = stage, stage.cluster
         self._orchestrator = Orchestrator(plan)
-        self._ledger = ledger
-        self._cluster = make_cluster(folder.path, self._tape.record, ledger)
-        reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
-        self._specs = {spec.name: spec for spec in node_specs(plan, folder.path, self._epoch, reads)}
-        self._sensing = Sensing(plan, self._cluster, ledger.token, self._specs)
+        self._specs = {spec.name: spec for spec in node_specs(plan, stage.run, stage.epoch, stage.reads)}
+        self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.ledger.token)
 
     def perform(self) -> Outcome:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
         outcome = Outcome("broken", "the run was not started")
         try:
-            self._tape.record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
+            self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
             self._cluster.start([self._specs[name] for name in (SYNCER, *self.plan.cluster.starters)])
             outcome = self._follow()
         except KeyboardInterrupt:
@@ -72,15 +58,19 @@ class Experiment:
         except (ClusterError, LinkError, OSError) as error:
             outcome = Outcome("broken", str(error))
         finally:
-            self._end(outcome)
+            with self._stage.undisturbed():
+                self._end(outcome)
         return outcome
+
+    def _record(self, event: str, **fields: Any) -> None:
+        self._stage.record(event, **fields)
 
     def _follow(self) -> Outcome:
         while True:
             self._cluster.poll()
-            now = time.monotonic() - self._epoch
+            now = self._stage.now()
             actions: list[Action] = []
-            for event in self._tail.poll():
+            for event in self._stage.events():
                 self.observer.on_event(event)
                 if event.event == "steady":
                     self._sensing.calibrate()
@@ -91,29 +81,28 @@ class Experiment:
                     return self._over(action)
                 self._act(action)
             for name, planned, felt in self._sensing.collect():
-                self._tape.record(name, fault=planned.id, felt=felt)
-            if self._tail.size > self.plan.tape_limit:
+                self._record(name, fault=planned.id, felt=felt)
+            if self._stage.size > self.plan.tape_limit:
                 return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
             self.observer.on_tick(now)
-            time.sleep(TICK_S)
+            self._stage.rest(min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.heeds)
 
     def _over(self, end: End) -> Outcome:
         if self._orchestrator.aborted:
             return Outcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were injected, "
                                       f"and those that were on were undone")
         if end.outcome == "deadline":
-            self._cluster.dump_stacks()
-            time.sleep(0.2)  # for the stacks to reach the logs
+            self._stage.dump_stacks()
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
             return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; every node's stacks "
-                                       f"are in {self.folder.path / 'logs'}")
+                                       f"are in {self._stage.run / 'logs'}")
         return Outcome("finished")
 
     def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was felt: a fault that nobody finished recording is seen as half done."""
         if isinstance(action, Abort):
-            self._tape.record("aborted", why=action.why)
+            self._record("aborted", why=action.why)
         elif isinstance(action, Inject):
             self._inject(action.planned, action.due)
         else:
@@ -121,34 +110,29 @@ class Experiment:
 
     def _inject(self, planned: PlannedFault, due: float) -> None:
         fault = planned.fault
-        self._tape.record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets, words=fault.words(),
+        self._record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets, words=fault.words(),
                           due=round(due, 6))
-        self._ledger.cause = planned.id
+        self._stage.ledger.cause = planned.id
         felt = fault.inject(self._sensing.hit(planned))
-        self._tape.record("injected", fault=planned.id, felt=felt)
+        self._record("injected", fault=planned.id, felt=felt)
         self._sensing.feel(planned)
 
     def _heal(self, planned: PlannedFault) -> None:
         self._sensing.over(planned)
         planned.fault.undo(self._sensing.hit(planned))
-        self._tape.record("healed", fault=planned.id, felt={})
+        self._record("healed", fault=planned.id, felt={})
         if not self._orchestrator.ended:  # else the nodes are gone: nothing could be felt any more
             self._sensing.recovered(planned)
 
     def _end(self, outcome: Outcome) -> None:
-        """Undo what is active, look for what is left, end the processes. A second Ctrl-C does not hinder it."""
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            self._undo()
-            self._cluster.stop()
-            self._sensing.close()
-            for event in self._tail.poll():
-                self.observer.on_event(event)
-            self._tail.close()
-            self._tape.record("end", outcome=outcome.kind, message=outcome.message)
-            self._tape.close()
-        finally:
-            signal.signal(signal.SIGINT, before)
+        """Undo what is active, look for what is left, end the processes."""
+        self._undo()
+        self._cluster.stop()
+        self._sensing.close()
+        for event in self._stage.events():
+            self.observer.on_event(event)
+        self._record("end", outcome=outcome.kind, message=outcome.message)
+        self._stage.close()
 
     def _undo(self) -> None:
         """Undo every active fault, whatever becomes of the others, and record what is left."""
@@ -157,8 +141,8 @@ class Experiment:
             try:
                 self._heal(planned)
             except (ClusterError, LinkError, OSError) as error:
-                self._tape.record("not_healed", fault=planned.id, reason=str(error))
+                self._record("not_healed", fault=planned.id, reason=str(error))
         try:
-            self._tape.record("residue", left=self._cluster.residue())
+            self._record("residue", left=self._cluster.residue())
         except (ClusterError, LinkError, OSError) as error:
-            self._tape.record("residue", left=[f"not known: {error}"])
+            self._record("residue", left=[f"not known: {error}"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chaos.plan import Plan, PlannedFault
+from chaos.scenario import SYNCER
 from faults import Fault
 from harness.tape import Event
 
@@ -111,14 +112,15 @@ class Orchestrator:
         self._over: dict[str, float] = {}  # fault -> when it was over
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
         self._training = Training()
+        self._learners = plan.cluster.names
         self._give_up_at = float("inf")
 
     def on_event(self, event: Event) -> list[Action]:
         """An event came up on the tape."""
-        self._training.on_event(event, self.plan.cluster.names)
+        self._training.on_event(event, self._learners)
         if event.event == "steady" and self.zero is None:
             self.zero = event.t
-        if event.event == "finished" and event.node == "syncer" and not self.ended:
+        if event.event == "finished" and event.node == SYNCER and not self.ended:
             self.ended = True
             return [End("finished")]
         if self.zero is None or event.t < self.zero or self.ended:
@@ -148,6 +150,24 @@ class Orchestrator:
             actions += [self._inject(planned, due, now) for planned in list(self._waiting)
                         if (due := self._due(planned.fault)) is not None and now >= due]
         return actions
+
+    @property
+    def next_at(self) -> float:
+        """When `on_time` has something to do next, if nothing happens until then; infinite for never."""
+        if self.ended:
+            return float("inf")
+        dues = [] if self.zero is None else [
+            due for planned in self._waiting if (due := self._due(planned.fault)) is not None]
+        return min([self.plan.deadline, self._give_up_at, *(until for _, until in self._active.values()), *dues])
+
+    @property
+    def heeds(self) -> set[tuple[str, str]] | None:
+        """(node, event) of all that `on_event` may act upon at once; None: anything."""
+        if self.plan.abort_when is not None or any(
+                planned.fault.when is not None and not planned.fault.when.empty for planned in self._waiting):
+            return None
+        waits = [planned.fault.when for planned in self._waiting if planned.fault.when is not None]
+        return {(SYNCER, "steady"), (SYNCER, "finished"), *((when.node, when.event or "held") for when in waits)}
 
     def active(self) -> list[PlannedFault]:
         """Faults that were injected and not healed yet."""

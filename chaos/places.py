@@ -1,33 +1,44 @@
-"""Where a plan can run: processes on this machine, or containers."""
+"""Where a plan can run: processes on this machine, containers, or virtual time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
+from chaos.custody import custody
+from chaos.folder import RunFolder
 from chaos.problems import Problem, ScenarioError
-from harness.cluster.base import ABILITIES, ENGINE_RESTART, EVERYWHERE, Ability, Cluster, Recorder
+from chaos.stage import LiveStage, MakeCluster, MakeStage, Stage
+from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULATED, Ability, Cluster, Recorder
 from harness.cluster.local import LocalCluster
-from harness.ledger import Ledger
+from harness.ledger import Ledger, NoLedger
+from harness.simulation.parameters import Parameters
+from harness.trainer.node import NodeSettings
 
 if TYPE_CHECKING:
     from chaos.plan import Plan
 
-PLACES = ("local", "compose")
-Name = Literal["local", "compose"]
-MakeCluster = Callable[[Path, Recorder, Ledger], Cluster]
+Name = Literal["local", "compose", "simulated"]
+PLACES: tuple[Name, ...] = get_args(Name)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place by its name, what it can do, and how clusters are made there."""
+    """A place by its name, what it can do, and how a run is staged there."""
 
     name: Name
     abilities: frozenset[Ability]
-    make: MakeCluster
+    stage: MakeStage
+    virtual: str = ""
+    """Digest of what virtual time is made of; empty: time is real."""
+
+    def custody(self) -> AbstractContextManager[Ledger]:
+        """A ledger, and somebody who watches over it where anything could be left behind."""
+        return nullcontext(NoLedger("simulated")) if self.virtual else custody()
 
     def refusals(self, plan: Plan) -> list[str]:
         """Why a plan can't run here; empty where it can."""
@@ -48,7 +59,7 @@ def local(links_port: int = 0, toxiproxy: str = "") -> Place:
     """Processes on this machine; `toxiproxy`: the real server's binary, empty for the embedded one."""
     def make(run: Path, record: Recorder, ledger: Ledger) -> Cluster:
         return LocalCluster(run, record, ledger, links_port=links_port, toxiproxy=toxiproxy)
-    return Place("local", EVERYWHERE, make)
+    return Place("local", EVERYWHERE, _live(make))
 
 
 def compose(links_port: int = 0) -> Place:
@@ -63,11 +74,28 @@ def compose(links_port: int = 0) -> Place:
 
     def make(run: Path, record: Recorder, ledger: Ledger) -> Cluster:
         return ComposeCluster(run, record, ledger, links_port=links_port, node_digest=node_digest())
-    known = frozenset(ABILITIES)
-    return Place("compose", known if os.environ.get(ENGINE_RESTART) else known - {"restart_engine"}, make)
+    able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
+    return Place("compose", able, _live(make))
+
+
+def simulated(parameters: Parameters | None = None) -> Place:
+    """Virtual time; `parameters`: of machines and links, the usual ones if not given."""
+    used = parameters or Parameters()
+
+    def stage(plan: Plan, folder: RunFolder, settings: NodeSettings, ledger: Ledger) -> Stage:
+        from chaos.virtual import FolderStage  # the trainer's cores are not needed elsewhere
+        return FolderStage(plan, used, settings, folder)
+    return Place("simulated", SIMULATED, stage, used.digest)
+
+
+def _live(make: MakeCluster) -> MakeStage:
+    return lambda plan, folder, settings, ledger: LiveStage(folder, settings, make, ledger)
 
 
 def _advice(missing: Collection[Ability]) -> str:
     if missing == {"restart_engine"}:
         return f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"
-    return "only containers have that: run it with --on compose"
+    if set(missing) & (SIMULATED - CONTAINERS):
+        return "only a simulation can do that: run it with --on simulated"
+    elsewhere = "" if "restart_engine" in missing else " or --on simulated"
+    return f"processes alone can't do that: run it with --on compose{elsewhere}"

@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Command line options."""
     group = parser.getgroup("diloco-chaos")
     group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
-    group.addoption("--chaos-on", choices=["local", "compose"], default="local",
+    group.addoption("--chaos-on", choices=["local", "compose", "simulated"], default="local",
                     help="run scenarios as processes, or in containers (default: local)")
     group.addoption("--chaos-step-time", default="",
                     help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
@@ -76,7 +76,8 @@ class ScenarioItem(pytest.Item):
         from chaos.run import exit_code, run_plan
         from chaos.scenario import load
         frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
-        place = places.compose() if self.config.getoption("--chaos-on") == "compose" else places.local()
+        on = self.config.getoption("--chaos-on")
+        place = (places.compose() if on == "compose" else places.simulated() if on == "simulated" else places.local())
         if refused := place.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         if pace := self.config.getoption("--chaos-step-time"):

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from chaos.experiment import Experiment, Observer
 from chaos.folder import RunFolder, environment
-from chaos.places import MakeCluster
 from chaos.plan import Plan, save
+from chaos.stage import MakeStage
 from harness.ledger import Ledger, Remove
 from harness.trainer.node import NodeSettings
 from harness.trainer.sources import source_digest
@@ -74,22 +74,30 @@ def needed(plan: Plan) -> list[Kind]:
     return kinds
 
 
-def key(kind: Kind, plan: Plan, corpus_digest: str) -> str:
+def synchronous(bare: Plan) -> Plan:
+    """The synchronous run that a fault-free plan is held against: without pace."""
+    changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
+    return bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
+
+
+def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
     """Digest of everything that a reference depends on."""
     include = _SYNCHRONOUS_FIELDS if kind == "synchronous" else None
     versions = environment()
     content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
                "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": source_digest()}
+    content |= {"virtual": virtual} if virtual else {}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 
 class References:
     """The cache of reference runs. Two harnesses that need the same one train it once: the second waits."""
 
-    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, make_cluster: MakeCluster,
-                 ledger: Ledger) -> None:
+    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, stage: MakeStage, ledger: Ledger,
+                 virtual: str = "") -> None:
+        """`virtual`: digest of what virtual time is made of, empty for real time."""
         self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest
-        self._make_cluster, self._ledger = make_cluster, ledger
+        self._stage, self._ledger, self._virtual = stage, ledger, virtual
 
     def cached(self, kind: Kind, plan: Plan) -> bool:
         """Whether it need not be trained."""
@@ -113,13 +121,11 @@ class References:
         return Reference.model_validate_json((folder / "reference.json").read_text())
 
     def _folder(self, kind: Kind, plan: Plan) -> Path:
-        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest)}"
+        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}"
 
     def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
         bare = plan.without_faults().model_copy(update={"deadline": max(plan.deadline, _DEADLINE_S)})
-        if kind == "synchronous":
-            changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
-            bare = bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
+        bare = synchronous(bare) if kind == "synchronous" else bare
         work = folder.with_suffix(f".{self._ledger.token}.work")  # by its name the reaper knows whose it is
         owed = self._ledger.owe(Remove, path=work)
         (work / "tape").mkdir(parents=True)
@@ -128,7 +134,8 @@ class References:
                                     initial=None if kind == "synchronous" else self.warm_start(plan))
             save(bare, work / "plan.json")
             run = RunFolder(work)
-            outcome = Experiment(bare, run, settings, self._make_cluster, observe(bare, kind), self._ledger).perform()
+            stage = self._stage(bare, run, settings, self._ledger)
+            outcome = Experiment(bare, stage, observe(bare, kind)).perform()
             if outcome.kind == "interrupted":
                 raise KeyboardInterrupt
             if outcome.kind != "finished":

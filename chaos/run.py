@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from chaos import plan as plans
 from chaos.checks import Judgement, judge
-from chaos.custody import clean, custody
+from chaos.custody import clean
 from chaos.experiment import Experiment, Observer, Outcome
 from chaos.folder import FolderError, RunFolder, cache_folder, environment
 from chaos.history import History
@@ -64,7 +64,8 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
         plan: the frozen plan; its corpus is found now.
         runs: where the run's folder is made.
         audience: who is told.
-        place: where to run; processes on this machine if not given. References are always trained there.
+        place: where to run; processes on this machine if not given, which is also where references are trained
+            unless time is virtual.
 
     Raises:
         CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
@@ -74,9 +75,9 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
     """
     place = place or local()
     place.refuse(plan)
-    for line in clean():
+    for line in clean() if not place.virtual else ():
         audience.say(f"left behind by an earlier run: {line}")
-    with custody() as ledger:
+    with place.custody() as ledger:
         return _run(plan, runs, audience, place, ledger)
 
 
@@ -84,7 +85,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
     corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
                                       needed_bytes(plan.cluster.spec.context), ledger)
     audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
-    references = References(cache_folder(), corpus_file, digest, local().make, ledger)
+    at = place if place.virtual else local()
+    references = References(cache_folder(), corpus_file, digest, at.stage, ledger, at.virtual)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
@@ -98,7 +100,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
-    outcome = Experiment(plan, folder, settings, place.make, audience.watch(plan, "run"), ledger).perform()
+    outcome = Experiment(plan, place.stage(plan, folder, settings, ledger), audience.watch(plan, "run")).perform()
     if outcome.kind == "finished":
         audience.say("measuring the held-out loss")
         try:

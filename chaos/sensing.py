@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import Literal
+from concurrent.futures import Future
+from typing import Any, Literal
 
 from chaos.plan import Plan, PlannedFault
+from chaos.stage import Prober
 from faults import Fault, Felt, Hit, LinkFault
 from harness.cluster.base import Cluster, NodeSpec
-from harness.trainer.probe import Sounding, probe
-from harness.trainer.rogue import Rogue
+from harness.trainer.probe import Sounding
+from harness.trainer.rogue import Content, Rogue
 
-_THREADS = 8
 _PROBES = 5
 
 
 class Sensing:
     """What faults need to feel, and what they felt. Everything but the measuring itself is called from one thread."""
 
-    def __init__(self, plan: Plan, cluster: Cluster, token: str, specs: Mapping[str, NodeSpec]) -> None:
-        self._plan, self._cluster, self._token, self._specs = plan, cluster, token, specs
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sensing")
-        self._pending: list[tuple[Literal["felt", "recovered"], PlannedFault, Future[Felt]]] = []
+    def __init__(self, plan: Plan, cluster: Cluster, prober: Prober, specs: Mapping[str, NodeSpec],
+                 token: str) -> None:
+        """`token`: what the run's nodes know each other by."""
+        self._plan, self._cluster, self._prober, self._specs, self._token = plan, cluster, prober, specs, token
+        self._pending: list[tuple[Literal["felt", "recovered"], PlannedFault, Future[Any]]] = []
         self._over: set[str] = set()
         self._baselines: dict[str, float] = {}
+
+    @property
+    def next_at(self) -> float:
+        """When there will be something to collect, where that is known."""
+        return self._prober.next_at
 
     def calibrate(self) -> None:
         """Measure every link that a fault will hit, before anything is done to it."""
         hit = [planned.fault.targets for planned in self._plan.faults if isinstance(planned.fault, LinkFault)]
         links = {link for targets in hit for target in targets for link in self._cluster.links_of(target)}
         for link in sorted(links):
-            self._pool.submit(self._calibrate, link)
+            self._prober.begin(lambda link=link: self._calibrate(link))  # type: ignore[misc]
 
     def hit(self, planned: PlannedFault) -> Hit:
         """What this fault may use."""
-        return Hit(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0), self._poison,
-                   self._specs.__getitem__)
+        return Hit(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0), self._rogue,
+                   self._attack, self._specs.__getitem__, self._prober.together)
 
     def feel(self, planned: PlannedFault) -> None:
         """Begin to measure a fault that was injected."""
         if type(planned.fault).feel is not Fault.feel:
-            self._pending.append(("felt", planned, self._pool.submit(planned.fault.feel, self.hit(planned))))
+            self._pending.append(("felt", planned, self._prober.feel(planned.fault, self.hit(planned))))
 
     def over(self, planned: PlannedFault) -> None:
         """It is about to be undone: what is measured from now on tells nothing of it."""
@@ -51,11 +56,14 @@ class Sensing:
     def recovered(self, planned: PlannedFault) -> None:
         """Begin to measure that a fault is gone."""
         if type(planned.fault).recovered is not Fault.recovered:
-            self._pending.append(("recovered", planned, self._pool.submit(planned.fault.recovered, self.hit(planned))))
+            hit = self.hit(planned)
+            self._pending.append(("recovered", planned, self._prober.begin(lambda: planned.fault.recovered(hit))))
 
     def collect(self) -> Iterator[tuple[str, PlannedFault, Felt]]:
         """What has been measured since the last call: event, fault, result."""
         done = [entry for entry in self._pending if entry[2].done()]
+        if not done:
+            return
         self._pending = [entry for entry in self._pending if entry not in done]
         for name, planned, future in done:
             error = future.exception()
@@ -66,7 +74,7 @@ class Sensing:
 
     def close(self) -> None:
         """Measure no more."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._prober.close()
 
     def _calibrate(self, link: str) -> None:
         answered = [sounding.seconds for sounding in map(self._probe, [link] * _PROBES) if sounding.answered]
@@ -74,11 +82,11 @@ class Sensing:
             self._baselines[link] = min(answered)  # what is more than that is this machine, not the link
 
     def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        ask = partial(probe, self._cluster.address(link), self._token)
-        return ask(reply_bytes, send_bytes, watch_close=watch_close)
+        return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
-    def _poison(self, learner: str, content: str, count: int, timeout_s: float) -> int:
-        rogue = Rogue(self._cluster.address(learner), self._token, learner,
-                      self._cluster.states()[learner].incarnation, len(self._plan.cluster.fragment_table()),
-                      content)  # type: ignore[arg-type]
-        return rogue.attack(count, timeout_s)
+    def _rogue(self, learner: str, content: Content) -> Rogue:
+        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation,
+                     len(self._plan.cluster.fragment_table()), content)
+
+    def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
+        return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

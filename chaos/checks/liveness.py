@@ -9,7 +9,7 @@ from chaos.checks.base import Finding, Unknown, need, zero
 from chaos.history import History, Span
 from chaos.scenario import SYNCER
 from chaos.tokens import MERGED
-from faults import Latency
+from faults import Latency, Zombie
 from harness.units import show_seconds
 
 WINDOW_S = 2.0
@@ -128,7 +128,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one,
     none where the new process was hit by the next fault before it could be back."""
     spawn = next((event for event in history.tape.of("spawn", node="harness")
-                  if event["target"] == target and event.t > (span.injected or 0)), None)
+                  if event["target"] == target and event.t >= (span.injected or 0)), None)
     if spawn is None:
         raise Unknown(f"{target} was not started again")
     incarnation = spawn["incarnation"]
@@ -209,10 +209,12 @@ def _hit(history: History, start: float, end: float) -> set[str]:
 def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
     """Whether a process that was started again had hardly begun to train: `reintegration` judges how long that takes,
     and in a container it takes longer."""
-    if not span.planned.fault.downs or span.ended is None or span.ended > at:
+    fault = span.planned.fault
+    began = span.injected if isinstance(fault, Zombie) else span.ended if fault.downs else None
+    if began is None or began > at or target not in fault.targets:
         return False
     first = min((events[0].t for (name, _), events in history.steps.items()
-                 if name == target and events and events[0].t > span.ended), default=float("inf"))
+                 if name == target and events and events[0].t > began), default=float("inf"))
     return first > at - WINDOW_S
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 
 from chaos.checks.base import Finding, Unknown, need, zero
 from chaos.felt import measure
-from chaos.history import History
+from chaos.history import History, Span
 from chaos.references import Point
+from chaos.scenario import SYNCER
 
+_BACK_S = 3.0
+"""What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
 _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
 
@@ -111,7 +114,16 @@ def all_undone(history: History) -> Finding:
     left = list(residue[-1]["left"])
     need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
     left += [f"{span.planned.fault.words()}: nothing came through after it was healed" for span in history.spans
-             if span.felt.get("back") is False]
+             if span.felt.get("back") is False and not _in_the_way(history, span)]
     left += [f"{span.planned.fault.words()}: never healed" for span in history.spans
              if span.injected is not None and span.planned.fault.lasts and span.ended is None]
     return Finding(not left, f"{len(left)} left", "0", left)
+
+
+def _in_the_way(history: History, span: Span) -> bool:
+    """Whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
+    learners, at = history.plan.cluster.names, span.ended or history.end
+    mine = set(span.planned.fault.struck(learners))
+    return any(other is not span and other.overlaps(at - _BACK_S, at + _BACK_S)
+               and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.struck(learners)))
+               for other in history.spans)

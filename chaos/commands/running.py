@@ -32,7 +32,8 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with so many seeds in a row, and print the pass "
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="local (processes) or compose (containers).")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes), compose (containers) or simulated (virtual "
+                                    "time).")] = "local",
     toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
                                            "toxiproxy-server.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to look on with "
@@ -100,10 +101,12 @@ def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Pla
 def _place(on: str, port: int, toxiproxy: str) -> Place:
     if on == "local":
         return places.local(port, _toxiproxy(toxiproxy))
-    if on == "simulated":
-        raise Failure("--on simulated: not in this version; use --on local", 2)
-    if on != "compose":
+    if on not in places.PLACES:
         raise Failure(f"--on {on}: no such place{nearest(on, places.PLACES)}", 2)
+    if on == "simulated" and (toxiproxy != "embedded" or port):
+        raise Failure("--toxiproxy: under virtual time there is no server of the links; leave it out", 2)
+    if on == "simulated":
+        return places.simulated()
     if toxiproxy not in ("embedded", "real"):
         raise Failure(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out", 2)
     try:

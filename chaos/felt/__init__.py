@@ -6,6 +6,7 @@ from chaos.felt import containers, links, processes, state
 from chaos.felt.base import FeltResult, Measure
 from chaos.history import History, Span
 from faults import (
+    ClockJump,
     Damage,
     Disconnect,
     Ending,
@@ -18,6 +19,7 @@ from faults import (
     Partition,
     Pause,
     Poison,
+    PowerLoss,
     RestartEngine,
     RestartLinks,
     Straggler,
@@ -25,7 +27,8 @@ from faults import (
 )
 
 _MEASURES: dict[type[Fault], Measure] = {
-    Kill: processes.killed, Ending: processes.ended, Pause: processes.paused, Join: processes.joined,
+    Kill: processes.killed, PowerLoss: processes.killed, ClockJump: processes.jumped, Ending: processes.ended,
+    Pause: processes.paused, Join: processes.joined,
     Zombie: processes.superseded,
     Straggler: processes.slowed, Damage: state.damaged, FailingWrites: state.failed_write, Poison: state.poisoned,
     Partition: links.cut, LinkFault: links.probed, Disconnect: links.silenced, OutOfMemory: containers.out_of_memory,

@@ -53,6 +53,12 @@ def paused(history: History, span: Span) -> tuple[bool, str]:
     return shortest >= _SILENT * (end - start) > 0, f"silent for {show_seconds(shortest)}"
 
 
+def jumped(history: History, span: Span) -> tuple[bool, str]:
+    """The node went on with another clock; it says so itself."""
+    by = float(span.felt.get("jumped_s", 0.0))
+    return by > 0, f"its clock is {show_seconds(by)} ahead"
+
+
 def joined(history: History, span: Span) -> tuple[bool, str]:
     """Every target was started, and the syncer heard from it."""
     hello = {event["learner"]: event.t for event in history.tape.of("hello", node=SYNCER)

@@ -70,11 +70,12 @@ def main(run, settings, tied, toxiproxy):
             from chaos.plan import freeze
             from chaos.scenario import parse
             from chaos.sensing import Sensing
+            from chaos.stage import LiveProber
             learners = 2 + ("join" in settings)
             plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": learners},
                                             "faults": [settings]})), 0)
-            sensing = Sensing(plan, cluster, ledger.token,
-                              {"learner-3": node("learner-3", "", connects_to="syncer")})
+            sensing = Sensing(plan, cluster, LiveProber(ledger.token),
+                              {"learner-3": node("learner-3", "", connects_to="syncer")}, ledger.token)
             planned = plan.faults[0]
             ledger.cause = planned.id
             planned.fault.inject(sensing.hit(planned))

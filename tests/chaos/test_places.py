@@ -15,8 +15,8 @@ def needs_containers(scenario_text):
 
 def test_what_only_containers_have_is_refused_elsewhere_before_anything_starts(needs_containers):
     assert places.local().refusals(needs_containers) == [
-        "out_of_memory: only containers have that: run it with --on compose"]
-    with pytest.raises(ScenarioError, match="only containers have that"):
+        "out_of_memory: processes alone can't do that: run it with --on compose or --on simulated"]
+    with pytest.raises(ScenarioError, match="processes alone can't do that"):
         places.local().refuse(needs_containers)
 
 

@@ -148,6 +148,11 @@ def descendants(token):
     return found
 
 
+def hears_ctrl_c():
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def harness(tmp_path, scenario_text):
     """A harness in a process of its own, in the middle of a run."""
@@ -155,7 +160,8 @@ def harness(tmp_path, scenario_text):
     file.write_text(scenario_text("{straggler: learner-1, at: 0s, for: 60s}", budget=3000, deadline="100s"))
     process = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(file), "--runs-dir",
                                 str(tmp_path / "runs")],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               preexec_fn=hears_ctrl_c)
     lines = []
     for line in process.stdout:
         lines.append(line)

@@ -324,7 +324,8 @@ def test_a_restart_is_over_at_once():
 
 _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "kill": "", "terminate": "",
              "restart": "", "corrupt": "", "truncate": "", "delete": "",
-             "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": ""}
+             "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
+             "power_loss": "", "clock_jump": ""}
 
 
 @pytest.mark.parametrize("kind", sorted(set(FAULTS) - {"composite", "link_fault"}))

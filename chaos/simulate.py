@@ -1,0 +1,141 @@
+"""Perform a plan under virtual time in memory, and judge it: what explorations and property tests call."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from chaos.checks import Judgement, judge
+from chaos.experiment import Experiment, Observer, Outcome
+from chaos.folder import cache_folder
+from chaos.history import History
+from chaos.plan import Plan
+from chaos.references import Kind, Point, Reference, needed, synchronous
+from chaos.virtual import VirtualStage
+from harness.simulation.parameters import Parameters
+from harness.tape import Event, Tape
+from harness.trainer.config import TrainerConfig
+from harness.trainer.data import materialize, needed_bytes
+from harness.trainer.quadratic import QuadraticSpec
+from harness.trainer.replicas import MakeReplica, replicas
+from harness.trainer.tensors import Tensors
+
+USUAL = Parameters()
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A simulated run, and what it proves."""
+
+    plan: Plan
+    history: History
+    judgement: Judgement
+    outcome: Outcome
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the checks that failed."""
+        return [verdict.name for verdict in self.judgement.checks if verdict.verdict == "failed"]
+
+
+class Nobody(Observer):
+    """Watches, and says nothing."""
+
+    def on_event(self, event: Event) -> None:
+        """Nothing."""
+
+    def on_tick(self, now: float) -> None:
+        """Nothing."""
+
+
+def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
+    """Perform a plan and judge it. The same plan and parameters give the same events in any process.
+
+    Raises:
+        CorpusError: the model is trained on a corpus, and that can't be used.
+    """
+    references: dict[str, Reference] = {
+        kind: _reference(kind, plan.without_faults(), parameters)[0] for kind in needed(plan)}
+    done = performed(plan, parameters)
+    history = History(plan, done.stage.tape(), done.curve(), references)
+    return Simulated(plan, history, judge(history), done.outcome)
+
+
+def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, Outcome]:
+    """Perform a plan, and judge nothing.
+
+    Raises:
+        CorpusError: as `simulate`.
+    """
+    done = performed(plan, parameters)
+    return done.stage.tape(), done.outcome
+
+
+@dataclass(frozen=True)
+class Performed:
+    """What a run leaves in memory."""
+
+    stage: VirtualStage
+    outcome: Outcome
+    snapshots: list[tuple[Tensors, dict[str, Any]]]
+    replicas: MakeReplica
+
+    def curve(self) -> list[Point]:
+        """Held-out loss of every snapshot."""
+        model = self.replicas(0)
+        points = []
+        for tensors, meta in self.snapshots:
+            model.write(tensors)
+            points.append(Point(number=meta["number"], processed=meta["processed"], merged=meta["merged"],
+                                t=round(meta["t"], 3), loss=round(model.held_out_loss(), 5)))
+        return points
+
+
+def performed(plan: Plan, parameters: Parameters = USUAL) -> Performed:
+    """Perform a plan.
+
+    Raises:
+        CorpusError: as `simulate`.
+    """
+    initial, snapshots = _initial(plan, parameters), list[tuple[Tensors, dict[str, Any]]]()
+    make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
+    stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
+    return Performed(stage, Experiment(plan, stage, Nobody()).perform(), snapshots, make)
+
+
+def _initial(plan: Plan, parameters: Parameters) -> Tensors:
+    """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
+    if not plan.cluster.warm_start or plan.cluster.mode == "data_parallel":
+        return plan.cluster.spec.initial(plan.cluster.seed)
+    return _reference("synchronous", plan.without_faults(), parameters)[1]
+
+
+@lru_cache(maxsize=64)
+def _by_plan(kind: Kind, text: str, parameters: Parameters) -> tuple[Reference, Tensors]:
+    plan = Plan.model_validate_json(text)
+    bare = synchronous(plan) if kind == "synchronous" else plan
+    done = performed(bare, parameters)
+    assert done.outcome.kind == "finished", f"a {kind} reference did not finish: {done.outcome.message}"
+    tape = done.stage.tape()
+    gaps = sorted(later.t - earlier.t for earlier, later in pairwise(tape.of("merge")))
+    return Reference(kind=kind, key="simulated", curve=tuple(done.curve()), wall=tape.events[-1].t,
+                     merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None), done.snapshots[0][0]
+
+
+def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Reference, Tensors]:
+    same = bare.model_copy(update={"scenario": "reference", "description": "", "deadline": math.ceil(bare.deadline)})
+    return _by_plan(kind, same.model_dump_json(by_alias=True), parameters)
+
+
+@lru_cache(maxsize=16)
+def _file(corpus: str, context: int) -> Path:
+    return materialize(corpus, cache_folder() / "corpora", needed_bytes(context))[0]
+
+
+def corpus_file(config: TrainerConfig) -> Path:
+    """Where the corpus lies; nowhere, for a model that needs none."""
+    return Path() if isinstance(config.spec, QuadraticSpec) else _file(config.corpus, config.spec.context)

@@ -1,0 +1,202 @@
+"""What an experiment is performed on: a clock, a tape, a cluster, and somebody who asks through its links."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from chaos.folder import RunFolder
+from chaos.plan import Plan
+from faults import Fault, Felt, Hit
+from harness.cluster.base import Cluster, Recorder
+from harness.ledger import Ledger
+from harness.tape import Event, Tail, TapeWriter
+from harness.trainer.node import SETTINGS, NodeSettings
+from harness.trainer.probe import Sounding, probe
+from harness.trainer.rogue import Rogue, attack
+
+TICK_S = 0.01
+_STACKS_S = 0.2
+_THREADS = 8
+MakeCluster = Callable[[Path, Recorder, Ledger], Cluster]
+
+
+class Prober(Protocol):
+    """Asks through links, beside everything else."""
+
+    def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """See `harness.trainer.probe.probe`."""
+        ...
+
+    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+        """See `harness.trainer.rogue.attack`."""
+        ...
+
+    def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """`ask` about each, all at once."""
+        ...
+
+    def begin(self, measure: Callable[[], Any]) -> Future[Any]:
+        """Measure beside everything else."""
+        ...
+
+    def feel(self, fault: Fault, hit: Hit) -> Future[Felt]:
+        """Let a fault measure what it does."""
+        ...
+
+    @property
+    def next_at(self) -> float:
+        """When something that was begun is done, where that is known; else infinite."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what was begun."""
+        ...
+
+
+class Stage(Protocol):
+    """One run's."""
+
+    run: Path
+    """Its folder."""
+    epoch: float
+    """Its beginning on CLOCK_MONOTONIC."""
+    reads: tuple[Path, ...]
+    """Files beyond the folder that nodes must be able to read."""
+    cluster: Cluster
+    ledger: Ledger
+    prober: Prober
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write to the harness' own tape."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """What came onto the tape since the last call."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole tape."""
+        ...
+
+    def rest(self, until: float, heeds: set[tuple[str, str]] | None) -> None:
+        """Let time go on: a moment, or as long as nothing happens that is heeded ((node, event), None: anything), and
+        at most until then."""
+        ...
+
+    def dump_stacks(self) -> None:
+        """Have every node's stacks written."""
+        ...
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Don't let Ctrl-C hinder the end."""
+        ...
+
+    def close(self) -> None:
+        """The tape ends here."""
+        ...
+
+
+MakeStage = Callable[[Plan, RunFolder, NodeSettings, Ledger], Stage]
+
+
+class LiveStage:
+    """Real time, and a cluster that is somewhere else. Implements `Stage`."""
+
+    def __init__(self, folder: RunFolder, settings: NodeSettings, make: MakeCluster, ledger: Ledger) -> None:
+        self.run, self.ledger = folder.path, ledger
+        (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        self.epoch = time.monotonic()
+        self.reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
+        self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
+        self._tail = Tail(self.run / "tape")
+        self.cluster = make(self.run, self.record, ledger)
+        self.prober: Prober = LiveProber(ledger.token)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """To its file."""
+        self._tape.record(event, **fields)
+
+    def now(self) -> float:
+        """By the machine's clock."""
+        return time.monotonic() - self.epoch
+
+    def events(self) -> Iterator[Event]:
+        """From all files."""
+        return self._tail.poll()
+
+    @property
+    def size(self) -> int:
+        """As far as it was read."""
+        return self._tail.size
+
+    def rest(self, until: float, heeds: set[tuple[str, str]] | None) -> None:
+        """A tick."""
+        time.sleep(TICK_S)
+
+    def dump_stacks(self) -> None:
+        """They reach the logs in a moment."""
+        self.cluster.dump_stacks()
+        time.sleep(_STACKS_S)
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """A second Ctrl-C does not count."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._tail.close()
+        self._tape.close()
+
+
+class LiveProber:
+    """Real questions, in threads. Implements `Prober`."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sensing")
+
+    def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """By a connection of its own."""
+        return probe(address, self._token, reply_bytes, send_bytes, watch_close=watch_close)
+
+    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+        """By a connection of its own."""
+        return attack(rogue, address, count, timeout_s)
+
+    def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """A thread for each."""
+        with ThreadPoolExecutor(max(1, len(items))) as pool:
+            return list(pool.map(ask, items))
+
+    def begin(self, measure: Callable[[], Any]) -> Future[Any]:
+        """In a thread."""
+        return self._pool.submit(measure)
+
+    def feel(self, fault: Fault, hit: Hit) -> Future[Felt]:
+        """In a thread."""
+        return self._pool.submit(fault.feel, hit)
+
+    @property
+    def next_at(self) -> float:
+        """Nobody knows."""
+        return float("inf")
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

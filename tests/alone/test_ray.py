@@ -1,0 +1,32 @@
+"""A Ray cluster of two nodes: the results are those of one process, also when a node is killed."""
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from benchmarks.planted import BASE
+from chaos.explore import explore
+from chaos.workers import Here, Ray
+
+
+def fingerprint(folder):
+    return sorted((folder / "results.jsonl").read_text().splitlines())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_node_that_is_killed_in_the_middle_loses_no_result(tmp_path):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    second = cluster.add_node(num_cpus=1)
+    workers, killed = Ray(cluster.address), []
+
+    def kill_once(state):
+        if state.done >= 8 and not killed:
+            killed.append(second)
+            cluster.remove_node(second, allow_graceful=False)
+    try:
+        explore(BASE, tmp_path / "ray", workers, runs=40, seed=8, tell=kill_once)
+    finally:
+        workers.close()
+        cluster.shutdown()
+    assert killed
+    explore(BASE, tmp_path / "here", Here(), runs=40, seed=8)
+    assert fingerprint(tmp_path / "ray") == fingerprint(tmp_path / "here")

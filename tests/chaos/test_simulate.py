@@ -1,0 +1,78 @@
+"""Virtual time: the same plan gives the same tape, and the same verdicts as its folder."""
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli import app
+from chaos.generate import KINDS, ByChance, choose, plan_of
+from chaos.places import simulated
+from chaos.plan import freeze
+from chaos.scenario import find, load
+from chaos.simulate import record, simulate
+from chaos.strategies import scenario
+from harness.tape import line
+
+SMALL = scenario(learners=2, budget="100 steps", step_time="60ms")
+PLANS = 200
+
+
+def plan(number):
+    chance = random.Random(f"determinism/{number}")
+    return plan_of(SMALL, choose(ByChance(chance), SMALL, tuple(KINDS), 4), number)
+
+
+def digest(number):
+    tape, _ = record(plan(number))
+    return hashlib.sha256("".join(map(line, tape.events)).encode()).hexdigest()
+
+
+def main():
+    print(json.dumps([digest(number) for number in range(PLANS)]))
+
+
+def test_the_same_plan_gives_the_same_tape_in_any_process_twice_and_under_another_hash_seed():
+    others = [subprocess.Popen([sys.executable, "-c", "import test_simulate; test_simulate.main()"],
+                               cwd=os.path.dirname(__file__), stdout=subprocess.PIPE, text=True,
+                               env=os.environ | {"PYTHONHASHSEED": seed}) for seed in ("1", "77")]
+    here = [digest(number) for number in range(PLANS)]
+    assert here[:25] == [digest(number) for number in range(25)]
+    assert len(set(here)) > PLANS * 0.9
+    for other in others:
+        assert json.loads(other.communicate()[0]) == here
+
+
+@pytest.mark.parametrize("name", sorted(find()))
+def test_the_library_passes_under_virtual_time(name):
+    loaded = load(name)[0]
+    quick = loaded.model_copy(update={"cluster": loaded.cluster.model_copy(update={"model": "quadratic"})})
+    frozen = freeze(quick, 0)
+    if name == "restart-engine":
+        assert simulated().refusals(frozen)
+        return
+    result = simulate(frozen)
+    assert result.outcome.kind == "finished"
+    undecided = {verdict.name: verdict.evidence for verdict in result.judgement.checks if verdict.verdict != "passed"
+                 and not verdict.evidence[0].startswith("no merge tells of version")}  # killed before it was recorded
+    assert undecided == {}
+
+
+def test_a_run_on_simulated_leaves_a_folder_that_is_judged_alike(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text("diloco_chaos: 1\nname: small\nextends: base\ncluster: {model: quadratic}\n"
+                    "faults:\n  - kill: learner-1\n    at: 5s\n    restart_after: 1s\n")
+    done = CliRunner().invoke(app, ["run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"),
+                                    "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    in_memory = simulate(freeze(load(str(file))[0], 0))
+    assert [check["name"] for check in report["checks"]] == [check.name for check in in_memory.judgement.checks]
+    assert report["checks"] == [check.model_dump(mode="json") for check in in_memory.judgement.checks]
+    again = CliRunner().invoke(app, ["check", str(tmp_path / "runs" / report["run"])])
+    assert again.exit_code == 0
