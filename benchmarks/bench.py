@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from benchmarks import containers, links, overhead, recovery
+from benchmarks import containers, fidelity, links, overhead, recovery, simulated
 from chaos.checks.outcome import relative_gap
 from chaos.custody import custody
 from chaos.history import History
@@ -162,14 +162,14 @@ def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
     file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
     other = plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"synchronous_lr": rate})})
     with custody() as ledger:
-        references = References(cache_folder(), file, digest, local().make, ledger)
+        references = References(cache_folder(), file, digest, local().stage, ledger)
         return references.obtain("synchronous", other, lambda *_: Silence()).curve[-1].loss
 
 
 def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="kill,recovery,links,containers,overhead,loss")
+    parser.add_argument("--only", default="kill,recovery,links,containers,overhead,simulated,fidelity,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -181,6 +181,8 @@ def main() -> None:
             "kill": lambda: kills(runs, options.repeats), "links": lambda: links.measure(say),
             "recovery": lambda: recovery.measure(lambda plan: perform(plan, runs), options.kills),
             "containers": lambda: containers.measure(runs, options.kills, say),
+            "fidelity": lambda: fidelity.measure(runs, Silence(), say),
+            "simulated": lambda: simulated.measure(say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss(runs, options.seeds, options.pairs)}
         found = {}

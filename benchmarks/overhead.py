@@ -14,15 +14,15 @@ from typing import Any
 
 from chaos.custody import custody
 from chaos.experiment import Experiment
-from chaos.folder import RunFolder, cache_folder
+from chaos.folder import RunFolder
 from chaos.live import Silence
 from chaos.nodes import node_specs
 from chaos.places import local
 from chaos.plan import Plan, freeze
 from chaos.scenario import parse
+from chaos.simulate import corpus_file
 from harness.processes import TOKEN
 from harness.trainer import checkpoint
-from harness.trainer.data import materialize, needed_bytes
 from harness.trainer.node import SETTINGS, NodeSettings
 
 SCENARIO = """diloco_chaos: 1
@@ -35,14 +35,13 @@ ROUNDS = 3
 def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Interleaved runs without pace: bare, harnessed, bare, ...; the ratio of the medians, and of each pair."""
     plan = freeze(parse(SCENARIO), 0)
-    corpus, _ = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
-    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus)
+    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file(plan.cluster))
     bare, harnessed = [], []
     for number in range(ROUNDS):
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]
         bare.append(_bare(plan, folders[0], settings))
         with custody() as ledger:
-            Experiment(plan, folders[1], settings, local().make, Silence(), ledger).perform()
+            Experiment(plan, local().stage(plan, folders[1], settings, ledger), Silence()).perform()
         harnessed.append(_rate(folders[1]))
         say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
     return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),

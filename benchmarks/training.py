@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
-import torch
 
-from chaos.folder import cache_folder
+from chaos.simulate import corpus_file
 from harness.trainer.config import TrainerConfig
-from harness.trainer.data import Corpus, materialize, needed_bytes
 from harness.trainer.inmemory import InMemoryCluster
+from harness.trainer.replicas import MakeReplica, replicas
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
-from harness.trainer.transformer import Transformer
 
 
-@lru_cache(maxsize=4)
-def _corpus_file(name: str, context: int) -> Path:
-    return materialize(name, cache_folder() / "corpora", needed_bytes(context))[0]
-
-
-def corpus(config: TrainerConfig) -> Corpus:
-    """The corpus of this configuration."""
-    path = _corpus_file(config.corpus, config.spec.context)
-    return Corpus(path, config.spec.context, config.learners, config.batch, config.seed)
+def _replicas(config: TrainerConfig, initial: Tensors) -> MakeReplica:
+    return replicas(config, corpus_file(config), initial)
 
 
 def held_out_loss(config: TrainerConfig, values: Tensors) -> float:
     """Held-out loss of these parameters, nats per byte."""
-    return Transformer(config.spec, values, corpus(config), 0).held_out_loss()
+    return _replicas(config, values)(0).held_out_loss()
 
 
 def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:
     """The synchronous run: its final held-out loss, and its parameters at the end of the warm start."""
-    torch.set_num_threads(1)
     config = config.model_copy(update={"mode": "data_parallel"})
-    data, initial = corpus(config), config.spec.initial(config.seed)
-    peers = [Transformer(config.spec, initial, data, index) for index in range(config.learners)]
+    initial = config.spec.initial(config.seed)
+    peers = list(map(_replicas(config, initial), range(config.learners)))
     names, warm = tuple(config.spec.shapes()), initial
     for step in range(config.budget):
         if step == config.warm_start:
@@ -53,9 +40,6 @@ def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:
 
 def decoupled(config: TrainerConfig, initial: Tensors) -> float:
     """The decoupled run under virtual time, on a machine where a step takes a third of its pace: final loss."""
-    torch.set_num_threads(1)
-    data = corpus(config)
-    cluster = InMemoryCluster(config, lambda index: Transformer(config.spec, initial, data, index), initial,
-                              compute=config.step_time / 3)
+    cluster = InMemoryCluster(config, _replicas(config, initial), initial, compute=config.step_time / 3)
     cluster.run()
     return held_out_loss(config, cluster.snapshots[-1][1])

@@ -1,0 +1,55 @@
+"""How near a simulation comes: its parameters from a fault-free run in real time, then three faults that it never saw,
+in real time and simulated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos.checks.outcome import goodput_between
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.run import Audience, run_plan
+from chaos.scenario import SYNCER, load
+from chaos.simulate import simulate
+from harness.simulation.parameters import measured
+
+SCENARIOS = ("kill-one", "straggler", "split")
+"""A kill in the middle of an upload, a learner at a quarter of its speed, a partition."""
+
+
+def measure(runs: Path, audience: Audience, say: Callable[[str], None]) -> dict[str, Any]:
+    """Participation of the learner that is hit, seconds to reintegration, goodput: real, simulated, ratio."""
+    parameters = measured(run_plan(_plan("base"), runs, audience).history.tape, len(os.sched_getaffinity(0)))
+    say(f"  fidelity: {parameters.model_dump()}")
+    table: dict[str, Any] = {"parameters": parameters.model_dump()}
+    for name in SCENARIOS:
+        plan = _plan(name)
+        real = figures(run_plan(plan, runs, audience).history)
+        virtual = figures(simulate(plan, parameters).history)
+        table[name] = {what: {"real": round(real[what], 3), "simulated": round(virtual[what], 3),
+                              "ratio": round(virtual[what] / real[what], 3)} for what in real}
+        say(f"  fidelity {name}: {table[name]}")
+    return table
+
+
+def _plan(name: str) -> Plan:
+    plan = freeze(load(name)[0], 0)
+    return plan.model_copy(update={"checks": plan.checks.model_copy(update={"loss_parity": None})})
+
+
+def figures(history: History) -> dict[str, float]:
+    """What is compared."""
+    zero = history.zero or 0.0
+    merges = [merge for merge in history.merges if merge.t > zero]
+    hit = next((target for planned in history.plan.faults for target in planned.fault.targets if target != SYNCER), "")
+    found = {"participation": sum(any(part["learner"] == hit for part in merge["contributions"])
+                                  for merge in merges) / len(merges),
+             "goodput": goodput_between(history, zero, history.end)}
+    spawns = [event for event in history.tape.of("spawn", node="harness")
+              if event["target"] == hit and event["incarnation"] == 1]
+    back = [merge.t for merge in merges for part in merge["contributions"]
+            if (part["learner"], part["incarnation"]) == (hit, 1)]
+    return found | ({"reintegration_s": min(back) - spawns[0].t} if spawns and back else {})

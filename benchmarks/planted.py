@@ -1,0 +1,59 @@
+"""Bugs that are patched into the trainer from outside, to see whether they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from chaos.strategies import scenario
+from harness.trainer.effects import Effect
+from harness.trainer.learner import Learner
+from harness.trainer.messages import Broadcast
+from harness.trainer.state import FragmentState
+from harness.trainer.tensors import Tensors
+
+BASE = scenario()
+
+
+class Patch(Protocol):
+    """pytest's `MonkeyPatch` for one."""
+
+    def setattr(self, target: object, name: str, value: object) -> None:
+        """Replace an attribute until it is undone."""
+        ...
+
+
+def double_merge(patch: Patch) -> str:
+    """What was merged, and whose acknowledgement was lost, is merged again."""
+    patch.setattr(FragmentState, "already_merged", lambda *_: "")
+    return "exactly_once"
+
+
+def counters_kept(patch: Patch) -> str:
+    """The counters of a fragment are not reset on receipt."""
+    receive = Learner._receive
+
+    def kept(self: Learner, message: Broadcast, tensors: Tensors) -> Iterable[Effect]:
+        before = self.held[message.fragment].steps
+        yield from receive(self, message, tensors)
+        self.held[message.fragment].steps = before
+    patch.setattr(Learner, "_receive", kept)
+    return "exactly_once"
+
+
+def fresh_donor(patch: Patch) -> str:
+    """A syncer that comes back gives initial values for what it had committed."""
+    restored = FragmentState.restored
+    initial = BASE.cluster.spec.initial(0)
+
+    def fresh(tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
+        found = restored(tensors, meta)
+        return replace(found, value={name: initial[name] for name in found.value})
+    patch.setattr(FragmentState, "restored", staticmethod(fresh))
+    return "replica_consistency"
+
+
+PLANTED: dict[str, Callable[[Patch], str]] = {
+    "double_merge": double_merge, "counters_kept": counters_kept, "fresh_donor": fresh_donor}
+"""Each plants its bug and names the check that must find it."""

@@ -1,0 +1,132 @@
+"""Virtual time: how fast it is, what it adds to the training itself, and how soon exploration finds planted bugs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.planted import BASE, PLANTED
+from chaos.explore import explore
+from chaos.generate import plan_of
+from chaos.plan import Plan
+from chaos.scenario import Scenario
+from chaos.simulate import corpus_file, performed, record
+from chaos.workers import Processes
+from harness.trainer.replicas import replicas
+from harness.trainer.schedule import learning_rate
+
+_RUNS = 10
+_CALIBRATION = 5_000_000
+_SEEDS = range(3)
+_MOST_SCHEDULES = 1920
+
+
+def measure(say: Callable[[str], None]) -> dict[str, Any]:
+    """All of it."""
+    return {"reference_run": _reference(say), "torch": _torch(say), "planted": _planted(say)}
+
+
+def _reference(say: Callable[[str], None]) -> dict[str, Any]:
+    """M = 8, P = 8, H = 24, 400 steps per learner, 4 faults, the tape written; interleaved with a loop of plain Python,
+    so that a slow moment of the machine can be told from a slow simulator."""
+    plan = plan_of(_scenario("quadratic", learners=8, sync_every=24, budget=400, step_time=0.06), [
+        {"kill": "learner-1", "at": "4s", "restart_after": "2s"}, {"partition": "learner-2", "at": "8s", "for": "2s"},
+        {"pause": "learner-3", "at": "12s", "for": "1s"}, {"kill": "syncer", "at": "16s", "restart_after": "1s"}], 0)
+    walls, loops, virtual = [], [], 0.0
+    record(plan)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(_RUNS):
+            began = time.process_time()
+            done = performed(plan)
+            done.stage.save(Path(folder) / str(number))
+            walls.append(time.process_time() - began)
+            virtual = done.stage.now()
+            began = time.process_time()
+            for _ in range(_CALIBRATION):
+                pass
+            loops.append(time.process_time() - began)
+    seconds = median(walls)
+    say(f"  reference run: {seconds * 1e3:.0f} ms, {60 / seconds:.0f} a minute and core")
+    return {"seconds": round(seconds, 3), "per_minute_and_core": round(60 / seconds),
+            "times_real_time": round(virtual / seconds),
+            "ns_per_empty_loop": round(median(loops) / _CALIBRATION * 1e9, 1),
+            "in_empty_loops": round(_CALIBRATION * median(
+                wall / loop for wall, loop in zip(walls, loops, strict=True)))}
+
+
+def _torch(say: Callable[[str], None]) -> dict[str, Any]:
+    """A run with the torch workload against the same steps without anything around them, interleaved."""
+    scenario = _scenario("tiny", learners=4, sync_every=8, budget=60, step_time=0.1)
+    plan = plan_of(scenario, [{"kill": "learner-1", "at": "2500ms", "restart_after": "1s"}], 0)
+    pairs = []
+    for number in range(3):
+        began = time.perf_counter()
+        tape, _ = record(plan)
+        whole = time.perf_counter() - began
+        bare = _bare(plan, len(tape.of("step")))
+        pairs.append(whole / bare)
+        say(f"  torch {number}: {whole:.1f} s, its {len(tape.of('step'))} steps alone {bare:.1f} s")
+    return {"ratio": round(median(pairs), 3), "pairs": [round(pair, 3) for pair in pairs]}
+
+
+def _bare(plan: Plan, steps: int) -> float:
+    cluster = plan.cluster
+    make = replicas(cluster, corpus_file(cluster), cluster.spec.initial(cluster.seed))
+    learners = [make(index) for index in range(cluster.learners)]
+    began = time.perf_counter()
+    for step in range(steps):
+        learners[step % len(learners)].train(step // len(learners), learning_rate(cluster, step * 1024))
+    return time.perf_counter() - began
+
+
+def _planted(say: Callable[[str], None]) -> dict[str, Any]:
+    """Seconds until each planted bug is found with two workers, and how many schedules it takes with and without
+    guidance."""
+    found: dict[str, Any] = {}
+    for name, plant in PLANTED.items():
+        schedules: dict[bool, list[int]] = {True: [], False: []}
+        seconds, faults = [], []
+        for seed in _SEEDS:
+            for guided in (True, False):
+                undo: list[tuple[object, str, object]] = []
+                check = plant(_Patch(undo))
+                pool = Processes(2)  # forked now: the bug is in its processes, too
+                with tempfile.TemporaryDirectory() as folder:
+                    began = time.perf_counter()
+                    state = explore(BASE, Path(folder), pool, runs=_MOST_SCHEDULES, seed=seed, guided=guided,
+                                    stop_at=check)
+                    took = time.perf_counter() - began
+                    pool.close()
+                    first = state.found.get(check)
+                    schedules[guided].append(first[0].number + 1 if first else _MOST_SCHEDULES)
+                    if guided and first:
+                        seconds.append(took)
+                        faults.append((first[1].read_text()).count("\n- "))
+                for target, attribute, value in reversed(undo):
+                    setattr(target, attribute, value)
+        found[name] = {"seconds": [round(one, 1) for one in seconds], "faults": faults,
+                       "schedules_guided": schedules[True], "schedules_by_chance": schedules[False]}
+        say(f"  {name}: {found[name]}")
+    return found
+
+
+class _Patch:
+    """Implements `benchmarks.planted.Patch`."""
+
+    def __init__(self, undo: list[tuple[object, str, object]]) -> None:
+        self._undo = undo
+
+    def setattr(self, target: object, name: str, value: object) -> None:
+        """Replace it, and remember what was there."""
+        self._undo.append((target, name, vars(target)[name]))
+        setattr(target, name, value)
+
+
+def _scenario(model: str, **settings: float) -> Scenario:
+    cluster = {"model": model, **settings, "budget": int(settings["budget"]),
+               "step_time": f"{settings['step_time']!r}s"}
+    return Scenario.model_validate({"diloco_chaos": 1, "name": "bench", "deadline": "200s", "cluster": cluster})
