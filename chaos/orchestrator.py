@@ -5,6 +5,7 @@ Time zero is the steady state: the moment at which the syncer has merged from ev
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
@@ -27,8 +28,11 @@ class SmoothedLoss:
 
     def on_step(self, event: Event) -> None:
         """Take in a step."""
-        before = self._losses.get(event.node, event["loss"])
-        self._losses[event.node] = before + self._weight * (event["loss"] - before)
+        loss = event["loss"]
+        if loss is None or not math.isfinite(loss):  # it has diverged
+            loss = math.inf
+        before = self._losses.get(event.node, loss)
+        self._losses[event.node] = before + self._weight * (loss - before) if math.isfinite(before) else loss
 
     @property
     def value(self) -> float | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -104,7 +107,20 @@ def performed(plan: Plan, parameters: Parameters = USUAL) -> Performed:
     initial, snapshots = _initial(plan, parameters), list[tuple[Tensors, dict[str, Any]]]()
     make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
     stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
-    return Performed(stage, Experiment(plan, stage, Nobody()).perform(), snapshots, make)
+    with _uncollected():
+        return Performed(stage, Experiment(plan, stage, Nobody()).perform(), snapshots, make)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for cyclic garbage meanwhile: a run makes hundreds of thousands of objects and next to no cycles."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _initial(plan: Plan, parameters: Parameters) -> Tensors:

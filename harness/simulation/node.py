@@ -161,8 +161,12 @@ class SimulatedProcess:
 
     def record(self, event: str, **fields: Any) -> None:
         """Write to its tape, in the time of the world."""
+        self._put(event, fields)
+
+    def _put(self, event: str, fields: dict[str, Any]) -> None:
         if self._jumps:
-            fields |= {name: self._true(fields[name]) for name in _TIMES.get(event, ()) if fields[name] is not None}
+            times = {name: fields[name] for name in _TIMES.get(event, ()) if fields[name] is not None}
+            fields = fields | {name: self._true(time) for name, time in times.items()}
             if "contributions" in fields:
                 fields["contributions"] = [part | {"arrived": self._true(part["arrived"])}
                                            for part in fields["contributions"]]
@@ -194,15 +198,9 @@ class SimulatedProcess:
     def _handle(self, action: Callable[..., Iterable[Effect] | None], arguments: tuple[Any, ...]) -> None:
         """One input: all that it gives, and then, in order, what that asks for."""
         effects = action(*arguments)
-        if not effects:
-            return
-        asked = effects if isinstance(effects, tuple) else list(effects)
-        doing = self._doing
-        for number, effect in enumerate(asked):
-            if self.frozen or self._busy or self.status is not None:
-                self._effects.extend(asked[number:])
-                break
-            doing[type(effect)](effect)
+        if effects:
+            self._effects.extend(effects)
+            self._carry_out()
 
     def _go_on(self) -> None:
         """What was under way may go on: an effect that took its time is done, or the process runs again."""
@@ -232,7 +230,7 @@ class SimulatedProcess:
                 Stop: lambda effect: self.exit(0)}
 
     def _write(self, effect: Record) -> None:
-        self.record(effect.event, **effect.fields)
+        self._put(effect.event, effect.fields)
 
     def _commit(self, effect: Commit) -> None:
         assert self.disk is not None, "only who has a disk commits"

@@ -15,7 +15,7 @@ class Sizes:
 
     def of(self, message: AnyMessage, tensors: Tensors) -> int:
         """Bytes of the frame."""
-        key = (type(message), message.__dict__.get("fragment", -1), bool(tensors))
+        key = (type(message), getattr(message, "fragment", -1), bool(tensors))
         size = self._known.get(key)
         if size is None:
             size = self._known[key] = len(encode(message, tensors))

@@ -128,8 +128,8 @@ class Driver:
         else:
             writer.write(frame)
         if send.sent:
-            fields = send.message.model_dump(include={"round", "fragment"})
-            self.tape.record(send.sent, bytes=len(frame), **fields)
+            message: Any = send.message
+            self.tape.record(send.sent, bytes=len(frame), round=message.round, fragment=message.fragment)
 
     # -- hold points: the only thing in the trainer that exists for the experiment's sake -------------------------
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.trainer.messages import AnyMessage
 from harness.trainer.tensors import Tensors
 
+_NONE: Tensors = {}
 
-@dataclass(frozen=True)
-class Send:
+
+class Send(NamedTuple):
     """Send a message; `to` is a connection of the syncer, None a learner's only one."""
 
     message: AnyMessage
-    tensors: Tensors = field(default_factory=dict)
+    tensors: Tensors = _NONE
     to: int | None = None
     half: str = ""
     """A hold point in the middle of this frame."""
@@ -22,8 +22,7 @@ class Send:
     """Event to record once the frame is written, with the message's round and fragment and its size in bytes."""
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(NamedTuple):
     """Close a connection and forget it."""
 
     to: int | None = None
@@ -32,24 +31,21 @@ class Close:
     """Whoever is there shall not come back: a newer incarnation has taken its place."""
 
 
-@dataclass(frozen=True)
-class Timer:
+class Timer(NamedTuple):
     """Call `on_timer(key)` at this time, in seconds on the driver's clock; one timer per key, the newest counts."""
 
     key: str
     at: float
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """Write an event to the tape."""
 
     event: str
     fields: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """Save to stable storage; the effects behind it happen only once that has succeeded."""
 
     name: str
@@ -57,30 +53,26 @@ class Commit:
     meta: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Write the whole model for the loss curve."""
 
     tensors: Tensors
     meta: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(NamedTuple):
     """A named point of the protocol at which the driver stops the process if it was told so."""
 
     point: str
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """Call `on_mark(key)` when the effects before it are done: how a core measures what its effects took."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class Compute:
+class Compute(NamedTuple):
     """Run one inner step (or one gradient) away from the I/O, then call `on_computed`."""
 
     position: int
@@ -88,8 +80,7 @@ class Compute:
     lr: float
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(NamedTuple):
     """Training is over for this node."""
 
     reason: str

@@ -113,11 +113,13 @@ class Learner:
         yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4),
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
-        yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
+        if inbox:
+            yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
         yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
             (held.version, held.steps, held.steps * self._per_step) for held in self.held]))
-        yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
+        if inbox:
+            yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
         yield from self._next_step(now)
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:

@@ -51,7 +51,8 @@ def radial_directional(arrays: Sequence[Array],
     1e-12) the weighted average is taken.
     """
     norms = [_norm(array) for array in arrays]
-    directions = [array / np.float32(norm) if norm > 0 else array for array, norm in zip(arrays, norms, strict=True)]
+    directions = [(array / np.float64(norm)).astype(np.float32) if norm > 0 else array  # a tiny norm is no float32
+                  for array, norm in zip(arrays, norms, strict=True)]
     direction = average(directions, shares)
     length = _norm(direction)
     if length < _TINY:

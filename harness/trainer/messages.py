@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class Message(BaseModel):
-    """Base of all messages: immutable, and strict about unknown fields."""
+class Message:
+    """Base of all messages. Validated where they come in (`ADAPTER`), strict about unknown fields; who makes one is
+    trusted, and nobody changes one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
+@dataclass(kw_only=True, slots=True)
 class Hello(Message):
     """A learner's first frame on every connection."""
 
@@ -34,6 +38,7 @@ class Hello(Message):
     """c_steps per fragment: what it can be asked for at once."""
 
 
+@dataclass(kw_only=True, slots=True)
 class Welcome(Message):
     """The syncer's answer to Hello: where training stands."""
 
@@ -47,6 +52,7 @@ class Welcome(Message):
     steady: bool
 
 
+@dataclass(kw_only=True, slots=True)
 class Clock(Message):
     """Global step and processed tokens, sent when the step advances and as a heartbeat."""
 
@@ -57,6 +63,7 @@ class Clock(Message):
     """The syncer has merged from every learner: time zero of the experiment has passed."""
 
 
+@dataclass(kw_only=True, slots=True)
 class Report(Message):
     """A learner's state after an inner step; cumulative, so that any report may be lost."""
 
@@ -71,6 +78,7 @@ class Report(Message):
     they may have waited for a syncer that stood still."""
 
 
+@dataclass(kw_only=True, slots=True)
 class Request(Message):
     """The syncer asks for a learner's outer gradient of one fragment."""
 
@@ -79,6 +87,7 @@ class Request(Message):
     fragment: Count
 
 
+@dataclass(kw_only=True, slots=True)
 class Answer(Message):
     """The outer gradient (base minus current) with the counters at that moment; no payload where steps is 0."""
 
@@ -93,6 +102,7 @@ class Answer(Message):
     digest: str
 
 
+@dataclass(kw_only=True, slots=True)
 class Broadcast(Message):
     """A fragment's new value, to every learner."""
 
@@ -102,6 +112,7 @@ class Broadcast(Message):
     digest: str
 
 
+@dataclass(kw_only=True, slots=True)
 class Gradient(Message):
     """Synchronous mode: one learner's gradient of one step."""
 
@@ -109,6 +120,7 @@ class Gradient(Message):
     step: Count
 
 
+@dataclass(kw_only=True, slots=True)
 class Average(Message):
     """Synchronous mode: the mean gradient of one step, and the tokens processed before it."""
 
@@ -117,6 +129,7 @@ class Average(Message):
     tokens: Count
 
 
+@dataclass(kw_only=True, slots=True)
 class Probe(Message):
     """A harness' question through a link: answered at once with as many bytes as asked for; it may carry a payload."""
 
@@ -125,18 +138,21 @@ class Probe(Message):
     reply_bytes: Annotated[int, Field(ge=0, le=1 << 22)] = 0
 
 
+@dataclass(kw_only=True, slots=True)
 class Echo(Message):
     """The answer to a Probe; the payload has the size that was asked for."""
 
     type: Literal["echo"] = "echo"
 
 
+@dataclass(kw_only=True, slots=True)
 class Finish(Message):
     """Training is over: the budget of tokens was processed."""
 
     type: Literal["finish"] = "finish"
 
 
+@dataclass(kw_only=True, slots=True)
 class Refused(Message):
     """The connection is closed for this reason."""
 

@@ -35,7 +35,7 @@ def encode(message: AnyMessage, tensors: Tensors | None = None) -> bytes:
     Raises:
         FrameError: the payload is larger than any peer would take.
     """
-    header = msgpack.packb(message.model_dump(mode="json"))
+    header = msgpack.packb({field: getattr(message, field) for field in message.__dataclass_fields__})
     payload = to_bytes(tensors) if tensors else b""
     if len(payload) > MAX_PAYLOAD:
         raise FrameError(f"a payload of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")

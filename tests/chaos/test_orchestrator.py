@@ -135,6 +135,17 @@ def test_an_abort_undoes_what_is_on_injects_no_more_and_gives_up_after_the_time_
     assert machine.on_time(9) == [End("aborted")]
 
 
+def test_a_loss_that_is_no_number_is_above_any_bound_until_there_is_one_again():
+    machine = orchestrator(["{kill: learner-1, when: {loss_below: 2.5}}"])
+    machine.on_event(event(0, "steady"))
+    assert machine.on_event(event(1, "step", "learner-1", loss=None)) == []
+    assert machine.on_event(event(1.5, "step", "learner-1", loss=float("nan"))) == []
+    assert injected(machine.on_event(event(2, "step", "learner-1", loss=2.0))) == ["f1"]
+    machine = orchestrator(["{kill: learner-1, at: 5s}"], more="abort_when: {loss_above: 4}")
+    machine.on_event(event(0, "steady"))
+    assert [type(action) for action in machine.on_event(event(3, "step", "learner-3", loss=None))] == [Abort]
+
+
 def test_an_abort_comes_when_too_few_learners_are_alive():
     machine = orchestrator(["{kill: learner-1, at: 1s}"], more="abort_when: {alive_below: 6}")
     for number in range(1, 7):

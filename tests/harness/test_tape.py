@@ -1,5 +1,6 @@
 """The tape: readable after any crash, up to the last whole line."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,20 @@ def test_an_event_survives_being_written(t, node, incarnation, name, fields):
     again = tape.parse(tape.line(Event(t, node, incarnation, name, fields)))
     assert abs(again.t - t) < 1e-6
     assert (again.node, again.incarnation, again.event, again.fields) == (node, incarnation, name, fields)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_no_number_is_null_as_in_any_json(value):
+    text = tape.line(Event(1.0, "a", 0, "step", {"step": 1, "tokens": 1, "began": 0.5, "loss": value}))
+    assert '"loss":null' in text
+    assert tape.parse(text)["loss"] is None
+
+
+@pytest.mark.parametrize("value", ["/tmp/\udc80", 1 << 70])
+def test_what_a_fast_encoder_does_not_take_is_written_all_the_same(value):
+    text = tape.line(Event(1.0, "a", 0, "exit", {"reason": value}))
+    text.encode()
+    assert tape.parse(text)["reason"] == value
 
 
 def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):
