@@ -80,6 +80,23 @@ class History:
         return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]
 
     @cached_property
+    def merges_told_later(self) -> list[Event]:
+        """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
+        went into them, and nothing else."""
+        told = {(merge["fragment"], merge["version"]) for merge in self.tape.of("merge", node=SYNCER)}
+        found = []
+        for resumed in self.tape.of("resumed", node=SYNCER):
+            known = zip(resumed["versions"], resumed.fields.get("contributions", ()), strict=False)
+            for fragment, (version, parts) in enumerate(known):
+                if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
+                    told.add((fragment, version))
+                    found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
+                        "fragment": fragment, "version": version, "contributions": [
+                            {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
+                            for learner, incarnation, first, last in parts]}))
+        return found
+
+    @cached_property
     def step_time(self) -> float:
         """Nominal time of an inner step, seconds; 0 without pace."""
         return self.plan.cluster.step_time
@@ -95,7 +112,7 @@ class History:
     @cached_property
     def ledger(self) -> TokenLedger:
         """The fate of every processed token."""
-        return account(self.plan, self.tape, self.steps, self.merges)
+        return account(self.plan, self.tape, self.steps, self.merges + self.merges_told_later)
 
     @cached_property
     def spans(self) -> list[Span]:

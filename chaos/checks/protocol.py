@@ -123,13 +123,12 @@ def _no_version_is_missing(history: History) -> None:
     """Raise Unknown where a version was made that no merge tells of: what went into it could be merged again unseen."""
     seen: dict[int, set[int]] = defaultdict(set)
     newest: dict[int, int] = defaultdict(int)
-    for event in history.tape.of("merge", "resumed", node=SYNCER):
-        if event.event == "merge":
-            seen[event["fragment"]].add(event["version"])
-            newest[event["fragment"]] = max(newest[event["fragment"]], event["version"])
-        else:
-            for fragment, version in enumerate(event["versions"]):
-                newest[fragment] = max(newest[fragment], version)
+    for merge in history.tape.of("merge", node=SYNCER) + history.merges_told_later:
+        seen[merge["fragment"]].add(merge["version"])
+        newest[merge["fragment"]] = max(newest[merge["fragment"]], merge["version"])
+    for resumed in history.tape.of("resumed", node=SYNCER):
+        for fragment, version in enumerate(resumed["versions"]):
+            newest[fragment] = max(newest[fragment], version)
     for fragment, version in newest.items():
         missing = set(range(1, version + 1)) - seen[fragment]
         need(not missing, f"no merge tells of version {min(missing, default=0)} of fragment {fragment}")

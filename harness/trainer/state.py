@@ -20,6 +20,8 @@ from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
 STATE = "state"
 """The syncer's folder, in the run's."""
 _VALUE, _MOMENTUM = "value/", "momentum/"
+Part = tuple[str, int, int, int]
+"""Of a merge: learner, incarnation, first and last step."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class FragmentState:
     merged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Learner -> (newest incarnation, its last merged step): what makes a double merge impossible."""
     merged_tokens: int = 0
+    contributions: tuple[Part, ...] = ()
+    """What was merged into this very version: its syncer may be killed before it can tell."""
 
     @classmethod
     def initial(cls, value: Tensors) -> FragmentState:
@@ -67,8 +71,9 @@ class FragmentState:
                          config.merge, config.spec.embeddings())
         value, momentum = outer.nesterov(self.value, self.momentum, gradient, config.outer_lr, config.outer_momentum)
         merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
+        parts = tuple((answer.learner, answer.incarnation, answer.first_step, answer.last_step) for answer in answers)
         return FragmentState(value, momentum, self.version + 1, merged,
-                             self.merged_tokens + sum(answer.tokens for answer in answers))
+                             self.merged_tokens + sum(answer.tokens for answer in answers), parts)
 
     def tensors(self) -> Tensors:
         """Value and momentum under one roof, for a file."""
@@ -77,7 +82,8 @@ class FragmentState:
 
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
-        return {"version": self.version, "merged": dict(self.merged), "merged_tokens": self.merged_tokens}
+        return {"version": self.version, "merged": dict(self.merged), "merged_tokens": self.merged_tokens,
+                "contributions": self.contributions}
 
     @classmethod
     def restored(cls, tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
@@ -85,7 +91,9 @@ class FragmentState:
         def under(prefix: str) -> Tensors:
             return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
         merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
-        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]))
+        parts = tuple((name, int(incarnation), int(first), int(last))
+                      for name, incarnation, first, last in meta["contributions"])
+        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]), parts)
 
 
 @dataclass

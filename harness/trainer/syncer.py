@@ -79,6 +79,7 @@ class Syncer:
             yield self._commit(fragment)
         yield Record("resumed" if self._found.resumed else "initial", {
             "versions": [state.version for state in self.states], "digests": digests(self.states),
+            "contributions": [state.contributions for state in self.states],
             "step": self.ledger.step, "processed": self.processed})
         yield Timer("heartbeat", now + HEARTBEAT)
         yield from self._snapshots()

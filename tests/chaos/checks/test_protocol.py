@@ -412,6 +412,28 @@ def test_merges_of_nothing_tell_nothing_about_staleness(calm):
     assert verdict.measured != "the check crashed"
 
 
+def test_a_merge_that_its_syncer_could_not_tell_of_is_told_by_the_next(reborn):
+    lost = _last_before_the_restart(reborn)
+    untold = reborn.without(lost)
+    assert untold.verdict("exactly_once").verdict == "passed"
+    assert untold.history().ledger.fates == reborn.history().ledger.fates
+
+    part = lost["contributions"][0]
+    again = untold.forged("resumed", contributions=lambda told: [
+        [(part["learner"], part["incarnation"], part["first"] - 1, part["last"])] if fragment == lost["fragment"]
+        else parts for fragment, parts in enumerate(told)])
+    assert "merged again" in " ".join(again.verdict("exactly_once").evidence)
+
+    silent = untold.forged("resumed", contributions=[])
+    assert silent.verdict("exactly_once").verdict == "unknown"
+
+
+def _last_before_the_restart(story):
+    """The last merge of which the syncer that was killed told."""
+    resumed = story.one("resumed")
+    return [merge for merge in story.all("merge") if merge.t < resumed.t][-1]
+
+
 def _two_of_a_fragment(story):
     """Two merges of one fragment, one after the other, in both of which learner-1 comes first."""
     first = story.all("merge")[20]
