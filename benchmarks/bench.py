@@ -7,29 +7,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 from typing import Any
 
-from benchmarks import containers, fidelity, links, overhead, recovery, simulated
-from chaos.checks.outcome import relative_gap
-from chaos.custody import custody
+from benchmarks import containers, fidelity, links, loss, overhead, recovery, simulated
 from chaos.history import History
 from chaos.live import Silence
 from chaos.plan import Plan, freeze
 from chaos.references import NoReferenceError
 from chaos.run import Result, run_plan
-from chaos.scenario import load, parse
-
-STUDENT_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262, 12: 2.201}
-"""Two-sided 95% quantiles of Student's t for n samples."""
-
-BASELINE_SEEDS = 2
-"""Seeds with which the baseline is trained at half and at twice its learning rate, too."""
+from chaos.scenario import parse
 
 KILLS = """diloco_chaos: 1
 name: bench-kill
@@ -55,17 +46,6 @@ def perform(plan: Plan, runs: Path) -> Result:
         + "".join(f"\n    {v.name} {v.verdict}: {v.measured} {v.evidence[:1]}" for v in result.judgement.checks
                   if v.verdict != "passed"))
     return result
-
-
-def interval(values: list[float]) -> dict[str, Any]:
-    """Mean with its 95% interval."""
-    count = len(values)
-    if count < 2:
-        return {"n": count, "mean": values[0] if values else None}
-    half = STUDENT_T.get(count, 1.96) * stdev(values) / math.sqrt(count)
-    return {"n": count, "mean": round(mean(values), 5), "low": round(mean(values) - half, 5),
-            "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5),
-            "values": [round(value, 5) for value in values]}
 
 
 def kills(runs: Path, repeats: int) -> dict[str, Any]:
@@ -103,69 +83,6 @@ def reintegrations(history: History) -> list[float]:
     return took
 
 
-def loss(runs: Path, seeds: int, pairs: int) -> dict[str, Any]:
-    """Loss against the twin and the synchronous run, paired by seed; the margins of a single run's check."""
-    names = ("faults_against_twin", "faults_against_synchronous", "tau_against_synchronous", "tau0_against_synchronous",
-             "twin_against_itself", "faults_of_gain", "tau_of_gain", "tau0_of_gain")
-    gaps: dict[str, list[float]] = {name: [] for name in names}
-    baseline: dict[str, list[float]] = {}
-    for seed in range(pairs):
-        say(f"loss, seed {seed}")
-        quiet = perform(freeze(load("no-fault")[0], seed), runs)
-        compare(quiet, gaps, "twin", "twin_against_itself", "merged")
-        compare(quiet, gaps, "synchronous", "tau_against_synchronous", "processed", "tau_of_gain")
-        curve = quiet.history.references["synchronous"].curve
-        baseline.setdefault(f"{quiet.history.plan.cluster.synchronous_lr:g}", []).append(curve[-1].loss)
-        if seed >= seeds:
-            continue
-        broken = perform(freeze(load("flagship")[0], seed), runs)
-        compare(broken, gaps, "twin", "faults_against_twin", "merged")
-        compare(broken, gaps, "synchronous", "faults_against_synchronous", "processed", "faults_of_gain")
-        blocking = perform(with_cluster(freeze(load("no-fault")[0], seed), overlap=0.0, quorum=4), runs)
-        compare(blocking, gaps, "synchronous", "tau0_against_synchronous", "processed", "tau0_of_gain")
-        for factor in (0.5, 2.0) if seed < BASELINE_SEEDS else ():
-            rate = quiet.history.plan.cluster.synchronous_lr * factor
-            other = synchronous_only(quiet.history.plan, rate, runs)
-            baseline.setdefault(f"{rate:g}", []).append(other)
-    margins = {name: round(mean(values) + 3 * stdev(values), 4) for name, values in gaps.items()
-               if len(values) >= 10 and name in ("twin_against_itself", "tau_against_synchronous")}
-    return {"gaps": {name: interval(values) for name, values in gaps.items()},
-            "baseline_loss_by_learning_rate": {rate: interval(values) for rate, values in baseline.items()},
-            "margins_mean_plus_3_sd": margins}
-
-
-def compare(result: Result, gaps: dict[str, list[float]], kind: str, name: str, count: str, of_gain: str = "") -> None:
-    """Note the final loss' relative gap to a reference, and its share of what the reference gained."""
-    if not result.history.curve or kind not in result.history.references:
-        return
-    final = max(result.history.curve, key=lambda point: point.number)
-    curve = result.history.references[kind].curve
-    gaps[name].append(relative_gap(final, curve, count))
-    if of_gain:
-        gaps[of_gain].append((final.loss - curve[-1].loss) / (curve[0].loss - curve[-1].loss))
-
-
-def with_cluster(plan: Plan, **changes: Any) -> Plan:
-    """The plan with other cluster settings, held against the synchronous run alone."""
-    document = plan.model_dump(mode="json", by_alias=True)
-    document["cluster"] |= changes
-    document["checks"]["loss_parity"]["against_twin"] = None
-    return Plan.model_validate(document)
-
-
-def synchronous_only(plan: Plan, rate: float, runs: Path) -> float:
-    """Final loss of the synchronous run at another learning rate."""
-    from chaos.folder import cache_folder
-    from chaos.places import local
-    from chaos.references import References
-    from harness.trainer.data import materialize, needed_bytes
-    file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora", needed_bytes(plan.cluster.spec.context))
-    other = plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"synchronous_lr": rate})})
-    with custody() as ledger:
-        references = References(cache_folder(), file, digest, local().stage, ledger)
-        return references.obtain("synchronous", other, lambda *_: Silence()).curve[-1].loss
-
-
 def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -184,7 +101,7 @@ def main() -> None:
             "fidelity": lambda: fidelity.measure(runs, Silence(), say),
             "simulated": lambda: simulated.measure(say),
             "overhead": lambda: overhead.measure(runs, say),
-            "loss": lambda: loss(runs, options.seeds, options.pairs)}
+            "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         found = {}
         for name in options.only.split(","):
             try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
 from chaos.strategies import scenario
-from harness.trainer.effects import Effect
+from harness.trainer import checkpoint
+from harness.trainer.disk import Content, Disk
+from harness.trainer.effects import Commit, Effect, Hold
 from harness.trainer.learner import Learner
-from harness.trainer.messages import Broadcast
+from harness.trainer.messages import Broadcast, Hello
 from harness.trainer.state import FragmentState
+from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
 
 BASE = scenario()
@@ -54,6 +57,34 @@ def fresh_donor(patch: Patch) -> str:
     return "replica_consistency"
 
 
+def stale_copy(patch: Patch) -> str:
+    """The older copy of a checkpoint that was cut off between its two copies is not made good: the trainer's own bug
+    once."""
+    either = checkpoint.load_either
+
+    def trusting(disk: Disk, name: str, there: Collection[str]) -> tuple[Content, dict[str, str]]:
+        found, damaged = either(disk, name, there)
+        return found, {copy: why for copy, why in damaged.items() if why != checkpoint.BEHIND}
+    patch.setattr(checkpoint, "load_either", trusting)
+    return "replica_consistency"
+
+
+def unheard_successor(patch: Patch) -> str:
+    """The syncer does not commit that it has heard of a new incarnation: the trainer's own bug once."""
+    hello = Syncer._hello
+
+    def forgetful(self: Syncer, connection: int, message: Hello, now: float) -> Iterable[Effect]:
+        before: Effect | None = None
+        for effect in hello(self, connection, message, now):
+            if not isinstance(effect, Commit) or isinstance(before, Hold):  # a merge's commit comes behind a hold
+                yield effect
+            before = effect
+    patch.setattr(Syncer, "_hello", forgetful)
+    return "exactly_once"
+
+
 PLANTED: dict[str, Callable[[Patch], str]] = {
     "double_merge": double_merge, "counters_kept": counters_kept, "fresh_donor": fresh_donor}
 """Each plants its bug and names the check that must find it."""
+HARDER: dict[str, Callable[[Patch], str]] = {"stale_copy": stale_copy, "unheard_successor": unheard_successor}
+"""These need two or three faults at the right moments."""

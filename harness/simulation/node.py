@@ -31,6 +31,7 @@ from harness.trainer.tensors import Tensors
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""
 _SIGKILL = -9
+_ALMOST_S = 1e-9
 _LEAST_SHARE = 0.1
 """Of a processor, for one that starts on a machine that is busy with others."""
 _TIMES = {"step": ("began",), "merge": ("opened", "quorum_at", "closed")}
@@ -489,7 +490,7 @@ class SimulatedClient(SimulatedProcess):
                 self.world.after(self.around.parameters.delay, self._connection.broken, "refused")
             self.feed(self._on_connected)
             if self._silence is not None:
-                self.world.after(self._silence, self._listen, self._connection, self.world.now)
+                self.world.after(self._silence, self.feed, self._on_silence, self._connection, self.world.now)
 
     def _refused(self) -> None:
         self.world.after(self._backoff.refused(), self.feed, self._attempt)
@@ -498,21 +499,13 @@ class SimulatedClient(SimulatedProcess):
         assert self._core is not None, "it is up"
         return self._core.on_connected(self.now())
 
-    def _listen(self, connection: Connection, since: float) -> None:
-        """Whether anything was heard within the time that silence may last."""
-        if self._connection is connection and connection.client_open and self._silence is not None:
-            last = since if self._heard is None else self._heard
-            if self.world.now < last + self._silence - 1e-9:
-                self.world.at(last + self._silence, self._listen, connection, since)
-            elif self.status is None:
-                self.feed(self._on_silence, connection)
-
-    def _on_silence(self, connection: Connection) -> Iterable[Effect] | None:
-        last = self._heard or 0.0
-        if self._connection is not connection or self._silence is None:
+    def _on_silence(self, connection: Connection, since: float) -> Iterable[Effect] | None:
+        """Nothing was heard for as long as that may last, unless something was."""
+        if self._connection is not connection or not connection.client_open or self._silence is None:
             return None
-        if last and self.world.now < last + self._silence - 1e-9:  # it was stopped, and heard something meanwhile
-            self.world.at(last + self._silence, self._listen, connection, last)
+        left = (since if self._heard is None else self._heard) + self._silence - self.world.now
+        if left > _ALMOST_S:
+            self.world.after(left, self.feed, self._on_silence, connection, since)
             return None
         return self._on_lost(connection, f"nothing heard for {self._silence:.1f} s")
 

@@ -1,0 +1,107 @@
+"""What faults, overlap and merging cost in loss: whole trainings under virtual time, on the real model, paired by seed;
+and one in real time that confirms them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from statistics import mean, stdev
+from typing import Any
+
+from chaos.checks.outcome import relative_gap
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.references import synchronous
+from chaos.run import Result
+from chaos.scenario import load
+from chaos.simulate import performed, simulate
+
+_WORKERS = 2
+_BASELINE_SEEDS = 2
+"""Seeds with which the baseline is trained at half and at twice its learning rate, too."""
+_STUDENT_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262, 12: 2.201}
+"""Two-sided 95% quantiles of Student's t for n samples."""
+_MARGINS = ("twin_against_itself", "tau_against_synchronous")
+Figures = dict[str, float]
+
+
+def measure(perform: Callable[[Plan], Result], seeds: int, pairs: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Gaps to the twin and to the synchronous run, and the margins of a single run's check.
+
+    `perform(plan)` runs one in real time; `seeds` of the `pairs` are run with faults and without overlap, too.
+    """
+    with ProcessPoolExecutor(_WORKERS) as pool:
+        found = []
+        for seed, figures in enumerate(pool.map(partial(_of_seed, seeds=seeds), range(pairs))):
+            say(f"  loss, seed {seed}: {({name: round(value, 4) for name, value in figures.items()})}")
+            found.append(figures)
+    names = sorted({name for figures in found for name in figures})
+    values = {name: [figures[name] for figures in found if name in figures] for name in names}
+    return {"simulated": {name: interval(of) for name, of in values.items()},
+            "margins_mean_plus_3_sd": {name: round(mean(values[name]) + 3 * stdev(values[name]), 4)
+                                       for name in _MARGINS if len(values[name]) >= 10},
+            "in_real_time_seed_0": _confirmed(perform(freeze(load("no-fault")[0], 0)).history, found[0])}
+
+
+def _of_seed(seed: int, seeds: int) -> Figures:
+    quiet_plan = freeze(load("no-fault")[0], seed)
+    quiet = simulate(quiet_plan).history
+    baseline = quiet.references["synchronous"].curve[-1].loss
+    figures = {"final": _final(quiet), "baseline": baseline,
+               "twin_against_itself": _gap(quiet, "twin", "merged"),
+               "tau_against_synchronous": _gap(quiet, "synchronous", "processed"),
+               "tau_of_gain": _of_gain(quiet)}
+    if seed < _BASELINE_SEEDS:
+        for factor in (0.5, 2.0):
+            other = _with_cluster(quiet_plan, synchronous_lr=quiet_plan.cluster.synchronous_lr * factor)
+            figures[f"baseline_at_{factor:g}_of_its_rate"] = performed(synchronous(other)).curve()[-1].loss
+    if seed < seeds:
+        broken = simulate(freeze(load("flagship")[0], seed)).history
+        blocking = simulate(_with_cluster(quiet_plan, overlap=0.0, quorum=4)).history
+        figures |= {"faults_against_twin": _gap(broken, "twin", "merged"),
+                    "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
+                    "faults_of_gain": _of_gain(broken),
+                    "tau0_against_synchronous": _gap(blocking, "synchronous", "processed"),
+                    "tau0_of_gain": _of_gain(blocking)}
+    return figures
+
+
+def _confirmed(real: History, simulated: Figures) -> dict[str, float]:
+    return {"final": _final(real), "final_against_simulated": round(_final(real) / simulated["final"] - 1, 5),
+            "tau_against_synchronous": round(_gap(real, "synchronous", "processed"), 5)}
+
+
+def _final(history: History) -> float:
+    return max(history.curve, key=lambda point: point.number).loss
+
+
+def _gap(history: History, kind: str, count: str) -> float:
+    """The final loss' relative gap to a reference, at as many tokens processed or merged."""
+    return relative_gap(max(history.curve, key=lambda point: point.number), history.references[kind].curve, count)
+
+
+def _of_gain(history: History) -> float:
+    """The gap as a share of what the synchronous run gained after the shared warm start."""
+    curve = history.references["synchronous"].curve
+    return (_final(history) - curve[-1].loss) / (curve[0].loss - curve[-1].loss)
+
+
+def _with_cluster(plan: Plan, **changes: Any) -> Plan:
+    """The plan with other cluster settings, held against the synchronous run alone."""
+    document = plan.model_dump(mode="json", by_alias=True)
+    document["cluster"] |= changes
+    document["checks"]["loss_parity"]["against_twin"] = None
+    return Plan.model_validate(document)
+
+
+def interval(values: list[float]) -> dict[str, Any]:
+    """Mean with its 95% interval."""
+    count = len(values)
+    if count < 2:
+        return {"n": count, "mean": values[0] if values else None}
+    half = _STUDENT_T.get(count, 1.96) * stdev(values) / math.sqrt(count)
+    return {"n": count, "mean": round(mean(values), 5), "low": round(mean(values) - half, 5),
+            "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5),
+            "values": [round(value, 5) for value in values]}
