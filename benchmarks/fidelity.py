@@ -1,11 +1,14 @@
 """How near a simulation comes: its parameters from a fault-free run in real time, then three faults that it never saw,
-in real time and simulated."""
+in real time and simulated. Medians of several runs, each with a fault-free run of its own: the speed of a machine that
+others share differs from minute to minute."""
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from chaos.checks.outcome import goodput_between
@@ -19,20 +22,31 @@ from harness.simulation.parameters import measured
 SCENARIOS = ("kill-one", "straggler", "split")
 """A kill in the middle of an upload, a learner at a quarter of its speed, a partition."""
 
+_REPEATS = 3
+
 
 def measure(runs: Path, audience: Audience, say: Callable[[str], None]) -> dict[str, Any]:
     """Participation of the learner that is hit, seconds to reintegration, goodput: real, simulated, ratio."""
-    parameters = measured(run_plan(_plan("base"), runs, audience).history.tape, len(os.sched_getaffinity(0)))
-    say(f"  fidelity: {parameters.model_dump()}")
-    table: dict[str, Any] = {"parameters": parameters.model_dump()}
-    for name in SCENARIOS:
-        plan = _plan(name)
-        real = figures(run_plan(plan, runs, audience).history)
-        virtual = figures(simulate(plan, parameters).history)
-        table[name] = {what: {"real": round(real[what], 3), "simulated": round(virtual[what], 3),
-                              "ratio": round(virtual[what] / real[what], 3)} for what in real}
-        say(f"  fidelity {name}: {table[name]}")
-    return table
+    real: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SCENARIOS}
+    virtual: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SCENARIOS}
+    for _ in range(_REPEATS):
+        parameters = measured(run_plan(_plan("base"), runs, audience).history.tape, len(os.sched_getaffinity(0)))
+        say(f"  fidelity: {parameters.model_dump()}")
+        for name in SCENARIOS:
+            plan = _plan(name)
+            for kept, history in ((real, run_plan(plan, runs, audience).history),
+                                  (virtual, simulate(plan, parameters).history)):
+                for what, value in figures(history).items():
+                    kept[name][what].append(value)
+            say(f"  fidelity {name}: real {dict(real[name])}, simulated {dict(virtual[name])}")
+    return {name: {what: _compared(real[name][what], virtual[name][what]) for what in real[name]}
+            for name in SCENARIOS}
+
+
+def _compared(real: list[float], simulated: list[float]) -> dict[str, Any]:
+    return {"real": round(median(real), 3), "simulated": round(median(simulated), 3),
+            "ratio": round(median(simulated) / median(real), 3), "each_real": [round(one, 3) for one in real],
+            "each_simulated": [round(one, 3) for one in simulated]}
 
 
 def _plan(name: str) -> Plan:

@@ -63,7 +63,8 @@ def _torch(say: Callable[[str], None]) -> dict[str, Any]:
     scenario = _scenario("tiny", learners=4, sync_every=8, budget=60, step_time=0.1)
     plan = plan_of(scenario, [{"kill": "learner-1", "at": "2500ms", "restart_after": "1s"}], 0)
     pairs = []
-    for number in range(3):
+    record(plan)
+    for number in range(5):
         began = time.perf_counter()
         tape, _ = record(plan)
         whole = time.perf_counter() - began
