@@ -93,7 +93,7 @@ def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
 class References:
     """The cache of reference runs. Two harnesses that need the same one train it once: the second waits."""
 
-    def __init__(self, cache: Path, corpus_file: Path, corpus_digest: str, stage: MakeStage, ledger: Ledger,
+    def __init__(self, cache: Path, corpus_file: Path | None, corpus_digest: str, stage: MakeStage, ledger: Ledger,
                  virtual: str = "") -> None:
         """`virtual`: digest of what virtual time is made of, empty for real time."""
         self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest

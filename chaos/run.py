@@ -31,8 +31,8 @@ from chaos.references import (
 from harness.ledger import Ledger
 from harness.processes import identity
 from harness.tape import SCHEMA
-from harness.trainer.data import materialize, needed_bytes
 from harness.trainer.node import NodeSettings
+from harness.trainer.replicas import corpus_for
 
 
 class Audience(Protocol):
@@ -82,9 +82,10 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
 
 
 def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledger) -> Result:
-    corpus_file, digest = materialize(plan.cluster.corpus, cache_folder() / "corpora",
-                                      needed_bytes(plan.cluster.spec.context), ledger)
-    audience.say(f"corpus {plan.cluster.corpus}: {corpus_file.stat().st_size / 1e6:.1f} MB, digest {digest[:12]}")
+    corpus_file, digest = corpus_for(plan.cluster, cache_folder() / "corpora", ledger)
+    size = corpus_file.stat().st_size if corpus_file else 0
+    if corpus_file:
+        audience.say(f"corpus {plan.cluster.corpus}: {size / 1e6:.1f} MB, digest {digest[:12]}")
     at = place if place.virtual else local()
     references = References(cache_folder(), corpus_file, digest, at.stage, ledger, at.virtual)
     had = _references(plan, references, audience)
@@ -94,7 +95,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
         "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
         "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": place.name, "tape_schema": SCHEMA,
         "harness": identity(os.getpid()),
-        "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": corpus_file.stat().st_size},
+        "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
         "references": {kind: reference.key for kind, reference in had.items()},
         "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
     for kind, reference in had.items():

@@ -22,12 +22,12 @@ from chaos.virtual import VirtualStage
 from harness.simulation.parameters import Parameters
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
-from harness.trainer.data import materialize, needed_bytes
-from harness.trainer.quadratic import QuadraticSpec
-from harness.trainer.replicas import MakeReplica, replicas
+from harness.trainer.replicas import MakeReplica, corpus_for, replicas
 from harness.trainer.tensors import Tensors
 
 USUAL = Parameters()
+_CORPORA: dict[tuple[str, str], Path | None] = {}
+"""(model, corpus) -> its file: a thousand runs look for it once."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,9 @@ def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Referenc
     return _by_plan(kind, same.model_dump_json(by_alias=True), parameters)
 
 
-@lru_cache(maxsize=16)
-def _file(corpus: str, context: int) -> Path:
-    return materialize(corpus, cache_folder() / "corpora", needed_bytes(context))[0]
-
-
-def corpus_file(config: TrainerConfig) -> Path:
-    """Where the corpus lies; nowhere, for a model that needs none."""
-    return Path() if isinstance(config.spec, QuadraticSpec) else _file(config.corpus, config.spec.context)
+def corpus_file(config: TrainerConfig) -> Path | None:
+    """Where the corpus lies; None for a model that needs none."""
+    known = config.model, config.corpus
+    if known not in _CORPORA:
+        _CORPORA[known] = corpus_for(config, cache_folder() / "corpora")[0]
+    return _CORPORA[known]

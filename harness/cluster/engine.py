@@ -26,6 +26,9 @@ from harness.processes import Identity, identity
 RUN, HARNESS = "diloco-chaos.run", "diloco-chaos.harness"
 """Labels: whose it is, and the process of the harness as pid-start."""
 _PROJECT, _SERVICE = "com.docker.compose.project", "com.docker.compose.service"
+_AS_COMPOSE_MAKES_THEM = {"com.docker.compose.oneoff": "False", "com.docker.compose.container-number": "1",
+                          "com.docker.compose.config-hash": "diloco-chaos"}
+"""Without these Compose does not take a container for one of its own."""
 DEFAULT = "unix:///var/run/docker.sock"
 TIMEOUT_S = 30
 _OLDEST_API = (1, 40)  # Docker 19.03
@@ -153,7 +156,7 @@ class Labels:
     def of(self, service: str = "", **more: str) -> dict[str, str]:
         """For a container of this service, or for a network or volume."""
         labels = self._ours | {_PROJECT: self.project} | more
-        return labels | {_SERVICE: service, "com.docker.compose.oneoff": "False"} if service else labels
+        return labels | {_SERVICE: service} | _AS_COMPOSE_MAKES_THEM if service else labels
 
 
 class Watch(threading.Thread):

@@ -26,11 +26,11 @@ from harness.tape import NoTape, TapeWriter, next_incarnation
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
-from harness.trainer.data import CorpusError, materialize, needed_bytes
+from harness.trainer.data import CorpusError
 from harness.trainer.disk import FolderDisk
 from harness.trainer.driver import Driver
 from harness.trainer.log import Logged
-from harness.trainer.replicas import replicas
+from harness.trainer.replicas import corpus_for, replicas
 from harness.trainer.sources import node_digest
 from harness.trainer.state import STATE
 from harness.trainer.status import serve_status
@@ -50,7 +50,8 @@ class NodeSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     trainer: TrainerConfig
-    corpus_file: Path
+    corpus_file: Path | None
+    """None for a model that needs none."""
     initial: Path | None = None
     """Checkpoint that the run begins from; None: fresh values from the seed."""
 
@@ -133,7 +134,7 @@ def prepare(run: Path, config: TrainerConfig) -> None:
         CorpusError: the corpus can't be used.
     """
     if not (run / SETTINGS).exists():
-        corpus, _ = materialize(config.corpus, run / "corpora", needed_bytes(config.spec.context))
+        corpus, _ = corpus_for(config, run / "corpora")
         unfinished = run / f"{SETTINGS}.{secrets.token_hex(8)}.partial"  # in containers all pids are alike
         unfinished.write_text(NodeSettings(trainer=config, corpus_file=corpus).model_dump_json(indent=2))
         unfinished.replace(run / SETTINGS)

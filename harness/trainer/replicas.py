@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.ledger import Ledger
 from harness.trainer.config import TrainerConfig
+from harness.trainer.data import Corpus, materialize, needed_bytes
 from harness.trainer.model import ModelSpec
 from harness.trainer.quadratic import Quadratic, QuadraticSpec
 from harness.trainer.replica import Replica
@@ -15,7 +17,19 @@ MakeReplica = Callable[[int], Replica]
 """make(index): a new replica for learner `index`, counted from 0."""
 
 
-def replicas(config: TrainerConfig, corpus_file: Path, initial: Tensors, threads: int = 1) -> MakeReplica:
+def corpus_for(config: TrainerConfig, folder: Path, ledger: Ledger | None = None) -> tuple[Path | None, str]:
+    """The file with what the model is trained on, made in this folder if need be, and its digest; (None, "") for a
+    model that needs none.
+
+    Raises:
+        CorpusError: it can't be used.
+    """
+    if isinstance(config.spec, QuadraticSpec):
+        return None, ""
+    return materialize(config.corpus, folder, needed_bytes(config.spec.context), ledger)
+
+
+def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, threads: int = 1) -> MakeReplica:
     """How replicas are made; imports torch where the model needs it, and lets it use so many threads. `initial`: every
     tensor's first value."""
     if isinstance(config.spec, QuadraticSpec):
@@ -23,9 +37,9 @@ def replicas(config: TrainerConfig, corpus_file: Path, initial: Tensors, threads
         return lambda index: Quadratic(spec, initial, config.seed, index)
     import torch
 
-    from harness.trainer.data import Corpus
     from harness.trainer.transformer import Transformer
     assert isinstance(config.spec, ModelSpec), "there are two kinds of models"
+    assert corpus_file is not None, "this kind needs one"
     torch.set_num_threads(threads)
     model = config.spec
     corpus = Corpus(corpus_file, model.context, config.learners, config.batch, config.seed)
