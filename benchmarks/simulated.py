@@ -86,8 +86,8 @@ def _bare(plan: Plan, steps: int) -> float:
 
 
 def _planted(say: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds until each planted bug is found and shrunk with two workers, and how many schedules that takes, guided and
-    by chance; None: not found in so many."""
+    """Seconds until each planted bug is found and shrunk with two workers, and how many schedules that takes, with
+    guidance and by chance; None: not found in so many."""
     found: dict[str, Any] = {"at_most": _MOST_SCHEDULES}
     for name, plant in (PLANTED | HARDER).items():
         guided = [_hunted(plant, seed, True) for seed in _SEEDS]
