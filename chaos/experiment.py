@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from chaos.nodes import node_specs
@@ -74,7 +76,10 @@ class Experiment:
                 self.observer.on_event(event)
                 if event.event == "steady":
                     self._sensing.calibrate()
-                actions += self._orchestrator.on_event(event)
+                follows = self._orchestrator.on_event(event)
+                if event.event == "held" and not follows:
+                    self._let_go(event.node)
+                actions += follows
             actions += self._orchestrator.on_time(now)
             for action in actions:
                 if isinstance(action, End):
@@ -134,14 +139,25 @@ class Experiment:
         self._record("end", outcome=outcome.kind, message=outcome.message)
         self._stage.close()
 
+    def _let_go(self, node: str) -> None:
+        """A node that stands at a hold point goes on: the fault that it waits for does not come any more."""
+        self._cluster.pause(node)  # takes it over, should it stand there
+        self._cluster.resume(node)
+
+    def _try(self, planned: PlannedFault, undo: Callable[[], None]) -> None:
+        try:
+            undo()
+        except (ClusterError, LinkError, OSError) as error:
+            self._record("not_healed", fault=planned.id, reason=str(error))
+
     def _undo(self) -> None:
         """Undo every active fault, whatever becomes of the others, and record what is left."""
         self._orchestrator.ended = True
         for planned in self._orchestrator.active():
-            try:
-                self._heal(planned)
-            except (ClusterError, LinkError, OSError) as error:
-                self._record("not_healed", fault=planned.id, reason=str(error))
+            self._try(planned, partial(self._heal, planned))
+        for planned in self.plan.faults:
+            if planned.fault.when is not None and planned.fault.when.hold:
+                self._try(planned, partial(self._let_go, planned.fault.when.node))
         try:
             self._record("residue", left=self._cluster.residue())
         except (ClusterError, LinkError, OSError) as error:

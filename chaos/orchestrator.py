@@ -237,5 +237,6 @@ class Orchestrator:
         if event.node != when.node:
             return False
         if when.hold:
-            return event.event == "held" and event.fields.get("point") == when.hold
+            return event.event == "held" and (event.fields.get("point"), event.fields.get("count")) == (
+                when.hold, when.count)
         return event.event == when.event and self._seen[event.node, event.event] == when.count

@@ -168,7 +168,7 @@ class SimulatedProcess:
         if self._jumps:
             times = {name: fields[name] for name in _TIMES.get(event, ()) if fields[name] is not None}
             fields = fields | {name: self._true(time) for name, time in times.items()}
-            if "contributions" in fields:
+            if event == "merge":
                 fields["contributions"] = [part | {"arrived": self._true(part["arrived"])}
                                            for part in fields["contributions"]]
         self.around.record(self.name, self.incarnation, event, fields)
@@ -283,7 +283,7 @@ class SimulatedProcess:
 
     def freeze(self) -> None:
         """SIGSTOP."""
-        if not self.frozen:
+        if not self.frozen and self.status is None:
             self._suspend()
             self.frozen = True
 
