@@ -52,14 +52,14 @@ def legend(view: Lanes) -> Text:
 def scale(start: float, end: float, zero: float, width: int) -> Text:
     """Seconds since the steady state, under the lanes."""
     columns = width - _NAME - 1
-    row = [" "] * (columns + 4)
+    row = [" "] * columns
     span = max(end - start, 1e-9)
     step = next((step for step in (1, 2, 5, 10, 20, 30, 60, 120, 300, 600) if span / step <= 8), 1800)
     second = -int((zero - start) // step) * step
     while zero + second <= end:
-        at = int((zero + second - start) / span * columns)
         label = f"{second} s"
-        if at >= 0 and at + len(label) <= columns + 4:
+        at = min(int((zero + second - start) / span * columns), columns - len(label))
+        if at >= 0 and "".join(row[max(0, at - 1):]).isspace():  # the last one may have no room beside the one before
             row[at:at + len(label)] = label
         second += step
     return Text(" " * (_NAME + 1) + "".join(row).rstrip(), style="dim")

@@ -214,7 +214,11 @@ def _opened(corpus: Path, settings: dict[str, Any]) -> tuple[Path, dict[int, Tri
         for line in results.read_bytes().splitlines(keepends=True) if results.exists() else ():
             if not line.endswith(b"\n"):
                 break
-            tried = Tried.model_validate_json(line)
+            try:
+                tried = Tried.model_validate_json(line)
+            except ValueError:
+                raise ExplorationError(f"{results}, line {len(known) + 1}: is no result of an exploration; remove the "
+                                       f"line, or name another folder with --corpus-dir") from None
             known[tried.number] = tried
             whole += len(line)
         if results.exists():

@@ -185,7 +185,7 @@ def allowing(scenario: Scenario) -> Scenario:
                if not set(fault.targets) <= learners or len(set(fault.targets)) == len(learners))
     lost = sum(cost for _, cost in costs)
     still = {target: (fault.outage() or 0.0) + start for fault in scenario.faults
-             if fault.downs or fault.kind == "pause" for target in fault.targets}
+             if fault.downs or fault.kind in ("pause", "zombie") for target in fault.targets}
     if learners <= set(still):  # they may all stand still at the same time
         gone += max(still.values())
     run = max(1.0, (scenario.cluster.budget - scenario.cluster.warm_start) * scenario.cluster.step_time)

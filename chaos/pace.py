@@ -41,7 +41,8 @@ def duration(text: str) -> float:
 
 
 def paced(plan: Plan, pace: str) -> Plan:
-    """The plan at this pace; `auto`: as slow as this machine needs, and never faster than the scenario says.
+    """The plan at this pace; `auto`: as slow as this machine needs, and never faster than the scenario says. A slower
+    one has as much longer until its deadline.
 
     Raises:
         PaceError: it can't run at that pace.
@@ -51,7 +52,8 @@ def paced(plan: Plan, pace: str) -> Plan:
         cluster = TrainerConfig.model_validate(plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"})
     except ValidationError as error:
         raise PaceError(first(error)) from error
-    return plan.model_copy(update={"cluster": cluster})
+    longer = (cluster.budget - cluster.warm_start) * max(0.0, wanted - plan.cluster.step_time)
+    return plan.model_copy(update={"cluster": cluster, "deadline": min(LONGEST_S, plan.deadline + longer)})
 
 
 def _sustainable(config: TrainerConfig) -> float:

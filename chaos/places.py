@@ -36,6 +36,11 @@ class Place:
     virtual: str = ""
     """Digest of what virtual time is made of; empty: time is real."""
 
+    @property
+    def option(self) -> str:
+        """What a command line needs to run a plan here, too."""
+        return "" if self.name == "local" else f" --on {self.name}"
+
     def custody(self) -> AbstractContextManager[Ledger]:
         """A ledger, and somebody who watches over it where anything could be left behind."""
         return nullcontext(NoLedger("simulated")) if self.virtual else custody()
@@ -43,7 +48,17 @@ class Place:
     def refusals(self, plan: Plan) -> list[str]:
         """Why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
-        return [f"{kind}: {_advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        return [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+
+    def _advice(self, missing: Collection[Ability]) -> str:
+        if self.virtual:
+            return "there is no engine in a simulation: run it with --on compose"
+        if missing == {"restart_engine"}:
+            return f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"
+        if set(missing) & (SIMULATED - CONTAINERS):
+            return "only a simulation can do that: run it with --on simulated"
+        elsewhere = "" if "restart_engine" in missing else " or --on simulated"
+        return f"processes alone can't do that: run it with --on compose{elsewhere}"
 
     def refuse(self, plan: Plan) -> None:
         """Before anything starts.
@@ -90,12 +105,3 @@ def simulated(parameters: Parameters | None = None) -> Place:
 
 def _live(make: MakeCluster) -> MakeStage:
     return lambda plan, folder, settings, ledger: LiveStage(folder, settings, make, ledger)
-
-
-def _advice(missing: Collection[Ability]) -> str:
-    if missing == {"restart_engine"}:
-        return f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"
-    if set(missing) & (SIMULATED - CONTAINERS):
-        return "only a simulation can do that: run it with --on simulated"
-    elsewhere = "" if "restart_engine" in missing else " or --on simulated"
-    return f"processes alone can't do that: run it with --on compose{elsewhere}"

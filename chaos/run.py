@@ -97,7 +97,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
         "harness": identity(os.getpid()),
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
         "references": {kind: reference.key for kind, reference in had.items()},
-        "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}", **environment()})
+        "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}" + place.option, **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))

@@ -28,7 +28,6 @@ def story(result: Result) -> list[str]:
     if doubted:
         lines += [f"Unknown for that reason: {', '.join(doubted)}", ""]
     lines += _logs(result)
-    lines.append(f"Repeat it: {result.folder.repeat}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from statistics import mean, median
 
@@ -88,9 +89,12 @@ def self_healing(history: History) -> Finding | None:
 
 
 def _lasts(history: History, healed: float, rate: float, contributors: float) -> bool:
-    """Whether the end of the run is as good as the moment at which the cluster had healed."""
-    now_rate, now_contributors = _pulse(history, max(healed, history.end - 2 * WINDOW_S), history.end)
-    return now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors
+    """Whether the end of the run is as good as the moment at which the cluster had healed, to a whole merge: the two
+    may overlap, and part of one decides nothing."""
+    start = max(healed, history.end - 2 * WINDOW_S)
+    now_rate, now_contributors = _pulse(history, start, history.end)
+    seconds = history.end - start
+    return round(now_rate * seconds) >= math.floor(0.9 * rate * seconds) and now_contributors >= 0.9 * contributors
 
 
 def _moments(history: History, start: float) -> Iterator[float]:

@@ -14,7 +14,7 @@ from chaos import places
 from chaos import plan as plans
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.live import Terminal
-from chaos.pace import PaceError, duration, paced
+from chaos.pace import AUTO, PaceError, duration, paced
 from chaos.places import Place
 from chaos.plan import Plan, freeze
 from chaos.problems import nearest
@@ -56,6 +56,8 @@ def run(
     console = Console(stderr=as_json)
     for warning in warnings_of(frozen[0].cluster, [planned.fault for planned in frozen[0].faults]):
         console.print(f"warning: {warning}", style="yellow", markup=False)
+    if step_time == AUTO:
+        console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
     if repeat > 1:
         from chaos.repeat import repeated
         from chaos.repeat import show as show_rate
@@ -89,20 +91,21 @@ def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Pla
         cluster = cluster.model_copy(update={"corpus": path})
     plan = plan.model_copy(update={"cluster": cluster})
     try:
-        limit = duration(deadline) if deadline else plan.deadline
+        limit = duration(deadline) if deadline else None
     except PaceError as error:
         raise Failure(f"--deadline: {error}", 2) from error
     try:
-        return (paced(plan, step_time) if step_time else plan).model_copy(update={"deadline": limit})
+        plan = paced(plan, step_time) if step_time else plan
     except PaceError as error:
         raise Failure(f"--step-time: {error}", 2) from error
+    return plan.model_copy(update={"deadline": limit}) if limit else plan
 
 
 def _place(on: str, port: int, toxiproxy: str) -> Place:
     if on == "local":
         return places.local(port, _toxiproxy(toxiproxy))
     if on not in places.PLACES:
-        raise Failure(f"--on {on}: no such place{nearest(on, places.PLACES)}", 2)
+        raise Failure(f"--on {on}: no such place{nearest(on, places.PLACES)}; there are {', '.join(places.PLACES)}", 2)
     if on == "simulated" and (toxiproxy != "embedded" or port):
         raise Failure("--toxiproxy: under virtual time there is no server of the links; leave it out", 2)
     if on == "simulated":

@@ -37,7 +37,8 @@ _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
 _MEDDLED_S = 1.0
 _HEADROOM = 12 << 20
-_HOW = "build it (docker build -f docker/Dockerfile -t {image} .), or without a registry: docker/offline.sh"
+_BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
+_PULL = "docker pull {image}, or without a registry: docker/offline.sh"
 
 
 class ComposeCluster(SupervisedCluster[Node]):
@@ -112,8 +113,9 @@ class ComposeCluster(SupervisedCluster[Node]):
     def _same_sources(self, name: str) -> None:
         for event in tape.read(self._run / "tape").of("start", node=name):
             if self._node_digest and event.fields.get("sources") != self._node_digest:
-                raise ClusterError("the image holds another version of the trainer than this installation; build it "
-                                   "again (docker build -f docker/Dockerfile ., or docker/offline.sh)")
+                image = composefile.service(composefile.find(), "syncer")["image"]
+                raise ClusterError(f"the image {image} holds another version of the trainer than this installation; "
+                                   f"build it again: {_BUILD.format(image=image)}")
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -283,9 +285,9 @@ def must_be_ready(url: str = "") -> None:
     """
     engine, file = Engine(url), composefile.find()
     try:
-        for service in ("syncer", TOXIPROXY):
+        for service, how in (("syncer", _BUILD), (TOXIPROXY, _PULL)):
             image = composefile.service(file, service)["image"]
-            engine.image(image, _HOW.format(image=image))
+            engine.image(image, how.format(image=image))
     finally:
         engine.close()
 

@@ -61,7 +61,7 @@ def test_clean_says_so_where_there_is_nothing(tmp_path):
     (["run", "--plan", "nowhere.json"], "nowhere.json: can't be read: No such file"),
     (["run", "flagship", "--on", "simulated", "--toxiproxy", "real"],
      "--toxiproxy: under virtual time there is no server of the links; leave it out"),
-    (["run", "restart-engine", "--on", "simulated"], "restart_engine: nobody said how to restart the engine"),
+    (["run", "restart-engine", "--on", "simulated"], "there is no engine in a simulation: run it with --on compose"),
     (["run", "flagship", "--on", "compose", "--toxiproxy", "./t"], "on compose the links are those of the image"),
     (["run", "out-of-memory"],
      "out_of_memory: processes alone can't do that: run it with --on compose or --on simulated"),

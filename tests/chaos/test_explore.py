@@ -82,6 +82,14 @@ def test_a_folder_of_another_exploration_is_refused(tmp_path):
         explore(BASE, tmp_path, Here(), runs=1, seed=2)
 
 
+def test_a_line_that_is_no_result_is_named(tmp_path):
+    explore(BASE, tmp_path, Here(), runs=2)
+    results = tmp_path / "results.jsonl"
+    results.write_text(results.read_text() + "garbage{{\n")
+    with pytest.raises(ExplorationError, match=r"results\.jsonl, line 3: is no result"):
+        explore(BASE, tmp_path, Here(), runs=4)
+
+
 def test_guidance_hits_more_moments_than_chance(tmp_path):
     guided = explore(BASE, tmp_path / "guided", Here(), runs=96, seed=6)
     chance = explore(BASE, tmp_path / "chance", Here(), runs=96, seed=6, guided=False)

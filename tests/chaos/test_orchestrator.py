@@ -47,6 +47,12 @@ def test_a_hold_point_fires_when_the_node_says_that_it_holds():
     assert machine.on_event(event(2, "held", "learner-1", point="upload.half", count=20)) != []
 
 
+def test_a_hold_of_another_count_is_not_the_one_that_is_waited_for():
+    machine = orchestrator(["{kill: learner-1, when: {node: learner-1, hold: upload.half, count: 20}}"])
+    machine.on_event(event(1, "steady"))
+    assert machine.on_event(event(2, "held", "learner-1", point="upload.half", count=10)) == []
+
+
 def test_a_kill_needs_no_healing():
     machine = orchestrator(["{kill: learner-1, at: 1s, restart_after: 2s}"])
     machine.on_event(event(0, "steady"))

@@ -19,6 +19,12 @@ def test_a_pace_can_be_set_and_makes_another_plan_of_it(plan):
     assert slower.digest != plan.digest
 
 
+def test_a_slower_pace_has_as_much_longer_until_the_deadline_and_a_faster_one_no_less(plan):
+    more = (0.15 - plan.cluster.step_time) * (plan.cluster.budget - plan.cluster.warm_start)
+    assert paced(plan, "150ms").deadline == pytest.approx(plan.deadline + more)
+    assert paced(plan, "50ms").deadline == plan.deadline
+
+
 @pytest.mark.parametrize(("alone", "expected"), [(0.001, 0.06), (0.02, 0.08), (0.035, 0.12), (0.2, 0.68)])
 def test_auto_leaves_two_fifths_of_the_machine_free_and_is_never_faster_than_the_scenario(plan, monkeypatch, alone,
                                                                                           expected):

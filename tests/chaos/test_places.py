@@ -25,6 +25,16 @@ def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
     assert places.local().refusals(plan) == []
 
 
+def test_what_repeats_a_run_names_its_place():
+    assert [place.option for place in (places.local(), places.simulated())] == ["", " --on simulated"]
+
+
+def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
+    monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "/bin/true")
+    plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 3s}")), 0)
+    assert "no engine in a simulation" in places.simulated().refusals(plan)[0]
+
+
 @pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
 def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monkeypatch, command):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)

@@ -54,5 +54,5 @@ def test_a_failing_run_prints_its_report_instead_of_a_traceback(tmp_path, scenar
     assert done.returncode == 1
     assert "reintegration failed" in done.stdout
     assert "fault f1 at" in done.stdout
-    assert "Repeat it: diloco-chaos run --plan" in done.stdout
+    assert "repeat  diloco-chaos run --plan" in done.stdout
     assert "Traceback" not in done.stdout

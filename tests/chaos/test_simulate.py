@@ -14,7 +14,7 @@ from chaos.cli import app
 from chaos.generate import KINDS, ByChance, choose, plan_of
 from chaos.places import simulated
 from chaos.plan import freeze
-from chaos.scenario import find, load
+from chaos.scenario import find, load, parse
 from chaos.simulate import record, simulate
 from chaos.strategies import scenario
 from harness.tape import line
@@ -59,6 +59,25 @@ def test_the_library_passes_under_virtual_time(name):
     result = simulate(frozen)
     assert result.outcome.kind == "finished"
     assert {verdict.name: verdict.evidence for verdict in result.judgement.checks if verdict.verdict != "passed"} == {}
+
+
+ABORTED = """diloco_chaos: 1
+name: aborted
+deadline: 60s
+cluster: {model: quadratic, fragments: 4, learners: 3, budget: 400, step_time: 60ms}
+abort_when: {alive_below: 3}
+checks: {self_healing: {within: 8s}}
+faults:
+  - {kill: learner-2, at: 2s, restart_after: 500ms}
+  - {pause: learner-1, when: {node: learner-1, hold: upload.half, count: 40}, for: 1s}
+"""
+
+
+def test_a_node_at_a_hold_point_goes_on_where_its_fault_does_not_come_any_more():
+    result = simulate(freeze(parse(ABORTED), 0))
+    assert result.outcome.kind == "aborted"
+    held = result.history.tape.of("held", node="learner-1")[0]
+    assert len([step for step in result.history.tape.of("step", node="learner-1") if step.t > held.t]) > 40
 
 
 def test_a_run_on_simulated_leaves_a_folder_that_is_judged_alike(tmp_path):
