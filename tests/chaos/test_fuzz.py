@@ -3,6 +3,7 @@ in thousands of ways."""
 
 import contextlib
 import copy
+import dataclasses
 import importlib.util
 import io
 import json
@@ -189,7 +190,7 @@ def told_or_frozen(text):
             planned = freeze(scenario, 1).faults
         except ScenarioError as error:
             assert str(error)
-            assert all(problem.message and problem.line <= text.count("\n") + 1 for problem in error.problems)
+            assert all(problem.message and problem.line <= len(text.splitlines()) + 1 for problem in error.problems)
         else:
             assert isinstance(warnings_of(scenario.cluster, [one.fault for one in planned]), list)
 
@@ -531,7 +532,7 @@ TENSORS = {"a": np.zeros((2, 3), np.float32), "b": np.ones(4, np.float32)}
 MESSAGES = [Finish(), Report(step=1, tokens=2, position=3, fragments=[(0, 1, 2)]),
             Hello(token="t", node="learner-1", incarnation=0, step=0, tokens=0, position=0, versions=[0], steps=[0]),
             Answer(round=1, fragment=0, base_version=0, first_step=1, last_step=2, steps=2, tokens=3, digest="d")]
-HEADERS = [message.model_dump(mode="json") for message in MESSAGES]
+HEADERS = [dataclasses.asdict(message) for message in MESSAGES]
 
 
 def frame(header, payload=b""):
