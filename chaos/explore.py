@@ -19,6 +19,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from chaos import coverage
+from chaos.checks import DOUBTED
+from chaos.checks.base import Verdict
 from chaos.coverage import Pair
 from chaos.generate import HELD, KINDS, Document, plan_of, with_faults
 from chaos.guide import draw
@@ -83,6 +85,8 @@ class Exploration:
     possible: set[Pair] = field(default_factory=set)
     found: dict[str, tuple[Tried, Path]] = field(default_factory=dict)
     """Check -> the first schedule that broke it, and its file."""
+    taken_over: int = 0
+    """Results that were in the folder already."""
     under_way: int = 0
     """Results of the round that is not over yet: the order in which they come is nobody's business."""
 
@@ -127,6 +131,7 @@ def explore(scenario: Scenario, corpus: Path, workers: Workers, *, runs: int, se
                 "kinds": list(kinds), "guided": guided, "sources": source_digest()}
     results, known = _opened(corpus, settings)
     state = Exploration(runs, possible=coverage.possible({kind: KINDS[kind][1] for kind in kinds}, HELD))
+    state.taken_over = len(known)
     base = Scenario.model_validate_json(bare)
     for first in range(0, runs, ROUND):
         numbers = range(first, min(first + ROUND, runs))
@@ -163,11 +168,16 @@ def attempt(job: Job) -> Tried:
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
     return Tried(
         number=job.number, faults=job.faults, outcome=result.outcome.kind, failed=(*broken, *result.failed),
-        undecided=tuple(verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"),
+        undecided=tuple(verdict.name for verdict in result.judgement.checks if _undecided(verdict)),
         evidence=(*([result.outcome.message] if broken else []), *(
             f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
             for verdict in result.judgement.checks if verdict.verdict == "failed")),
         pairs=tuple(sorted(coverage.pairs(result.history))))
+
+
+def _undecided(verdict: Verdict) -> bool:
+    """Whether a check could not be made at all; one that passed, and is doubted because a fault was not felt, was."""
+    return verdict.verdict == "unknown" and not (verdict.evidence and DOUBTED in verdict.evidence[0])
 
 
 def smallest(base: Scenario, faults: Sequence[Document], check: str, most_runs: int = 120) -> list[Document]:

@@ -28,6 +28,11 @@ def show(state: Exploration, console: Console) -> None:
     hit = len(set(state.hit) & state.possible)
     console.print(f"{len(state.tried)} schedules, {sum(len(tried.faults) for tried in state.tried)} faults; "
                   f"{hit} of {len(state.possible)} moments hit")
+    if state.taken_over:
+        console.print(f"{min(state.taken_over, len(state.tried))} of them were there already, from before")
+    undecided = Counter(check for tried in state.tried for check in tried.undecided)
+    if undecided:
+        console.print("not decided: " + ", ".join(f"{check} {count} times" for check, count in undecided.most_common()))
     if not state.found:
         console.print("[green]✓[/] nothing broke")
     failed = Counter(check for tried in state.tried for check in tried.failed)

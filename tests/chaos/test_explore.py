@@ -1,5 +1,6 @@
 """Explorations: what they find, and that nothing of what they found is lost."""
 
+import io
 import json
 import os
 import signal
@@ -8,9 +9,11 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from benchmarks.planted import BASE, PLANTED
 from chaos.explore import ExplorationError, Job, attempt, explore
+from chaos.explored import show
 from chaos.plan import freeze
 from chaos.scenario import parse
 from chaos.simulate import simulate
@@ -80,6 +83,14 @@ def test_a_folder_of_another_exploration_is_refused(tmp_path):
     explore(BASE, tmp_path, Here(), runs=1, seed=1)
     with pytest.raises(ExplorationError, match="name another folder with --corpus-dir"):
         explore(BASE, tmp_path, Here(), runs=1, seed=2)
+
+
+def test_what_was_there_already_is_told(tmp_path):
+    explore(BASE, tmp_path, Here(), runs=2)
+    state = explore(BASE, tmp_path, Here(), runs=3)
+    out = io.StringIO()
+    show(state, Console(file=out, width=100))
+    assert "2 of them were there already" in out.getvalue()
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):
