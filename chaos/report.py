@@ -28,8 +28,9 @@ def show(result: Result, console: Console) -> None:
     """Print the whole report."""
     width = min(console.width, _WIDEST)
     for section in (_head(result), _verdicts(result.judgement.checks), *_timeline(result, width), *_faults(result),
-                    *_loss(result, width), _tokens(result), *_story(result), _foot(result)):
+                    *_loss(result, width), _tokens(result), *_story(result)):
         console.print(section, width=width)
+    console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
 
 
 def _head(result: Result) -> RenderableType:
@@ -123,7 +124,7 @@ def _foot(result: Result) -> RenderableType:
     wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
     repeat = result.folder.repeat
     return Text.assemble("\n", ("saved   ", "dim"), str(result.folder.path), f" ({show_seconds(wall)})\n",
-                         ("repeat  ", "dim"), repeat, "\n", no_wrap=False, overflow="fold")
+                         ("repeat  ", "dim"), repeat, "\n")
 
 
 def _title(name: str, note: str) -> Text:
