@@ -128,6 +128,7 @@ class References:
         bare = synchronous(bare) if kind == "synchronous" else bare
         work = folder.with_suffix(f".{self._ledger.token}.work")  # by its name the reaper knows whose it is
         owed = self._ledger.owe(Remove, path=work)
+        shutil.rmtree(work, ignore_errors=True)  # of a simulation that was killed: it has no ledger, and no other name
         (work / "tape").mkdir(parents=True)
         try:
             settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,

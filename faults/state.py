@@ -147,7 +147,7 @@ class Poison(Fault):
     count: int = Field(3, ge=1, le=1000)
     """Contributions per target."""
 
-    timeout_s: ClassVar[float] = 3.0
+    timeout_s: ClassVar[float] = 6.0
     """As long as it may take to be asked, per target."""
 
     def inject(self, hit: Hit) -> Felt:

@@ -93,3 +93,20 @@ def test_a_run_on_simulated_leaves_a_folder_that_is_judged_alike(tmp_path):
     assert report["checks"] == [check.model_dump(mode="json") for check in in_memory.judgement.checks]
     again = CliRunner().invoke(app, ["check", str(tmp_path / "runs" / report["run"])])
     assert again.exit_code == 0
+
+
+def test_a_reference_that_a_killed_simulation_left_half_made_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "parity.yaml"
+    file.write_text(ABORTED.split("abort_when")[0] + "checks: {loss_parity: {against_synchronous: 50%}}\n")
+
+    def run():
+        return CliRunner().invoke(app, ["run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs")])
+    assert run().exit_code == 0
+    made = next(path for path in (tmp_path / "cache" / "diloco-chaos" / "references").iterdir() if path.is_dir())
+    left = made.rename(made.with_name(f"{made.name}.simulated.work"))
+    (left / "tape").mkdir()
+    again = run()
+    assert again.exit_code == 0, again.output
+    assert made.is_dir()
+    assert not left.exists()
