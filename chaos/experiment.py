@@ -116,7 +116,7 @@ class Experiment:
     def _inject(self, planned: PlannedFault, due: float) -> None:
         fault = planned.fault
         self._record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets, words=fault.words(),
-                          due=round(due, 6))
+                     due=round(due, 6))
         self._stage.ledger.cause = planned.id
         felt = fault.inject(self._sensing.hit(planned))
         self._record("injected", fault=planned.id, felt=felt)

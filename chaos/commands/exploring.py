@@ -57,13 +57,11 @@ def explore(
         raise Failure(f"--workers ray: {error}", 2) from error
     columns = (TextColumn("exploring"), BarColumn(bar_width=None), MofNCompleteColumn(),
                TextColumn("{task.fields[words]}"), TimeRemainingColumn())
-    seen: list[Exploration] = []
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task("", total=runs, words="")
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("", total=runs, words="")
-
+        with progress:
             def tell(state: Exploration) -> None:
-                seen[:] = [state]
                 hit = len(set(state.hit) & state.possible)
                 words = f"{hit} of {len(state.possible)} moments, {len(state.found)} found"
                 progress.update(task, completed=state.done, words=words)
@@ -72,8 +70,8 @@ def explore(
     except (ExplorationError, WorkersError) as error:
         raise Failure(str(error), 2) from error
     except KeyboardInterrupt as error:
-        raise Failure(f"interrupted after {seen[0].done if seen else 0} schedules; the same command goes on where it "
-                      f"was (see {corpus_dir})", 130) from error
+        raise Failure(f"interrupted after {progress.tasks[task].completed:.0f} schedules; the same command goes on "
+                      f"where it was (see {corpus_dir})", 130) from error
     finally:
         if not isinstance(at, Here):
             at.close()

@@ -320,10 +320,10 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         closing = up.end_delay_s + down.end_delay_s + base if watch_close else None
         return Sounding("answered", spent, received, closing)
 
-    def impostor(self, learner: str, rogue: Rogue, count_: int, timeout_s: float, done: Callable[[int], None]) -> None:
+    def impostor(self, learner: str, rogue: Rogue, count: int, timeout_s: float, done: Callable[[int], None]) -> None:
         """Let somebody take a learner's place until so many contributions were taken, or the time is over."""
         _Impostor(self._around, self._network.links[learner],
-                  lambda: self._server(self._nodes[learner].spec.connects_to), rogue, count_,
+                  lambda: self._server(self._nodes[learner].spec.connects_to), rogue, count,
                   self._world.now + timeout_s, done)
 
 
