@@ -81,14 +81,13 @@ def compose(links_port: int = 0) -> Place:
     """Containers of docker-compose.yml's services.
 
     Raises:
-        EngineError: there is no engine that can be used, or an image is missing.
+        EngineError: there is no engine that can be used, or an image is missing or out of date.
     """
     from harness.cluster.compose import ComposeCluster, must_be_ready  # docker-py is not needed elsewhere
-    from harness.trainer.sources import node_digest
     must_be_ready()
 
     def make(run: Path, record: Recorder, ledger: Ledger) -> Cluster:
-        return ComposeCluster(run, record, ledger, links_port=links_port, node_digest=node_digest())
+        return ComposeCluster(run, record, ledger, links_port=links_port)
     able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
     return Place("compose", able, _live(make))
 

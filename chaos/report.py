@@ -93,7 +93,7 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title("Held-out loss", "no number any more: a curve has diverged")]
-    return [_title("Held-out loss", "nats per byte, by processed tokens"),
+    return [_title("Held-out loss", f"{result.history.plan.cluster.spec.loss_unit}, by processed tokens"),
             drawing.chart(curves, width - 1, 13, "million tokens")]
 
 

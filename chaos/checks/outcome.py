@@ -29,7 +29,8 @@ def loss_parity(history: History) -> Finding | None:
     need(history.curve, "the run's snapshots were not evaluated")
     final = max(history.curve, key=lambda point: point.number)
     need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
-    measured, allowed, evidence, holds = [], [], [f"final loss {final.loss:.4f} nats per byte"], True
+    measured, allowed, evidence, holds = [], [], [
+        f"final loss {final.loss:.4f} {history.plan.cluster.spec.loss_unit}"], True
     for kind, margin, count in (("twin", bound.against_twin, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
         if margin is None:

@@ -18,7 +18,6 @@ from typing import Any
 
 from docker.types import Mount
 
-from harness import tape
 from harness.cluster import composefile
 from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
 from harness.cluster.container import Node
@@ -32,29 +31,30 @@ from harness.cluster.toxiproxy import Toxiproxy
 from harness.ledger import Containers, Ledger
 from harness.links.client import LinkError, Links
 from harness.processes import TOKEN
+from harness.trainer.sources import node_digest
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
 _MEDDLED_S = 1.0
 _HEADROOM = 12 << 20
 _BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
+_SOURCES = "/app/sources"  # see docker/Dockerfile
 _PULL = "docker pull {image}, or without a registry: docker/offline.sh"
 
 
 class ComposeCluster(SupervisedCluster[Node]):
     """Implements `harness.cluster.base.Cluster`."""
 
-    def __init__(self, run: Path, record: Recorder, ledger: Ledger, *, links_port: int = 0, node_digest: str = "",
-                 url: str = "") -> None:
-        """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any. `node_digest`: what nodes must say
-        of their sources, empty for anything. `url`: the engine's. The rest: see `SupervisedCluster`.
+    def __init__(self, run: Path, record: Recorder, ledger: Ledger, *, links_port: int = 0, url: str = "") -> None:
+        """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any. `url`: the engine's. The rest: see
+        `SupervisedCluster`.
 
         Raises:
             EngineError: there is no engine that can be used.
         """
         super().__init__(run, record, ledger)
         (run / "logs").mkdir(parents=True, exist_ok=True)
-        self._links_port, self._node_digest = links_port, node_digest
+        self._links_port = links_port
         self._engine = Engine(url)
         self._project = Project(self._engine, run, ledger.token)
         self._watch: Watch | None = None
@@ -78,7 +78,6 @@ class ComposeCluster(SupervisedCluster[Node]):
             self._spawn(spec, 0)
             _ = self._nodes[spec.name].container  # one that could not be started says so first
             self._listening_port(spec.name)
-            self._same_sources(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
 
@@ -109,13 +108,6 @@ class ComposeCluster(SupervisedCluster[Node]):
             mounts.append(self._disk.mount(self._run / spec.state))
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
                                        env={TOKEN: self._ledger.token, **spec.env})
-
-    def _same_sources(self, name: str) -> None:
-        for event in tape.read(self._run / "tape").of("start", node=name):
-            if self._node_digest and event.fields.get("sources") != self._node_digest:
-                image = composefile.service(composefile.find(), "syncer")["image"]
-                raise ClusterError(f"the image {image} holds another version of the trainer than this installation; "
-                                   f"build it again: {_BUILD.format(image=image)}")
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -281,13 +273,17 @@ def must_be_ready(url: str = "") -> None:
     """Tell before anything starts what is missing.
 
     Raises:
-        EngineError: there is no engine that can be used, or an image is not there.
+        EngineError: there is no engine that can be used, an image is not there, or nodes' image holds another version
+            of the trainer than this installation.
     """
     engine, file = Engine(url), composefile.find()
+    ours, links = (composefile.service(file, service)["image"] for service in ("syncer", TOXIPROXY))
     try:
-        for service, how in (("syncer", _BUILD), (TOXIPROXY, _PULL)):
-            image = composefile.service(file, service)["image"]
-            engine.image(image, how.format(image=image))
+        engine.image(ours, _BUILD.format(image=ours))
+        engine.image(links, _PULL.format(image=links))
+        if (engine.file_of(ours, _SOURCES) or b"").decode().strip() != node_digest():
+            raise EngineError(f"image {ours} holds another version of the trainer than this installation, or none; "
+                              f"build it again: {_BUILD.format(image=ours)}")
     finally:
         engine.close()
 

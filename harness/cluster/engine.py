@@ -5,8 +5,10 @@ Nothing without the label is ever touched. Errors say what to do next.
 
 from __future__ import annotations
 
+import io
 import os
 import platform
+import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +114,25 @@ class Engine:
                 self.client.images.get(name)
             except ImageNotFound:
                 raise EngineError(f"image {name} is not there: {how}") from None
+
+    def file_of(self, image: str, path: str) -> bytes | None:
+        """A file in an image, by way of a container that is never started; None where there is no such file.
+
+        Raises:
+            EngineError: the engine refused.
+        """
+        with asked(f"look into {image}"):
+            container = self.client.containers.create(image, command=["none"], network_mode="none",
+                                                      labels=Labels(f"look{os.getpid()}", "look").of())
+            try:
+                chunks, _ = container.get_archive(path)
+                with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                    found = archive.extractfile(archive.getmembers()[0])
+                    return found.read() if found else None
+            except NotFound:
+                return None
+            finally:
+                container.remove(v=True)
 
     # -- what carries a label --------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ class ModelSpec:
     blocks: int
     heads: int
     context: int
+    loss_unit: ClassVar[str] = "nats per byte"
 
     def shapes(self) -> dict[str, Shape]:
         """Every tensor's shape, by name, in the order of the forward pass."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ class QuadraticSpec:
     width: int
     blocks: int
     context: int
+    loss_unit: ClassVar[str] = "of which 1 can't be undercut"
 
     def shapes(self) -> dict[str, Shape]:
         """Two tables and some square matrices, all of the same size."""

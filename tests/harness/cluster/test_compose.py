@@ -12,7 +12,7 @@ import pytest
 
 from harness.cluster import compose
 from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.engine import Engine, Watch
+from harness.cluster.engine import Engine, EngineError, Watch
 from harness.ledger import Containers, Opened, read
 from harness.links.client import Links, Toxic
 from harness.processes import identity, state, with_token
@@ -641,3 +641,14 @@ def test_a_disk_of_its_own_is_for_nodes_that_others_connect_to(contained):
 def test_everything_is_ready_here(engine):
     assert isinstance(engine, Engine)
     assert engine.version
+
+
+def test_an_image_with_another_trainer_or_none_is_refused_with_how_to_make_it(engine, monkeypatch):
+    again = "build it again: docker build -f docker/Dockerfile"
+    with monkeypatch.context() as patch:
+        patch.setattr(compose, "node_digest", lambda: "another")
+        with pytest.raises(EngineError, match=f"^image diloco-chaos:.* holds another version of the trainer.*{again}"):
+            compose.must_be_ready()
+    monkeypatch.setenv("DILOCO_CHAOS_IMAGE", "python:3.11-slim")
+    with pytest.raises(EngineError, match=f"^image python:3.11-slim holds another version .*, or none; {again}"):
+        compose.must_be_ready()

@@ -109,6 +109,15 @@ def test_an_image_with_an_impossible_name_is_an_error_that_names_it(engine):
         engine.image("No Such: x", "build it")
 
 
+def test_a_file_is_read_out_of_an_image_that_is_never_run(engine):
+    assert engine.file_of(IMAGE, "/etc/debian_version").startswith(b"12")
+    assert engine.file_of(IMAGE, "/no/such") is None
+    assert engine.file_of(IMAGE, "/etc") is None
+    with pytest.raises(EngineError, match=r"^look into no-such:1: "):
+        engine.file_of("no-such:1", "/etc/debian_version")
+    assert engine.labelled(Labels(f"look{os.getpid()}", "").run) == []
+
+
 # -- what carries a label ----------------------------------------------------------------------------------------------
 
 
