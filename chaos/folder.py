@@ -20,6 +20,7 @@ from harness import tape
 from harness.processes import Identity, identity
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
+_STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
 
 class FolderError(Exception):
@@ -107,9 +108,11 @@ class RunFolder:
         temporary.replace(target)
 
     def log_tail(self, node: str, lines: int = 8) -> list[str]:
-        """The last lines of a node's newest log."""
+        """The last lines of a node's newest log; of a stack at its end the innermost frames."""
         logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
-        return logs[-1].read_text(errors="replace").splitlines()[-lines:] if logs else []
+        text = logs[-1].read_text(errors="replace").splitlines() if logs else []
+        stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
+        return text[stacks[-1]:][:lines] if stacks else text[-lines:]
 
 
 def thin_out(runs: Path, keep: int) -> list[Path]:

@@ -82,6 +82,8 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
 
 
 def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledger) -> Result:
+    if place.virtual:
+        audience.say("virtual time: seconds below are the simulation's, not yours")
     corpus_file, digest = corpus_for(plan.cluster, cache_folder() / "corpora", ledger)
     size = corpus_file.stat().st_size if corpus_file else 0
     if corpus_file:

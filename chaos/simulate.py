@@ -98,13 +98,14 @@ class Performed:
         return points
 
 
-def performed(plan: Plan, parameters: Parameters = USUAL) -> Performed:
-    """Perform a plan.
+def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None) -> Performed:
+    """Perform a plan, from these parameters or from those that it says.
 
     Raises:
         CorpusError: as `simulate`.
     """
-    initial, snapshots = _initial(plan, parameters), list[tuple[Tensors, dict[str, Any]]]()
+    initial = _initial(plan, parameters) if initial is None else initial
+    snapshots: list[tuple[Tensors, dict[str, Any]]] = []
     make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
     stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
     with _uncollected():

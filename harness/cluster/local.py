@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ class LocalCluster(SupervisedCluster[Process]):
         self._links_port, self._toxiproxy = links_port, toxiproxy
         self._server: LinkServer | None = None
         self._ports: dict[str, int] = {}
+        self._held: list[socket.socket] = []
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the ledger's number of its undo
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
@@ -45,8 +47,9 @@ class LocalCluster(SupervisedCluster[Process]):
         self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0, {}),
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
         for spec in (node for node in nodes if node.listens):
+            self._ports[spec.name] = self._hold_port()
             self._spawn(spec, 0)
-            self._ports[spec.name] = self._listening_port(spec.name)
+            self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
 
@@ -69,6 +72,16 @@ class LocalCluster(SupervisedCluster[Process]):
             self._server.process.wait()
         for link, what in list(self._owed):
             self._paid_link(link, what)
+        for held in self._held:
+            held.close()
+
+    def _hold_port(self) -> int:
+        """A port that nobody else gets while its node is dead: it is bound here, too, where nobody listens."""
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # whoever binds it next with the same may listen
+        held.bind((_LOOPBACK, 0))
+        self._held.append(held)
+        return int(held.getsockname()[1])
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._ports.get(spec.name, 0),

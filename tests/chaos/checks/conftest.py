@@ -20,8 +20,8 @@ from chaos.references import Point, Reference
 from chaos.scenario import parse
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
-from harness.trainer.inmemory import InMemoryCluster
 from harness.trainer.tensors import Tensors, copy
+from inmemory import InMemoryCluster
 
 CLUSTER = ("{model: micro, learners: 4, quorum: 1, fragments: 4, sync_every: 8, overlap: 2, batch: 1, warmup: 0, "
            "step_time: 60ms, snapshots: 5, budget: %s}")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness import tape
 from harness.cluster.base import ClusterError
 from harness.cluster.duty import PERIOD_S
 from harness.links.client import Toxic
@@ -66,6 +67,20 @@ def test_a_killed_hub_comes_back_on_its_port(ground):
             return False
     ground.until(answers)
     assert cluster.states()["hub"].incarnation == 1
+
+
+def test_a_dead_hubs_port_is_given_to_nobody_and_refuses(ground):
+    cluster = ground.start()
+    port = next(event["port"] for event in tape.read(ground.path / "tape").of("listening"))
+    cluster.kill("hub", None)
+    ground.until(lambda: cluster.states()["hub"].state == "dead")
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 2)
+    cluster.stop()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
 
 
 def test_a_node_that_was_killed_for_good_stays_dead(ground):

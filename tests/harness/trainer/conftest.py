@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.trainer.config import TrainerConfig
-from harness.trainer.inmemory import InMemoryCluster
+from inmemory import InMemoryCluster
 
 
 class Walker:

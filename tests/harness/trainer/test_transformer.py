@@ -7,8 +7,8 @@ from torch.nn import functional
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data import Corpus, MarkovSource, materialize, needed_bytes
-from harness.trainer.inmemory import InMemoryCluster
 from harness.trainer.transformer import Transformer
+from inmemory import InMemoryCluster
 
 
 @pytest.fixture(scope="module")

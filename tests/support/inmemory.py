@@ -1,4 +1,4 @@
-"""The cores of a whole cluster in one process under virtual time: for sweeps, and for tests that lose a chosen message.
+"""The cores of a whole cluster in one process under virtual time: for tests that lose a chosen message.
 
 Every message takes `delay`, every inner step `compute`, learners begin at different phases of a step. Nothing else is
 modelled here: no bandwidth, no jitter, no disk.
