@@ -8,7 +8,7 @@ from harness.units import Seconds, Share
 
 
 class _Bound(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class Stall(_Bound):
@@ -78,5 +78,5 @@ class Bounds(_Bound):
     reintegration: Within = Within()
     goodput: Goodput = Goodput()
     blast_radius: AtLeast = AtLeast(at_least=0.9)
-    participation: tuple[Participation, ...] = ()
+    participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None

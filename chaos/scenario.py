@@ -268,6 +268,8 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a mapping", message)
     message = message.replace("a valid tuple", "a list")
+    if detail["type"] in ("int_type", "float_type") and isinstance(detail["input"], str):
+        message += f"; {detail['input']!r} is text (leave the quotes out)"
     key = str(where[-1]).removesuffix("_") if where else ""
     if detail["type"] == "extra_forbidden":
         message = f"unknown key {key!r}{nearest(key, _known_keys(detail['loc']))}"

@@ -73,7 +73,7 @@ class Fault(BaseModel):
     fault never took place. All raise only what the cluster raises (LinkError, ClusterError) or OSError.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     needs: ClassVar[frozenset[Ability]] = frozenset()
     lasts: ClassVar[bool] = True
@@ -86,7 +86,7 @@ class Fault(BaseModel):
     """Which nodes it may hit: `any`, `learner` or `syncer`."""
 
     kind: str
-    targets: tuple[str, ...] = Field(min_length=1)
+    targets: tuple[str, ...] = Field(min_length=1, strict=False)
     id: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9_-]*)?$")
     """Another fault may come `after:` it; f1, f2, ... where none is given."""
     at: Seconds | None = None

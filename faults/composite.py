@@ -126,7 +126,7 @@ class Storm(Composite):
     """Least time between two failures."""
     most_down: Annotated[int, Field(ge=1, le=1000)] | None = None
     """So many targets may be down at once; what would be one more does not happen. None: all but one."""
-    of: tuple[dict[str, Any], ...] = Field(({"kill": {"restart_after": "2s"}},), min_length=1)
+    of: tuple[dict[str, Any], ...] = Field(({"kill": {"restart_after": "2s"}},), min_length=1, strict=False)
     """What may happen, each as likely: kinds with their settings."""
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from harness.units import Seconds, Share, Steps
 class TrainerConfig(BaseModel):
     """The `cluster:` section of a scenario. Symbols are those of arXiv 2604.21428."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
     mode: Literal["decoupled", "data_parallel"] = "decoupled"
     """The algorithm: Decoupled DiLoCo, or the synchronous run that it is held against."""

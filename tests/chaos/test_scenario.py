@@ -85,6 +85,8 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     ("{warm_start: 300 steps, budget: 400 steps}", "more than a quarter"),
     ("{overlap: 0}", "set quorum to the number of learners"),
     ("{budget: many}", "write it like 600 steps"),
+    ("{learners: '4'}", "'4' is text (leave the quotes out)"),
+    ("{quorum: true}", "should be a valid integer"),
     ("{step_time: 2s}", "use more than two steps"),
     ("{mode: data_parallel}", "scenarios run decoupled"),
     ("{seed: 7}", "run --seed 7"),
