@@ -56,7 +56,7 @@ class Progress:
     def share(self) -> float:
         """How much of the budget this run adds is done."""
         cluster = self.plan.cluster
-        begun = cluster.warm_tokens if cluster.mode == "decoupled" else 0
+        begun = 0 if cluster.mode == "data_parallel" else cluster.warm_tokens
         return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
 
     def left(self, now: float) -> float | None:
@@ -161,7 +161,7 @@ class LiveView:
         bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
                     Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
         numbers = Text(progress.words()[6:], style="bold")
-        numbers.append(f"   {progress.merges} {'merges' if cluster.mode == 'decoupled' else 'steps'}", style="dim")
+        numbers.append(f"   {progress.merges} {'steps' if cluster.mode == 'data_parallel' else 'merges'}", style="dim")
         return Group(
             Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
             drawing.lanes(progress.lanes, 0.0, end, width, until=now), drawing.legend(progress.lanes),

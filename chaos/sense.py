@@ -62,8 +62,8 @@ def objections(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -
 
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
-    if scenario.cluster.mode != "decoupled":
-        yield ["cluster", "mode"], "mode: scenarios run decoupled; the synchronous run is made as a reference"
+    if scenario.cluster.mode == "data_parallel":
+        yield ["cluster", "mode"], "mode: the synchronous run is made as a reference; it survives no fault"
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:

@@ -24,7 +24,7 @@ def doubt(history: History) -> str:
         return "training was over before its budget of tokens was spent"
     if history.zero is None:
         return "the cluster never reached its steady state: the syncer did not merge from every learner"
-    if history.plan.cluster.overlap == 0:
+    if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
     slow = slowest_pace(history, history.zero, history.first_fault)
     if slow is not None and slow[1] > (1 + PACE_SLACK) * history.step_time:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.trainer.fragments import Fragment, plan_fragments
+from harness.trainer.fragments import Fragment, offsets, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
 from harness.units import Seconds, Share, Steps
+
+BLOCKING = ("streaming", "diloco")
+"""Modes in which nobody goes on without all the others."""
 
 
 class TrainerConfig(BaseModel):
@@ -17,8 +21,9 @@ class TrainerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    mode: Literal["decoupled", "data_parallel"] = "decoupled"
-    """The algorithm: Decoupled DiLoCo, or the synchronous run that it is held against."""
+    mode: Literal["decoupled", "streaming", "diloco", "data_parallel"] = "decoupled"
+    """The algorithm: Decoupled DiLoCo; Streaming DiLoCo and DiLoCo, which wait for all learners (K = M); or the
+    synchronous run that all are held against."""
     learners: int = Field(4, ge=1, le=64)
     """M, the number of learners."""
     joining: int = Field(0, ge=0)
@@ -30,7 +35,7 @@ class TrainerConfig(BaseModel):
     sync_every: int = Field(8, ge=1, le=1_000_000)
     """H, inner steps between two merges of the same fragment."""
     overlap: float = Field(2, ge=0)
-    """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge (blocking)."""
+    """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge."""
     grace: float = Field(0.8, ge=0, le=1)
     """gamma, the share of the measured slack that the grace window may use."""
     max_staleness: int = Field(16, ge=1, le=1_000_000)
@@ -69,6 +74,19 @@ class TrainerConfig(BaseModel):
     """Parameter snapshots over the budget, from which the loss curve is made."""
     seed: int = Field(0, ge=0, le=2**63 - 1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mode(cls, given: Any) -> Any:
+        """What a mode that waits for everybody implies."""
+        if not isinstance(given, dict) or given.get("mode") not in BLOCKING:
+            return given
+        implied: dict[str, Any] = {"quorum": given.get("learners", cls.model_fields["learners"].default), "grace": 0}
+        implied |= {"overlap": 0} if given["mode"] == "diloco" else {}
+        for key, value in implied.items():
+            if given.get(key, value) != value:
+                raise ValueError(f"mode {given['mode']} means {key} {value}: leave {key} out")
+        return given | implied
+
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
         if self.quorum > self.learners:
@@ -87,9 +105,29 @@ class TrainerConfig(BaseModel):
         if self.silence <= 2 * self.step_time:
             raise ValueError(f"silence {self.silence:g}s is too short for steps of {self.step_time:g}s: "
                              f"a learner says something once a step; use more than two steps")
-        if self.mode == "decoupled":
+        if self.mode != "data_parallel":
             self.fragment_table()
         return self
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a learner waits for the merge of what it answered."""
+        return self.mode in BLOCKING or self.overlap == 0
+
+    @property
+    def patience(self) -> float:
+        """c_steps of a fragment with which a learner waits for its merge: H, and tau while that is under way."""
+        return self.sync_every + math.floor(self.overlap) if self.blocking else math.inf
+
+    @property
+    def most_rounds(self) -> int:
+        """Fragments that may be exchanged at a time: all in DiLoCo, else as many as the overlap has steps."""
+        return self.fragments if self.mode == "diloco" else max(1, math.ceil(self.overlap))
+
+    @property
+    def offsets(self) -> list[int]:
+        """When fragments are due, see `offsets`; in DiLoCo all at once."""
+        return [0] * self.fragments if self.mode == "diloco" else offsets(self.fragments, self.sync_every)
 
     @property
     def spec(self) -> ModelSpec | QuadraticSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
@@ -62,8 +62,11 @@ def offsets(count: int, sync_every: int) -> list[int]:
     return [index * sync_every // count for index in range(count)]
 
 
-def due(previous: int, now: int, count: int, sync_every: int) -> list[int]:
-    """Fragments that came due while the global step went from `previous` (exclusive) to `now`, each once, in order."""
-    table = offsets(count, sync_every)
+def due(previous: int, now: int, table: Sequence[int], sync_every: int) -> list[int]:
+    """Fragments that came due while the global step went from `previous` (exclusive) to `now`, each once, in order.
+
+    `table`: every fragment's offset.
+    """
     first = max(previous + 1, now - sync_every + 1)  # after H steps every fragment is due: earlier ones repeat
-    return [index for step in range(first, now + 1) for index in range(count) if table[index] == step % sync_every]
+    return [index for step in range(first, now + 1) for index, offset in enumerate(table)
+            if offset == step % sync_every]

@@ -41,7 +41,7 @@ class Learner:
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         self.table = config.fragment_table()
-        self._per_step = config.tokens_per_step
+        self._per_step, self._patience = config.tokens_per_step, config.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
         self.position = 0
@@ -52,7 +52,7 @@ class Learner:
         self._global_tokens = 0
         self._started = False
         self._computing = False
-        self._awaiting: int | None = None  # overlap 0: the fragment whose merge it waits for
+        self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
         self._pace_at: float | None = None  # when the step under way should have begun
         self._stepped: float | None = None  # when the last step was done
@@ -75,9 +75,6 @@ class Learner:
         yield Record("disconnected", {"reason": reason, "step": self.step})
         for held in self.held:
             held.answered = None
-        if self._awaiting is not None:
-            self._awaiting = None
-            yield from self._next_step(now)
 
     def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -124,7 +121,7 @@ class Learner:
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """The pace allows the next step."""
-        if not self._computing and self._awaiting is None and not self._done:
+        if not self._computing and not self._done:
             yield self._compute()
 
     def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float,
@@ -132,20 +129,21 @@ class Learner:
         for message, tensors in items:
             if isinstance(message, Broadcast):
                 yield from self._receive(message, tensors)
-                if message.fragment == self._awaiting:
-                    self._awaiting = None
-                    if resume:
-                        yield from self._next_step(now)
             elif isinstance(message, Request):
                 yield from self._give(message)
         if not self._started and all(held.base is not None for held in self.held):
             self._started = True
             yield Record("ready", {"step": self.step, "position": self.position})
             yield from self._next_step(now)
+        elif resume and self._stands:
+            yield from self._next_step(now)
 
     def _next_step(self, now: float) -> Iterable[Effect]:
         """Begin the next inner step, now or when the pace allows; lateness of up to a step is made up for."""
-        if not self._started or self._computing or self._awaiting is not None or self._done:
+        if not self._started or self._computing or self._done:
+            return
+        self._stands = any(held.steps >= self._patience for held in self.held)
+        if self._stands:
             return
         pace = self.config.step_time
         planned = now if self._pace_at is None else self._pace_at + pace
@@ -180,8 +178,6 @@ class Learner:
             "round": answer.round, "fragment": answer.fragment, "base": answer.base_version, "first": answer.first_step,
             "step": answer.last_step, "steps": answer.steps, "tokens": answer.tokens, "digest": answer.digest})
         yield Send(answer, delta, half="upload.half", sent="upload")
-        if self.config.overlap == 0:
-            self._awaiting = request.fragment
 
     def _receive(self, message: Broadcast, tensors: Tensors) -> Iterable[Effect]:
         """Take a fragment's new value; steps made since the answer are carried on top of it, or lost."""

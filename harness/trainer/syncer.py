@@ -6,7 +6,6 @@ each with the time, and returns effects. The same code runs on sockets and under
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from itertools import count
 
@@ -39,6 +38,7 @@ class Syncer:
         self.finished = False
         self._found = found
         self._warm, self._budget = config.warm_tokens, config.budget_tokens
+        self._offsets, self._most_rounds, self._patience = config.offsets, config.most_rounds, config.patience
         self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
@@ -165,7 +165,8 @@ class Syncer:
                    to=connection)
         for index, state in enumerate(self.states):
             held = hello.versions[index]
-            if held < 0 or held > state.version or state.version - held > self.config.max_staleness:
+            behind = state.version - held
+            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self.config.blocking):
                 yield self._fragment(index, connection)
                 peer.c_steps[index] = 0
         yield from self._advance(now)
@@ -233,21 +234,30 @@ class Syncer:
         """Move the global clock, queue what came due, open rounds while the overlap has room for them."""
         step = global_step(list(self.peers.values()), self.config.quorum, self.ledger.step)
         if step > self.ledger.step:
-            for fragment in due(self.ledger.step, step, len(self.table), self.config.sync_every):
-                if fragment not in self._waiting and fragment not in self._rounds:
-                    self._waiting.append(fragment)
+            self._want(due(self.ledger.step, step, self._offsets, self.config.sync_every))
             self.ledger.step = step
             yield from self._send_clock()
         if self.finished:
             return
+        if self.config.blocking:
+            self._want(self._waited_for())
         for fragment in list(self._waiting):
-            if len(self._rounds) >= max(1, math.ceil(self.config.overlap)):
+            if len(self._rounds) >= self._most_rounds:
                 break
             if any(peer.live and peer.c_steps[fragment] >= 1 for peer in self.peers.values()):
                 self._waiting.remove(fragment)
                 self._rounds[fragment] = Round(next(self._numbers), fragment, now)
         for round_ in self._rounds.values():
             yield from self._ask(round_)
+
+    def _want(self, fragments: Iterable[int]) -> None:
+        self._waiting += [index for index in fragments if index not in self._waiting and index not in self._rounds]
+
+    def _waited_for(self) -> list[int]:
+        """Where every live learner waits for a merge, what they wait for: a dead syncer forgot what was due."""
+        waiting = [[index for index, steps in enumerate(peer.c_steps) if steps >= self._patience]
+                   for peer in self.peers.values() if peer.live]
+        return sorted({index for indices in waiting for index in indices}) if all(waiting) else []
 
     def _ask(self, round_: Round) -> Iterable[Effect]:
         """Ask every live learner that has something to give; latecomers only while there is no quorum."""

@@ -88,7 +88,7 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     ("{learners: '4'}", "'4' is text (leave the quotes out)"),
     ("{quorum: true}", "should be a valid integer"),
     ("{step_time: 2s}", "use more than two steps"),
-    ("{mode: data_parallel}", "scenarios run decoupled"),
+    ("{mode: data_parallel}", "is made as a reference"),
     ("{seed: 7}", "run --seed 7"),
 ])
 def test_a_cluster_that_can_not_work_is_refused(cluster, message):
