@@ -58,7 +58,8 @@ def test_in_streaming_diloco_an_exchange_overlaps_with_tau_steps_at_most(make_cl
     for cluster in (quick, slow):
         cluster.run()
         assert cluster.over
-        during = [event["closed"] + event["carried"] - 8 for event in events(cluster, "received") if event["version"] > 1]
+        during = [event["closed"] + event["carried"] - 8 for event in events(cluster, "received")
+                  if event["version"] > 1]
         assert max(during) <= overlap
     assert max(during) == overlap  # the exchange takes longer than that: everybody waits
     assert slow.now > 1.2 * quick.now
@@ -95,6 +96,7 @@ def test_any_message_may_be_lost(make_cluster, mode, kind, number):
     cluster.run(until=60)
     assert cluster.over, "everybody waits for ever"
     assert_merged_by_all_and_once(cluster)
+    assert not events(cluster, "refused"), "a learner answered what was merged already"
 
 
 @modes
