@@ -1,4 +1,4 @@
-"""The command line: `diloco-chaos run|plan|list|show|validate|schema|check|clean|doctor`."""
+"""The command line: `diloco-chaos run|explore|compare|plan|list|show|validate|schema|check|clean|doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import NoReturn
 
 import typer
 
-from chaos.commands import exploring, folders, library, running  # noqa: F401 - each adds its commands to the application
+from chaos.commands import (  # noqa: F401 - each adds its commands to the application
+    comparing,
+    exploring,
+    folders,
+    library,
+    running,
+)
 from chaos.commands.common import Failure, app
 from chaos.folder import FolderError
 from chaos.problems import ScenarioError

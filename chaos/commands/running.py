@@ -50,9 +50,9 @@ def run(
     """
     from chaos.report import show as show_report
     from chaos.run import document, exit_code, run_plan
-    frozen = [_with_options(one, corpus, deadline, step_time) for one in _frozen(scenario, plan, seed, repeat)]
+    frozen = [with_options(one, corpus, deadline, step_time) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
-    place = _place(on, toxiproxy_port, toxiproxy)
+    place = place_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for warning in warnings_of(frozen[0].cluster, [planned.fault for planned in frozen[0].faults]):
         console.print(f"warning: {warning}", style="yellow", markup=False)
@@ -83,7 +83,7 @@ def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> 
     return [freeze(loaded, number) for number in range(seed or 0, (seed or 0) + repeat)]
 
 
-def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Plan:
+def with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Plan:
     """The plan with what the command line overrides; its digest tells that it is another one."""
     cluster = plan.cluster
     if corpus:
@@ -101,7 +101,8 @@ def _with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Pla
     return plan.model_copy(update={"deadline": limit}) if limit else plan
 
 
-def _place(on: str, port: int, toxiproxy: str) -> Place:
+def place_of(on: str, port: int, toxiproxy: str) -> Place:
+    """Where to run, as the options say."""
     if on == "local":
         return places.local(port, _toxiproxy(toxiproxy))
     if on not in places.PLACES:

@@ -27,6 +27,7 @@ from harness.trainer.messages import AnyMessage, Refused, Report
 from harness.trainer.syncer import Syncer
 from harness.trainer.synchronous import Hub, Peer
 from harness.trainer.tensors import Tensors
+from harness.trainer.traffic import Traffic
 
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""
@@ -227,8 +228,13 @@ class SimulatedProcess:
         return {Send: self._send, Record: self._write, Timer: self._set_timer, Compute: self._compute,
                 Commit: self._commit, Mark: lambda effect: self.feed(self._on_mark, effect.key),
                 Hold: lambda effect: self._hold(effect.point), Close: self._close,
-                Snapshot: lambda effect: self.around.snapshot(effect.tensors, effect.meta | {"t": self.world.now}),
-                Stop: lambda effect: self.exit(0)}
+                Snapshot: self._snapshot, Stop: self._stop}
+
+    def _snapshot(self, effect: Snapshot) -> None:
+        self.around.snapshot(effect.tensors, effect.meta | {"t": self.world.now})
+
+    def _stop(self, effect: Stop) -> None:
+        self.exit(0)
 
     def _write(self, effect: Record) -> None:
         self._put(effect.event, effect.fields)
@@ -363,6 +369,7 @@ class SimulatedServer(SimulatedProcess):
                  make_core: Callable[[], Syncer | Hub]) -> None:
         self._make, self._core = make_core, None
         self._open: dict[int, Connection] = {}
+        self._traffic = Traffic()
         super().__init__(around, name, incarnation, holds, around.parameters.start_syncer, disk)
 
     _core: Syncer | Hub | None
@@ -394,6 +401,7 @@ class SimulatedServer(SimulatedProcess):
 
     def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
         """A whole frame."""
+        self._traffic.received[message.type] += self.around.sizes.of(message, tensors)
         self.feed(self._on_message, connection.number, message, tensors)
 
     def ended(self, connection: Connection, reason: str) -> None:
@@ -418,16 +426,27 @@ class SimulatedServer(SimulatedProcess):
         return self._core.on_mark(key, self.now())
 
     def _send(self, send: Send) -> None:
-        connection = self._open.get(send.to or 0)
+        self._to(self._open.get(send.to or 0), send.message, send.tensors)
+
+    def _to(self, connection: Connection | None, message: AnyMessage, tensors: Tensors) -> None:
         if connection is not None:
-            connection.to_client(self.around.sizes.of(send.message, send.tensors), send.message, send.tensors)
+            size = self.around.sizes.of(message, tensors)
+            self._traffic.sent[message.type] += size
+            connection.to_client(size, message, tensors)
 
     def _close(self, effect: Close) -> None:
         connection = self._open.pop(effect.to or 0, None)
         if connection is not None:
-            refused = Refused(reason=effect.reason, final=effect.final)
-            connection.to_client(self.around.sizes.of(refused, {}), refused, {})
+            self._to(connection, Refused(reason=effect.reason, final=effect.final), {})
             connection.close_server()
+
+    def _snapshot(self, effect: Snapshot) -> None:
+        super()._snapshot(effect)
+        self.record("traffic", **self._traffic.fields())
+
+    def _stop(self, effect: Stop) -> None:
+        self.record("traffic", **self._traffic.fields())
+        super()._stop(effect)
 
     def _compute(self, effect: Compute) -> None:
         raise NotImplementedError

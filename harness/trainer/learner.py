@@ -17,6 +17,9 @@ from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
 
+_SIGNS = 3
+"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
 
 @dataclass
 class Held:
@@ -113,16 +116,23 @@ class Learner:
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
-        yield Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
-            (held.version, held.steps, held.steps * self._per_step) for held in self.held]))
+        yield self._report(took)
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
         yield from self._next_step(now)
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
-        """The pace allows the next step."""
-        if not self._computing and not self._done:
+        """The pace allows the next step; or it stands, and gives a sign of life."""
+        if key == "stand":
+            if self._stands and not self._done:
+                yield self._report()
+                yield Timer("stand", now + self.config.silence / _SIGNS)
+        elif not self._computing and not self._done:
             yield self._compute()
+
+    def _report(self, took: float = 0.0) -> Send:
+        return Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
+            (held.version, held.steps, held.steps * self._per_step) for held in self.held]))
 
     def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float,
                      resume: bool = True) -> Iterable[Effect]:
@@ -144,6 +154,7 @@ class Learner:
             return
         self._stands = any(held.steps >= self._patience for held in self.held)
         if self._stands:
+            yield Timer("stand", now + self.config.silence / _SIGNS)
             return
         pace = self.config.step_time
         planned = now if self._pace_at is None else self._pace_at + pace

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.tape import TapeWriter
 from harness.trainer.driver import Driver
-from harness.trainer.effects import Close, Compute, Effect, Send
+from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
 from harness.trainer.syncer import Syncer
 from harness.trainer.synchronous import Hub
@@ -58,8 +58,18 @@ class ServerDriver(Driver):
         """Tell the learner why, and close."""
         writer = self._writers.pop(effect.to or 0, None)
         if writer is not None:
-            writer.write(encode(Refused(reason=effect.reason, final=effect.final)))
+            self._reply(writer, Refused(reason=effect.reason, final=effect.final))
             writer.close()
+
+    async def _do(self, effect: Effect) -> None:
+        await super()._do(effect)
+        if isinstance(effect, (Snapshot, Stop)):
+            self.tape.record("traffic", **self.traffic.fields())
+
+    def _reply(self, writer: asyncio.StreamWriter, message: AnyMessage, tensors: Tensors | None = None) -> None:
+        frame = encode(message, tensors)
+        self.traffic.sent[message.type] += len(frame)
+        writer.write(frame)
 
     def compute(self, effect: Compute) -> None:
         """A syncer does not train."""
@@ -77,7 +87,7 @@ class ServerDriver(Driver):
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = next(self._numbers)
-        decoder, peer, reason = Decoder(), "", ""
+        decoder, peer, reason = Decoder(arrived=self.traffic.received), "", ""
         self._writers[connection] = writer
         try:
             while data := await reader.read(_CHUNK):
@@ -104,11 +114,11 @@ class ServerDriver(Driver):
         token = message.token if isinstance(message, (Hello, Probe)) else ""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             self.tape.record("refused_frame", peer="unknown", reason=f"no valid token in the first {message.type}")
-            writer.write(encode(Refused(reason="wrong token: this is another run's syncer")))
+            self._reply(writer, Refused(reason="wrong token: this is another run's syncer"))
             return ""
         if isinstance(message, Probe):
-            writer.write(encode(Echo(), {"filling": np.zeros(message.reply_bytes // 4, np.float32)}
-                                if message.reply_bytes else None))
+            self._reply(writer, Echo(), {"filling": np.zeros(message.reply_bytes // 4, np.float32)}
+                        if message.reply_bytes else None)
             return "probe"
         return message.node if isinstance(message, Hello) else ""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 
 import msgpack
@@ -46,9 +47,10 @@ def encode(message: AnyMessage, tensors: Tensors | None = None) -> bytes:
 class Decoder:
     """Turns a stream of bytes into messages, whatever the pieces in which they come."""
 
-    def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
+    def __init__(self, max_payload: int = MAX_PAYLOAD, arrived: Counter[str] | None = None) -> None:
+        """`arrived`: type of message -> bytes of whole frames, added to as they come."""
         self._buffer = bytearray()
-        self._max_payload = max_payload
+        self._max_payload, self._arrived = max_payload, Counter[str]() if arrived is None else arrived
 
     def feed(self, data: bytes) -> Iterator[tuple[AnyMessage, Tensors]]:
         """Take bytes, yield the messages that they complete.
@@ -60,7 +62,9 @@ class Decoder:
         while (size := self._frame_size()) and len(self._buffer) >= size:
             frame = bytes(self._buffer[:size])
             del self._buffer[:size]
-            yield _open(frame)
+            message, tensors = _open(frame)
+            self._arrived[message.type] += size
+            yield message, tensors
 
     @property
     def pending(self) -> tuple[int, int]:

@@ -302,7 +302,7 @@ def test_a_plan_with_damaged_bytes_is_told_or_not_run(folder, content, cuts):
 @pytest.mark.parametrize("deadline", ["1e400s", "1e9s", "0s", "-1s", "x", "٣", "2000000s"])
 def test_a_deadline_that_no_plan_may_have_is_no_option_either(deadline):
     with pytest.raises(Failure):
-        running._with_options(freeze(load("far")[0], 0), "", deadline, "")
+        running.with_options(freeze(load("far")[0], 0), "", deadline, "")
 
 
 # -- tapes -----------------------------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def test_while_one_is_dead_the_others_stand_and_once_it_is_back_they_go_on(make_
     steps = {name: cluster.learners[name].step for name in EVERYBODY if name != "learner-3"}
     cluster.run(until=8.0)
     assert {name: cluster.learners[name].step for name in steps} == steps
+    assert {event["learner"] for event in events(cluster, "lost")} == {"learner-3"}, "who stands still is there"
     cluster.start_learner("learner-3")
     cluster.run(until=60)
     assert cluster.over

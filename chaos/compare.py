@@ -1,0 +1,160 @@
+"""The same frozen plan in several modes, side by side: what each made of the time, of the tokens and of the links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, get_args
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos import drawing
+from chaos.checks.outcome import goodput_between, loss_at
+from chaos.history import History
+from chaos.live import Terminal
+from chaos.places import Place
+from chaos.plan import Plan
+from chaos.run import Result, run_plan
+from chaos.scenario import SYNCER
+from harness.trainer.config import BLOCKING, TrainerConfig
+
+MODES = [mode for mode in get_args(TrainerConfig.model_fields["mode"].annotation) if mode != "data_parallel"]
+"""What can be compared: the synchronous run survives no fault."""
+_PATIENCE = 3
+"""Times the plan's deadline: who waits for others takes longer."""
+_LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta")}
+_WIDEST = 100
+
+
+class CompareError(Exception):
+    """A plan makes no sense in one of the modes."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One mode's figures; None where the run did not get there."""
+
+    mode: str
+    run: str
+    """The run's folder."""
+    why: str = ""
+    """Why there are no figures; empty where there are."""
+    goodput: float | None = None
+    """Share of learner time whose tokens were merged, from the steady state to the end of training."""
+    loss: float | None = None
+    """Held-out, at the end: all modes process the same tokens."""
+    loss_at_equal_time: float | None = None
+    """Held-out, when the quickest mode ended."""
+    bytes_per_token: float | None = None
+    """At the syncer's sockets, both directions, headers and reports included, over processed tokens."""
+    longest_stall_s: float | None = None
+    """Longest time without a merge."""
+    wall_s: float | None = None
+    """From the steady state to the end of training."""
+
+
+def under(plan: Plan, mode: str) -> Plan:
+    """The plan in another mode, without references: settings that the mode implies are left out.
+
+    Raises:
+        CompareError: the mode waits for all learners, and some of them join later.
+    """
+    if mode in BLOCKING and plan.cluster.joining:
+        late = ", ".join(plan.cluster.names[-plan.cluster.joining:])
+        raise CompareError(f"mode {mode} waits for all learners from the beginning, and {late} joins later")
+    cluster = plan.cluster.model_dump(mode="json") | {"mode": mode}
+    if mode in BLOCKING:
+        for key in ("quorum", "grace", *(("overlap",) if mode == "diloco" else ())):
+            del cluster[key]
+    checks = plan.checks.model_copy(update={"loss_parity": None})
+    return plan.model_copy(update={"cluster": TrainerConfig.model_validate(cluster), "checks": checks,
+                                   "deadline": _PATIENCE * plan.deadline})
+
+
+def compared(plan: Plan, modes: Sequence[str], runs: Path, console: Console,
+             place: Place) -> tuple[list[Compared], dict[str, History]]:
+    """Run the plan in every mode, one after the other: the figures, and the histories of those that finished.
+
+    Raises:
+        CompareError: before anything is run.
+        Others: as `chaos.run.run_plan`.
+    """
+    results = {}
+    for mode, each in [(mode, under(plan, mode)) for mode in modes]:
+        with Terminal(console) as terminal:
+            terminal.say(f"mode {mode}")
+            results[mode] = run_plan(each, runs, terminal, place)
+        if results[mode].outcome.kind == "interrupted":
+            raise KeyboardInterrupt
+    return figures(results), {mode: result.history for mode, result in results.items() if _finished(result)}
+
+
+def figures(results: Mapping[str, Result]) -> list[Compared]:
+    """What the runs' folders tell."""
+    ended = [_wall(result.history) for result in results.values() if _finished(result)]
+    return [_figures(mode, result, min(ended, default=0.0)) for mode, result in results.items()]
+
+
+def _figures(mode: str, result: Result, quickest: float) -> Compared:
+    history, folder = result.history, str(result.folder.path)
+    if not _finished(result):
+        return Compared(mode, folder, result.outcome.message or result.judgement.inconclusive)
+    zero, final = history.zero or 0.0, max(history.curve, key=lambda point: point.number)
+    return Compared(
+        mode, folder, goodput=round(goodput_between(history, zero, history.end), 4), loss=final.loss,
+        loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
+        bytes_per_token=round(_bytes(history) / history.ledger.processed, 4),
+        longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2))
+
+
+def _finished(result: Result) -> bool:
+    return result.outcome.kind == "finished" and result.history.zero is not None and bool(result.history.curve) \
+        and all(isfinite(point.loss) for point in result.history.curve)
+
+
+def _wall(history: History) -> float:
+    return history.end - (history.zero or 0.0)
+
+
+def _bytes(history: History) -> int:
+    """Of every incarnation of the syncer, as far as it told."""
+    last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
+    return sum(sum(counts.values()) for event in last.values() for counts in (event["sent"], event["received"]))
+
+
+def document(plan: Plan, found: Sequence[Compared]) -> dict[str, Any]:
+    """For programs."""
+    return {"scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest, "modes": [asdict(one) for one in found]}
+
+
+def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History], console: Console) -> None:
+    """The table, and the losses over time."""
+    width = min(console.width, _WIDEST)
+    console.print(Text.assemble("\n", (plan.scenario, "bold"), f"  seed {plan.seed}, {len(plan.faults)} faults\n"))
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), show_edge=False)
+    table.add_column("mode", no_wrap=True)
+    for name in ("goodput", "loss", "at equal time", "bytes/token", "longest stall", "took"):
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(one.mode, *(_cell(one, *shape) for shape in (
+            ("goodput", "{:.1%}"), ("loss", "{:.4f}"), ("loss_at_equal_time", "{:.4f}"), ("bytes_per_token", "{:.2f}"),
+            ("longest_stall_s", "{:.2f} s"), ("wall_s", "{:.1f} s"))))
+    console.print(table, width=width)
+    for one in found:
+        if one.why:
+            console.print(f"{one.mode}: {one.why}", style="yellow", markup=False)
+    drawn = [drawing.Curve(mode, *_LOOKS[mode], [(point.t - (history.zero or 0.0), point.loss)
+                                                 for point in history.curve]) for mode, history in histories.items()]
+    if drawn:
+        console.print(Text.assemble("\n", ("Held-out loss", "bold"), ("  over time since the steady state", "dim")))
+        console.print(drawing.chart(drawn, width - 1, 13, "s"), width=width)
+
+
+def _cell(one: Compared, name: str, shape: str) -> str:
+    value = getattr(one, name)
+    return "–" if value is None else shape.format(value)

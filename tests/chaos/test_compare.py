@@ -1,0 +1,129 @@
+"""The same plan in several modes: what is compared, and what is said where a run did not get there."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from chaos import compare, places
+from chaos.checks.outcome import loss_at
+from chaos.plan import freeze
+from chaos.scenario import load, parse
+
+SCENARIO = """
+diloco_chaos: 1
+name: small
+cluster: {model: quadratic, learners: 3, budget: 150 steps, step_time: 60ms, quorum: 1}
+deadline: 30s
+faults:
+  - {kill: learner-1, at: 2s, restart_after: 2s}
+checks: {loss_parity: {against_twin: 1%}}
+"""
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return freeze(parse(SCENARIO), 3)
+
+
+@pytest.fixture(scope="module")
+def found(plan, tmp_path_factory):
+    return compare.compared(plan, compare.MODES, tmp_path_factory.mktemp("runs"), Console(quiet=True),
+                            places.simulated())
+
+
+def test_a_plan_in_another_mode_breaks_the_same_at_the_same_times(plan):
+    for mode in compare.MODES:
+        other = compare.under(plan, mode)
+        assert (other.cluster.mode, other.faults, other.seed) == (mode, plan.faults, plan.seed)
+        assert other.cluster.quorum == (1 if mode == "decoupled" else 3)
+        assert other.cluster.budget == plan.cluster.budget
+        assert other.checks.loss_parity is None
+
+
+def test_every_mode_has_its_figures_and_only_who_waits_for_nobody_keeps_its_goodput(found):
+    by_mode = {one.mode: one for one in found[0]}
+    assert list(by_mode) == ["decoupled", "streaming", "diloco"]
+    assert by_mode["decoupled"].goodput > max(by_mode["streaming"].goodput, by_mode["diloco"].goodput) + 0.1
+    assert by_mode["decoupled"].longest_stall_s < 0.5
+    assert by_mode["decoupled"].wall_s < min(by_mode["streaming"].wall_s, by_mode["diloco"].wall_s) - 1
+    for mode in ("streaming", "diloco"):
+        assert by_mode[mode].longest_stall_s > 2  # as long as it is dead
+
+
+def test_figures_are_those_of_the_tape(found):
+    figures, histories = found
+    end = min(one.wall_s for one in figures)
+    for one in figures:
+        history = histories[one.mode]
+        traffic = history.tape.of("traffic")[-1]
+        total = sum(traffic["sent"].values()) + sum(traffic["received"].values())
+        assert one.bytes_per_token == pytest.approx(total / history.ledger.processed, abs=1e-4)
+        assert one.loss == history.curve[-1].loss
+        assert one.loss_at_equal_time == pytest.approx(loss_at(history.curve, "t", history.zero + end), abs=1e-3)
+
+
+def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
+    killed = freeze(parse(SCENARIO.replace("learner-1", "syncer")), 0)
+    (one,), histories = compare.compared(killed, ["decoupled"], tmp_path, Console(quiet=True),
+                                         places.simulated())
+    history = histories["decoupled"]
+    told = {event.incarnation: sum(event["sent"].values()) + sum(event["received"].values())
+            for event in history.tape.of("traffic")}
+    assert set(told) == {0, 1}
+    assert one.bytes_per_token == pytest.approx((told[0] + told[1]) / history.ledger.processed, abs=1e-4)
+
+
+def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
+    dead = freeze(parse(SCENARIO.replace(", restart_after: 2s", "")), 0)
+    figures, histories = compare.compared(dead, ["decoupled", "diloco"], tmp_path,
+                                          Console(quiet=True), places.simulated())
+    assert [one.mode for one in figures if one.goodput is None] == ["diloco"]
+    assert "deadline of 90 s passed" in figures[1].why
+    assert list(histories) == ["decoupled"]
+    assert figures[0].loss_at_equal_time == figures[0].loss
+
+
+def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
+    with open(os.devnull, "w") as nowhere:
+        console = Console(file=nowhere, width=80, record=True)
+        compare.show(plan, *found, console)
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("goodput", "bytes/token", "longest stall", "decoupled", "over time since the steady state"):
+        assert words.split()[0] in text
+
+
+def command(*arguments):
+    return subprocess.run([sys.executable, "-m", "chaos.cli", "compare", *arguments], capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+def test_json_is_one_object_with_a_list_of_modes(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SCENARIO.lstrip())
+    done = command(str(file), "--modes", "diloco,decoupled", "--seed", "3", "--runs-dir", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [one["mode"] for one in answer["modes"]] == ["diloco", "decoupled"]
+    for one in answer["modes"]:
+        assert {"goodput", "loss", "bytes_per_token", "longest_stall_s"} <= set(one)
+    assert answer["plan"] == freeze(load(str(file))[0], 3).digest
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["flagship", "--modes", "decopled"], "no mode 'decopled'; did you mean 'decoupled'?"),
+    (["flagship", "--modes", "data_parallel"], "there are decoupled, streaming, diloco"),
+    (["flagship", "--modes", ""], "there are decoupled, streaming, diloco"),
+    (["flagshp"], "did you mean 'flagship'"),
+    (["flagship", "--on", "nowhere"], "no such place"),
+    (["scale-out", "--modes", "diloco"], "mode diloco waits for all learners from the beginning, and learner-"),
+])
+def test_a_mistake_gets_a_message_and_exit_code_2(arguments, message):
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
