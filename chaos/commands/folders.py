@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.folder import RunFolder
 from harness.reaper import NOT_UNDONE
+from harness.wording import first
 
 
 @app.command()
@@ -33,6 +35,48 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
     if as_json:
         print_json(story)
     raise typer.Exit(exit_code(result))
+
+
+@app.command()
+def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")], as_json: JsonOption = False,
+           ) -> None:
+    """Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
+
+    Exit codes: 0 all the same, 1 the first difference is named, 2 the folder is wrong, 3 the tape does not tell enough.
+
+    Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
+    """
+    from chaos.folder import environment
+    from chaos.replay import replay as again
+    from chaos.run import judged
+    from harness.trainer.checkpoint import CheckpointError
+    from harness.trainer.node import SETTINGS, NodeSettings
+    from harness.trainer.replicas import replicas
+    run = RunFolder.open(folder)
+    try:
+        settings = NodeSettings.model_validate(run.document(SETTINGS))
+        initial = settings.initial_values()
+        make = replicas(settings.trainer, settings.corpus_file, initial)
+        history = judged(run).history
+    except (ValueError, CheckpointError, OSError) as error:
+        raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: {run.repeat}",
+                      2) from error
+    console = Console(stderr=as_json)
+    then, now = run.manifest(), environment()
+    for name in ("torch", "numpy"):
+        if then.get(name) != now[name]:
+            console.print(f"warning: it ran with {name} {then.get(name)}, this is {now[name]}", style="yellow")
+    with console.status("replaying") as status:
+        found = again(history, initial, make, lambda versions: status.update(f"{versions:,} versions"))
+    if as_json:
+        print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
+                    "difference": found.difference and asdict(found.difference), "missing": found.missing})
+    else:
+        console.print(f"{found.versions:,} versions from {found.steps:,} inner steps: " + (
+            f"the first difference is at {found.difference.t:.2f} s\n{found.difference.words}" if found.difference
+            else f"the same, bit for bit, as far as it goes\n{found.missing}" if found.missing
+            else "all the same, bit for bit"), highlight=False, soft_wrap=True, markup=False)
+    raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)
 
 
 @app.command()

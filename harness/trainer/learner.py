@@ -55,6 +55,7 @@ class Learner:
         self._global_tokens = 0
         self._started = False
         self._computing = False
+        self._rate = 0.0  # of the step under way
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
         self._pace_at: float | None = None  # when the step under way should have begun
@@ -110,7 +111,7 @@ class Learner:
         self._global_tokens += self._per_step  # until the syncer says more
         for held in self.held:
             held.steps += 1
-        yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4),
+        yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
         if inbox:
@@ -168,7 +169,8 @@ class Learner:
 
     def _compute(self) -> Compute:
         self._computing = True
-        return Compute(self.position, learning_rate(self.config, self._global_tokens))
+        self._rate = learning_rate(self.config, self._global_tokens)
+        return Compute(self.position, self._rate)
 
     def _give(self, request: Request) -> Iterable[Effect]:
         """Answer with base minus current, and the counters at this moment."""

@@ -1,0 +1,235 @@
+"""Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
+
+The trainer's own cores do it: a learner's is fed what its tape says that it was given, in that order, and makes the
+steps that it made; a fragment's next version is merged from what the learners then answer. Nothing of the content is on
+the tape, only digests: what is not the same is found where it first was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from chaos.history import History
+from harness.tape import Event
+from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import Effect, Record, Send
+from harness.trainer.learner import Learner
+from harness.trainer.messages import Answer, Broadcast, Request, Welcome
+from harness.trainer.replicas import MakeReplica
+from harness.trainer.rounds import Contribution
+from harness.trainer.state import FragmentState
+from harness.trainer.tensors import Tensors, digest
+
+Given = tuple[str, int, int, int, int]
+"""Learner, incarnation, fragment, first and last step: what an answer is known by."""
+_SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
+         "snapshot": ("base", "first", "step", "steps", "digest")}
+"""Of a learner's event, what must be the same again."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the replay and the tape part."""
+
+    t: float
+    """When that was recorded, seconds since the run began."""
+    words: str
+
+
+@dataclass
+class Replay:
+    """How far it got."""
+
+    versions: int = 0
+    steps: int = 0
+    difference: Difference | None = None
+    """The first one."""
+    missing: str = ""
+    """What the tape lacks to go on; empty where it was replayed to its end."""
+
+
+@dataclass
+class _Life:
+    """One incarnation of a learner, and what is left of its tape."""
+
+    core: Learner
+    events: list[Event]
+    done: int = 0
+    given: dict[Given, tuple[Answer, Tensors]] = field(default_factory=dict)
+
+    def next(self) -> Event | None:
+        return self.events[self.done] if self.done < len(self.events) else None
+
+
+def replay(history: History, initial: Tensors, replicas: MakeReplica,
+           tell: Callable[[int], None] = lambda _: None) -> Replay:
+    """Do it again.
+
+    Args:
+        history: the recorded run.
+        initial: every tensor's first value.
+        replicas: makes the learners' replicas.
+        tell: called with the number of versions so far.
+    """
+    return _Again(history, initial, replicas, tell).done()
+
+
+class _Again:
+    """See `replay`. Goes on wherever what is needed is there, until nothing can go on."""
+
+    def __init__(self, history: History, initial: Tensors, replicas: MakeReplica, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        config = history.plan.cluster
+        # With a pace a core asks for a timer before each step: it stands at a boundary when it is given something.
+        self._config = config.model_copy(update={"step_time": config.step_time or 1.0})
+        self._values: dict[tuple[int, int], Tensors] = {}
+        self._states = [FragmentState.initial({name: initial[name] for name in fragment.names})
+                        for fragment in config.fragment_table()]
+        self._keep(range(len(self._states)))
+        self._merges = _by_fragment(history, len(self._states))
+        self._lives = {who: _Life(self._learner(*who, events, replicas), events)
+                       for who, events in _lives(history, config)}
+        self._found = Replay()
+        self._differences: list[Difference] = []
+
+    def done(self) -> Replay:
+        """To the end, or to where it parts from the tape."""
+        while not self._differences and self._turn():
+            self._tell(self._found.versions)
+        self._found.difference = min(self._differences, key=lambda found: found.t, default=None)
+        left = [merges[0] for merges in self._merges if merges]
+        if left and not self._differences:
+            merge = min(left, key=lambda event: event.t)
+            self._found.missing = (
+                f"version {merge['version']} of fragment {merge['fragment']} was merged from what is not on the tape: "
+                + ", ".join(_named(part) for part in merge["contributions"] if self._given(merge, part) is None))
+        return self._found
+
+    def _turn(self) -> bool:
+        """Whether anything could go on."""
+        went = False
+        for life in self._lives.values():
+            while not self._differences and (event := life.next()) is not None and self._can(event):
+                self._live(life, event)
+                life.done += 1
+                went = True
+        for fragment, merges in enumerate(self._merges):
+            while not self._differences and merges and self._merge(fragment, merges[0]):
+                del merges[0]
+                went = True
+        return went
+
+    def _can(self, event: Event) -> bool:
+        return event.event != "received" or (event["fragment"], event["version"]) in self._values
+
+    def _learner(self, name: str, incarnation: int, events: list[Event], replicas: MakeReplica) -> Learner:
+        """A new process, which was told where to begin."""
+        core = Learner(self._config, name, incarnation, "", replicas(self._config.names.index(name)))
+        for event in events:
+            if event.event == "ready":
+                list(core.on_message(Welcome(step=event["step"], tokens=0, position=event["position"], steady=False),
+                                     {}, 0.0))
+                break
+        return core
+
+    # -- learners ----------------------------------------------------------------------------------------------------
+
+    def _live(self, life: _Life, event: Event) -> None:
+        core = life.core
+        match event.event:
+            case "received":
+                value = self._values[event["fragment"], event["version"]]
+                message = Broadcast(fragment=event["fragment"], version=event["version"], digest=digest(value))
+                self._compare(life, event, core.on_message(message, value, 0.0))
+            case "step":
+                list(core.on_timer("pace", 0.0))
+                loss = core.replica.train(event["position"], event["lr"])
+                self._compare(life, event, core.on_computed(loss, 0.0, 0.0))
+                self._found.steps += 1
+            case "snapshot":
+                self._compare(life, event, core.on_message(
+                    Request(round=event["round"], fragment=event["fragment"]), {}, 0.0))
+            case "disconnected":
+                list(core.on_lost("", 0.0))
+
+    def _compare(self, life: _Life, event: Event, effects: Iterable[Effect]) -> None:
+        """Carry out nothing; keep what it answers, and hold what it records against the tape."""
+        again: Mapping[str, object] = {}
+        for effect in effects:
+            if isinstance(effect, Record) and effect.event == event.event and not again:
+                again = effect.fields
+            elif isinstance(effect, Send) and isinstance(effect.message, Answer):
+                answer = effect.message
+                life.given[event.node, event.incarnation, answer.fragment, answer.first_step, answer.last_step] = (
+                    answer, effect.tensors)
+        wrong = [name for name in _SAME[event.event] if again.get(name) != event[name]]
+        if wrong:
+            what = f", fragment {event['fragment']}" if "fragment" in event.fields else ""
+            self._differences.append(Difference(event.t, (
+                f"{event.node}.{event.incarnation}: {event.event} at step {event['step']}{what}: " + "; ".join(
+                    f"{name} was {event[name]}, is {again.get(name, 'nothing')}" for name in wrong))))
+
+    # -- merges ------------------------------------------------------------------------------------------------------
+
+    def _merge(self, fragment: int, merge: Event) -> bool:
+        """Whether all that went into it is there."""
+        parts = [(part, self._given(merge, part)) for part in merge["contributions"]]
+        if any(given is None for _, given in parts):
+            return False
+        answers = [Contribution(part["learner"], part["incarnation"], answer.base_version, answer.first_step,
+                                answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors)
+                   for part, given in parts if given is not None for answer, tensors in [given]]
+        for part, answer in zip(merge["contributions"], answers, strict=True):
+            if "digest" in part and part["digest"] != answer.digest:
+                self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {answer.digest}")
+        self._states[fragment] = self._states[fragment].after(answers, self._config)
+        self._keep([fragment])
+        self._found.versions += 1
+        state = self._states[fragment]
+        again = digest(state.value)
+        if (merge["version"], merge["digest"]) != (state.version, again):
+            self._differs(merge, f"merged of {', '.join(map(_named, merge['contributions']))}: was version "
+                                 f"{merge['version']} {merge['digest']}, is version {state.version} {again}")
+        return True
+
+    def _given(self, merge: Event, part: Mapping[str, object]) -> tuple[Answer, Tensors] | None:
+        life = self._lives.get((str(part["learner"]), int(str(part["incarnation"]))))
+        key = (part["learner"], part["incarnation"], merge["fragment"], part["first"], part["last"])
+        return life.given.get(key) if life else None  # type: ignore[arg-type]
+
+    def _differs(self, merge: Event, words: str) -> None:
+        self._differences.append(Difference(
+            merge.t, f"fragment {merge['fragment']}, version {merge['version']}: {words}"))
+
+    def _keep(self, fragments: Iterable[int]) -> None:
+        for fragment in fragments:
+            state = self._states[fragment]
+            self._values[fragment, state.version] = state.value
+
+
+def _lives(history: History, config: TrainerConfig) -> Iterator[tuple[tuple[str, int], list[Event]]]:
+    """Every incarnation's events that matter here, from its first word on."""
+    found: dict[tuple[str, int], list[Event]] = {}
+    for event in history.tape.of("received", "step", "snapshot", "disconnected", "ready"):
+        if event.node in config.names:
+            found.setdefault((event.node, event.incarnation), []).append(event)
+    return iter(found.items())
+
+
+def _by_fragment(history: History, count: int) -> list[list[Event]]:
+    """Merges of each fragment by version; a merge that was told of later has its digest from there."""
+    found: list[dict[int, Event]] = [{} for _ in range(count)]
+    for merge in history.tape.of("merge"):
+        found[merge["fragment"]].setdefault(merge["version"], merge)
+    for merge in history.merges_told_later:
+        told = next(event for event in history.tape.of("resumed") if event.t == merge.t)
+        fields = merge.fields | {"digest": told["digests"][merge["fragment"]]}
+        whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)
+        found[merge["fragment"]].setdefault(merge["version"], whole)
+    return [[merges[version] for version in sorted(merges)] for merges in found]
+
+
+def _named(part: Mapping[str, object]) -> str:
+    return f"{part['learner']}.{part['incarnation']} steps {part['first']} to {part['last']}"
+

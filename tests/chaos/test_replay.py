@@ -1,0 +1,153 @@
+"""A recorded run is done again from its tape: the same to the last bit, or the first difference is named."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+
+from chaos.generate import plan_of
+from chaos.history import History
+from chaos.replay import replay
+from chaos.simulate import corpus_file, simulate
+from chaos.strategies import plans, scenario
+from harness.tape import Event, Tape
+from harness.trainer.replicas import replicas
+
+
+def again(history):
+    cluster = history.plan.cluster
+    initial = cluster.spec.initial(cluster.seed)
+    return replay(history, initial, replicas(cluster, corpus_file(cluster), initial))
+
+
+def altered(history, change):
+    """The same run with another tape."""
+    events = [change(Event(event.t, event.node, event.incarnation, event.event, dict(event.fields)))
+              for event in history.tape.events]
+    return History(history.plan, Tape([event for event in events if event is not None]), history.curve)
+
+
+def small(*faults, **cluster):
+    usual = {"learners": 3, "budget": "100 steps", "step_time": "60ms"}
+    return simulate(plan_of(scenario(**usual | cluster), list(faults), 0)).history
+
+
+@pytest.fixture(scope="module")
+def history():
+    return small({"kill": "learner-1", "at": "1s", "restart_after": "300ms"})
+
+
+def test_all_versions_are_the_same_again(history):
+    found = again(history)
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions == len(history.tape.of("merge")) > 50
+    assert found.steps == len(history.tape.of("step"))
+
+
+@pytest.mark.parametrize("cluster", [
+    {"mode": "diloco"}, {"mode": "streaming"}, {"on_receipt": "overwrite"}, {"merge": "average"},
+    {"overlap": 0, "quorum": 3}, {"quorum": 2}, {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
+def test_it_is_the_same_again_whatever_the_settings(cluster):
+    found = again(small({"partition": "learner-2", "at": "1s", "for": "1s"}, **cluster))
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions > 20
+
+
+@settings(deadline=None, max_examples=60)
+@given(plan=plans(learners=3, max_faults=4, budget="80 steps"))
+def test_it_is_the_same_again_whatever_was_broken(plan):
+    result = simulate(plan)
+    found = again(result.history)
+    assert (found.difference, found.missing) == (None, "")
+    told = result.history.tape.of("merge") + result.history.merges_told_later
+    assert found.versions == len({(merge["fragment"], merge["version"]) for merge in told})
+
+
+def test_a_step_that_was_made_otherwise_is_named_with_the_learner(history):
+    def change(event):
+        if event.event == "step" and (event.node, event.fields["step"]) == ("learner-2", 40):
+            event.fields["lr"] *= 1.01
+        return event
+    found = again(altered(history, change))
+    step = next(event for event in history.tape.of("step", node="learner-2") if event["step"] == 40)
+    assert found.difference.words.startswith("learner-2.0: ")
+    assert found.difference.t > step.t
+    assert "digest was " in found.difference.words
+
+
+def test_a_contribution_that_is_another_is_named_with_version_fragment_and_learner(history):
+    merges = [event for event in history.tape.of("merge") if event["fragment"] == 2]
+
+    def change(event):
+        if event.event == "merge" and (event["fragment"], event["version"]) == (2, merges[4]["version"]):
+            parts = [dict(part) for part in event["contributions"]]
+            parts[-1]["digest"] = "0" * 32
+            event.fields["contributions"] = parts
+        return event
+    found = again(altered(history, change))
+    part = merges[4]["contributions"][-1]
+    assert found.difference.words == (
+        f"fragment 2, version {merges[4]['version']}: {part['learner']}.{part['incarnation']} steps {part['first']} to "
+        f"{part['last']}: its contribution was {'0' * 32}, is {part['digest']}")
+
+
+def test_a_version_that_is_another_is_named_with_all_that_went_into_it(history):
+    def change(event):
+        if event.event == "merge" and (event["fragment"], event["version"]) == (1, 3):
+            event.fields["digest"] = "f" * 32
+        return event
+    found = again(altered(history, change))
+    assert found.difference.words.startswith("fragment 1, version 3: merged of learner-")
+    assert f"was version 3 {'f' * 32}, is version 3 " in found.difference.words
+
+
+def test_the_first_difference_is_the_earliest_on_the_tape(history):
+    merges = history.tape.of("merge")
+    for number in (5, 50):
+        def change(event, late=merges[number].t):
+            if event.event == "merge" and event.t >= late:
+                event.fields["digest"] = "f" * 32
+            return event
+        assert again(altered(history, change)).difference.t == merges[number].t
+
+
+def test_what_the_tape_lacks_is_told_and_is_no_difference(history):
+    def change(event):
+        return None if event.event == "snapshot" and event.node == "learner-3" and event.t > 5 else event
+    found = again(altered(history, change))
+    assert found.difference is None
+    assert "was merged from what is not on the tape: learner-3.0 steps " in found.missing
+    assert 0 < found.versions < len(history.tape.of("merge"))
+
+
+def command(*arguments):
+    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text("diloco_chaos: 1\nname: small\ndeadline: 60s\n"
+                    "cluster: {model: quadratic, learners: 3, budget: 80 steps, step_time: 60ms}\n")
+    command("run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
+    (run,) = (tmp_path / "runs").iterdir()
+    done = command("replay", str(run), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["difference"] is None
+    assert command("replay", str(run)).stdout.endswith("all the same, bit for bit\n")
+    tape = run / "tape" / "syncer.0.jsonl"
+    lines = tape.read_text().splitlines(keepends=True)
+    at = next(index for index, line in enumerate(lines) if '"event":"merge"' in line)
+    event = json.loads(lines[at])
+    lines[at] = json.dumps(event | {"digest": "0" * 32}) + "\n"
+    tape.write_text("".join(lines))
+    done = command("replay", str(run))
+    assert done.returncode == 1
+    assert f"fragment {event['fragment']}, version {event['version']}: merged of" in done.stdout
+    (run / "cluster.json").unlink()
+    done = command("replay", str(run))
+    assert done.returncode == 2
+    assert "run it again: diloco-chaos run --plan" in done.stderr
+    assert "Traceback" not in done.stderr
