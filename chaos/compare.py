@@ -43,7 +43,7 @@ class Compared:
     run: str
     """The run's folder."""
     why: str = ""
-    """Why there are no figures; empty where there are."""
+    """Why there are no figures, or why they prove nothing (a machine that was too busy); empty where all is well."""
     goodput: float | None = None
     """Share of learner time whose tokens were merged, from the steady state to the end of training."""
     loss: float | None = None
@@ -109,7 +109,8 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
         mode, folder, goodput=round(goodput_between(history, zero, history.end), 4), loss=final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
         bytes_per_token=round(_bytes(history) / history.ledger.processed, 4),
-        longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2))
+        longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
+        why=result.judgement.inconclusive)
 
 
 def _finished(result: Result) -> bool:

@@ -72,6 +72,8 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica,
         replicas: makes the learners' replicas.
         tell: called with the number of versions so far.
     """
+    if any("lr" not in event.fields for event in history.tape.of("step")):
+        return Replay(missing="the tape does not tell the steps' learning rates: an earlier version wrote it")
     return _Again(history, initial, replicas, tell).done()
 
 

@@ -87,6 +87,12 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
     assert figures[0].loss_at_equal_time == figures[0].loss
 
 
+def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr("chaos.checks.doubt", lambda _: "this machine is too busy")
+    (one,), _ = compare.compared(plan, ["decoupled"], tmp_path, Console(quiet=True), places.simulated())
+    assert (one.why, one.goodput is None) == ("this machine is too busy", False)
+
+
 def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
     with open(os.devnull, "w") as nowhere:
         console = Console(file=nowhere, width=80, record=True)

@@ -122,6 +122,15 @@ def test_what_the_tape_lacks_is_told_and_is_no_difference(history):
     assert 0 < found.versions < len(history.tape.of("merge"))
 
 
+def test_a_tape_of_an_earlier_version_is_told_as_that(history):
+    def change(event):
+        event.fields.pop("lr", None)
+        return event
+    found = again(altered(history, change))
+    assert (found.versions, found.difference) == (0, None)
+    assert "an earlier version wrote it" in found.missing
+
+
 def command(*arguments):
     return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=60,
                           check=False)
