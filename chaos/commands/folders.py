@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.folder import RunFolder
 from harness.reaper import NOT_UNDONE
 from harness.wording import first
+
+if TYPE_CHECKING:
+    from chaos.replay import Replay
 
 
 @app.command()
@@ -72,11 +75,18 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
                     "difference": found.difference and asdict(found.difference), "missing": found.missing})
     else:
-        console.print(f"{found.versions:,} versions from {found.steps:,} inner steps: " + (
-            f"the first difference is at {found.difference.t:.2f} s\n{found.difference.words}" if found.difference
-            else f"the same, bit for bit, as far as it goes\n{found.missing}" if found.missing
-            else "all the same, bit for bit"), highlight=False, soft_wrap=True, markup=False)
+        console.print(_replayed(found), highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)
+
+
+def _replayed(found: Replay) -> str:
+    if not found.versions and not found.difference:
+        return found.missing or "nothing was merged in this run"
+    far = f"{found.versions:,} versions from {found.steps:,} inner steps: "
+    if found.difference:
+        return f"{far}the first difference is at {found.difference.t:.2f} s\n{found.difference.words}"
+    return far + (f"the same, bit for bit, as far as it goes\n{found.missing}" if found.missing
+                  else "all the same, bit for bit")
 
 
 @app.command()
