@@ -15,6 +15,8 @@ from chaos.scenario import SYNCER
 from faults import Fault
 from harness.tape import Event
 
+_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "held"})
+"""Events that may say something to any plan; others only where a trigger waits for them."""
 _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
 
@@ -117,10 +119,15 @@ class Orchestrator:
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
         self._training = Training()
         self._learners = plan.cluster.names
+        whens = [planned.fault.when for planned in plan.faults if planned.fault.when is not None]
+        self._counted = {(when.node, when.event) for when in whens}
+        self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
         self._give_up_at = float("inf")
 
     def on_event(self, event: Event) -> list[Action]:
         """An event came up on the tape."""
+        if not (event.event in _TELLING or self._by_training or (event.node, event.event) in self._counted):
+            return []  # as nearly all are
         self._training.on_event(event, self._learners)
         if event.event == "steady" and self.zero is None:
             self.zero = event.t

@@ -44,7 +44,7 @@ class Learner:
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         self.table = config.fragment_table()
-        self._per_step, self._patience = config.tokens_per_step, config.patience
+        self._per_step, self._blocking, self._patience = config.tokens_per_step, config.blocking, config.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
         self.position = 0
@@ -153,7 +153,7 @@ class Learner:
         """Begin the next inner step, now or when the pace allows; lateness of up to a step is made up for."""
         if not self._started or self._computing or self._done:
             return
-        self._stands = any(held.steps >= self._patience for held in self.held)
+        self._stands = self._blocking and any(held.steps >= self._patience for held in self.held)
         if self._stands:
             yield Timer("stand", now + self.config.silence / _SIGNS)
             return

@@ -123,7 +123,7 @@ class Peer:
 
 def global_step(peers: list[Peer], quorum: int, previous: int) -> int:
     """t: the K-th largest step count among live learners; it never goes back."""
-    steps = sorted((peer.step for peer in peers if peer.live), reverse=True)
+    steps = sorted([peer.step for peer in peers if peer.connection is not None], reverse=True)
     return max(previous, steps[quorum - 1]) if len(steps) >= quorum else previous
 
 

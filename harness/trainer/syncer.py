@@ -38,7 +38,8 @@ class Syncer:
         self.finished = False
         self._found = found
         self._warm, self._budget = config.warm_tokens, config.budget_tokens
-        self._offsets, self._most_rounds, self._patience = config.offsets, config.most_rounds, config.patience
+        self._offsets, self._most_rounds = config.offsets, config.most_rounds
+        self._blocking, self._patience = config.blocking, config.patience
         self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
@@ -166,7 +167,7 @@ class Syncer:
         for index, state in enumerate(self.states):
             held = hello.versions[index]
             behind = state.version - held
-            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self.config.blocking):
+            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self._blocking):
                 yield self._fragment(index, connection)
                 peer.c_steps[index] = 0
         yield from self._advance(now)
@@ -178,9 +179,12 @@ class Syncer:
             return
         peer.report(report.step, report.fragments, report.took)
         self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position)
-        yield from self._advance(now)
-        yield from self._snapshots()
-        if self.processed >= self._budget and not self.finished:
+        if peer.step > self.ledger.step or self._waiting or self._rounds or self._blocking:
+            yield from self._advance(now)  # else the clock stands, and nobody is to be asked
+        processed = self.processed
+        if self._marks and processed >= self._marks[0][1]:
+            yield from self._snapshots()
+        if processed >= self._budget and not self.finished:
             yield from self._finish()
 
     def _answer(self, peer: Peer, answer: Answer, tensors: Tensors, now: float) -> Iterable[Effect]:
@@ -239,7 +243,7 @@ class Syncer:
             yield from self._send_clock()
         if self.finished:
             return
-        if self.config.blocking:
+        if self._blocking:
             self._want(self._waited_for())
         for fragment in list(self._waiting):
             if len(self._rounds) >= self._most_rounds:
