@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -62,5 +63,6 @@ def radial_directional(arrays: Sequence[Array],
 
 
 def _norm(array: Array) -> float:
-    """Euclidean norm; in float64, because squares of small float32 values vanish."""
-    return float(np.linalg.norm(array.astype(np.float64)))
+    """Euclidean norm; in float64, because squares of small float32 values vanish, and summed by numpy itself: what a
+    BLAS library sums depends on its number of threads, and a merge must be the same in every process."""
+    return math.sqrt(np.square(array, dtype=np.float64).sum())
