@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from chaos import references
 from chaos.plan import Plan, freeze
-from chaos.scenario import Scenario
 from chaos.simulate import performed
+from chaos.strategies import scenario
 from harness.trainer.config import TrainerConfig
 from harness.trainer.tensors import Tensors
 
 
 def _plan(config: TrainerConfig) -> Plan:
-    cluster = config.model_dump(mode="json", exclude={"joining", "seed"})
-    return freeze(Scenario.model_validate({"diloco_chaos": 1, "name": "sweep", "deadline": "3600s",
-                                           "cluster": cluster}), config.seed)
+    return freeze(scenario(config).model_copy(update={"deadline": 3600.0}), config.seed)
 
 
 def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:

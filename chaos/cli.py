@@ -1,4 +1,4 @@
-"""The command line: `diloco-chaos run|explore|compare|plan|list|show|validate|schema|check|clean|doctor`."""
+"""The command line: `diloco-chaos run|explore|compare|plan|list|show|validate|schema|check|replay|clean|doctor`."""
 
 from __future__ import annotations
 

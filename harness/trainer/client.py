@@ -94,7 +94,7 @@ class ClientDriver(Driver):
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[bool, str]:
         """Pass on what arrives until the connection ends: (whether anything came, why it ended)."""
-        decoder, heard = Decoder(arrived=self.traffic.received), False
+        decoder, heard = Decoder(), False
         try:
             while data := await asyncio.wait_for(reader.read(_CHUNK), self._silence):
                 for message, tensors in decoder.feed(data):

@@ -15,8 +15,9 @@ from harness.trainer import checkpoint
 from harness.trainer.disk import Content, FolderDisk
 from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
 from harness.trainer.holds import HoldPoints
+from harness.trainer.messages import AnyMessage
 from harness.trainer.state import STATE
-from harness.trainer.traffic import Traffic
+from harness.trainer.tensors import Tensors
 from harness.trainer.wire import encode
 
 Input = Callable[[float], Iterable[Effect]]
@@ -48,7 +49,6 @@ class Driver:
         from the moment at which this node learns of the steady state."""
         self.tape = tape
         self._core, self._epoch, self._run_folder, self._holds = core, epoch, run, HoldPoints(holds)
-        self.traffic = Traffic()
         self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy = time.monotonic()
@@ -120,8 +120,7 @@ class Driver:
         writer = self.writer(send)
         if writer is None or writer.is_closing():
             return
-        frame = encode(send.message, send.tensors)
-        self.traffic.sent[send.message.type] += len(frame)
+        frame = self.frame(send.message, send.tensors)
         if send.half and self._holds.due(send.half, self._core):
             writer.write(frame[:len(frame) // 2])
             while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():
@@ -146,6 +145,10 @@ class Driver:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     # -- what subclasses add --------------------------------------------------------------------------------------
+
+    def frame(self, message: AnyMessage, tensors: Tensors | None = None) -> bytes:
+        """What goes over the wire."""
+        return encode(message, tensors)
 
     def writer(self, send: Send) -> asyncio.StreamWriter | None:
         """Where a message goes; None: nowhere, it is dropped."""

@@ -17,7 +17,8 @@ from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
 from harness.trainer.syncer import Syncer
 from harness.trainer.synchronous import Hub
 from harness.trainer.tensors import Tensors
-from harness.trainer.wire import Decoder, FrameError, encode
+from harness.trainer.traffic import Traffic
+from harness.trainer.wire import Decoder, FrameError
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
@@ -33,6 +34,7 @@ class ServerDriver(Driver):
         self._server_core, self._token = core, token
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._numbers = count(1)
+        self._traffic = Traffic()
 
     async def run(self, host: str, port: int) -> None:
         """Serve until training is over.
@@ -58,18 +60,19 @@ class ServerDriver(Driver):
         """Tell the learner why, and close."""
         writer = self._writers.pop(effect.to or 0, None)
         if writer is not None:
-            self._reply(writer, Refused(reason=effect.reason, final=effect.final))
+            writer.write(self.frame(Refused(reason=effect.reason, final=effect.final)))
             writer.close()
 
     async def _do(self, effect: Effect) -> None:
         await super()._do(effect)
         if isinstance(effect, (Snapshot, Stop)):
-            self.tape.record("traffic", **self.traffic.fields())
+            self.tape.record("traffic", **self._traffic.fields())
 
-    def _reply(self, writer: asyncio.StreamWriter, message: AnyMessage, tensors: Tensors | None = None) -> None:
-        frame = encode(message, tensors)
-        self.traffic.sent[message.type] += len(frame)
-        writer.write(frame)
+    def frame(self, message: AnyMessage, tensors: Tensors | None = None) -> bytes:
+        """Counted, too."""
+        frame = super().frame(message, tensors)
+        self._traffic.sent[message.type] += len(frame)
+        return frame
 
     def compute(self, effect: Compute) -> None:
         """A syncer does not train."""
@@ -87,7 +90,7 @@ class ServerDriver(Driver):
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = next(self._numbers)
-        decoder, peer, reason = Decoder(arrived=self.traffic.received), "", ""
+        decoder, peer, reason = Decoder(arrived=self._traffic.received), "", ""
         self._writers[connection] = writer
         try:
             while data := await reader.read(_CHUNK):
@@ -114,11 +117,11 @@ class ServerDriver(Driver):
         token = message.token if isinstance(message, (Hello, Probe)) else ""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             self.tape.record("refused_frame", peer="unknown", reason=f"no valid token in the first {message.type}")
-            self._reply(writer, Refused(reason="wrong token: this is another run's syncer"))
+            writer.write(self.frame(Refused(reason="wrong token: this is another run's syncer")))
             return ""
         if isinstance(message, Probe):
-            self._reply(writer, Echo(), {"filling": np.zeros(message.reply_bytes // 4, np.float32)}
-                        if message.reply_bytes else None)
+            writer.write(self.frame(Echo(), {"filling": np.zeros(message.reply_bytes // 4, np.float32)}
+                                    if message.reply_bytes else None))
             return "probe"
         return message.node if isinstance(message, Hello) else ""
 
