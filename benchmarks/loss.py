@@ -49,7 +49,7 @@ def _of_seed(seed: int, seeds: int) -> Figures:
     quiet_plan = freeze(load("no-fault")[0], seed)
     quiet = simulate(quiet_plan).history
     baseline = quiet.references["synchronous"].curve[-1].loss
-    figures = {"final": _final(quiet), "baseline": baseline,
+    figures = {"final": quiet.final.loss, "baseline": baseline,
                "twin_against_itself": _gap(quiet, "twin", "merged"),
                "tau_against_synchronous": _gap(quiet, "synchronous", "processed"),
                "tau_of_gain": _of_gain(quiet)}
@@ -69,23 +69,19 @@ def _of_seed(seed: int, seeds: int) -> Figures:
 
 
 def _confirmed(real: History, simulated: Figures) -> dict[str, float]:
-    return {"final": _final(real), "final_against_simulated": round(_final(real) / simulated["final"] - 1, 5),
+    return {"final": real.final.loss, "final_against_simulated": round(real.final.loss / simulated["final"] - 1, 5),
             "tau_against_synchronous": round(_gap(real, "synchronous", "processed"), 5)}
-
-
-def _final(history: History) -> float:
-    return max(history.curve, key=lambda point: point.number).loss
 
 
 def _gap(history: History, kind: str, count: str) -> float:
     """The final loss' relative gap to a reference, at as many tokens processed or merged."""
-    return relative_gap(max(history.curve, key=lambda point: point.number), history.references[kind].curve, count)
+    return relative_gap(history.final, history.references[kind].curve, count)
 
 
 def _of_gain(history: History) -> float:
     """The gap as a share of what the synchronous run gained after the shared warm start."""
     curve = history.references["synchronous"].curve
-    return (_final(history) - curve[-1].loss) / (curve[0].loss - curve[-1].loss)
+    return (history.final.loss - curve[-1].loss) / (curve[0].loss - curve[-1].loss)
 
 
 def _with_cluster(plan: Plan, **changes: Any) -> Plan:

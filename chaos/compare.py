@@ -104,9 +104,9 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
     history, folder = result.history, str(result.folder.path)
     if not _finished(result):
         return Compared(mode, folder, result.outcome.message or result.judgement.inconclusive)
-    zero, final = history.zero or 0.0, max(history.curve, key=lambda point: point.number)
+    zero = history.zero or 0.0
     return Compared(
-        mode, folder, goodput=round(goodput_between(history, zero, history.end), 4), loss=final.loss,
+        mode, folder, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
         bytes_per_token=round(_bytes(history) / history.ledger.processed, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),

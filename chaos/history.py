@@ -75,6 +75,15 @@ class History:
         return min([*limits, *(finished[:1] or [last])])
 
     @cached_property
+    def final(self) -> Point:
+        """The curve's last point.
+
+        Raises:
+            ValueError: there is no curve.
+        """
+        return max(self.curve, key=lambda point: point.number)
+
+    @cached_property
     def merges(self) -> list[Event]:
         """Merges up to the end."""
         return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]

@@ -7,10 +7,13 @@ the tape, only digests: what is not the same is found where it first was not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from chaos.history import History
+from chaos.tokens import Node
 from harness.tape import Event
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Effect, Record, Send
@@ -21,8 +24,8 @@ from harness.trainer.rounds import Contribution
 from harness.trainer.state import FragmentState
 from harness.trainer.tensors import Tensors, digest
 
-Given = tuple[str, int, int, int, int]
-"""Learner, incarnation, fragment, first and last step: what an answer is known by."""
+Given = tuple[int, int, int]
+"""Fragment, first and last step: what an incarnation's answer is known by."""
 _SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
          "snapshot": ("base", "first", "step", "steps", "digest")}
 """Of a learner's event, what must be the same again."""
@@ -54,12 +57,9 @@ class _Life:
     """One incarnation of a learner, and what is left of its tape."""
 
     core: Learner
-    events: list[Event]
-    done: int = 0
+    events: deque[Event]
     given: dict[Given, tuple[Answer, Tensors]] = field(default_factory=dict)
-
-    def next(self) -> Event | None:
-        return self.events[self.done] if self.done < len(self.events) else None
+    """Its answers, as long as they are not merged."""
 
 
 def replay(history: History, initial: Tensors, replicas: MakeReplica,
@@ -90,8 +90,8 @@ class _Again:
                         for fragment in config.fragment_table()]
         self._keep(range(len(self._states)))
         self._merges = _by_fragment(history, len(self._states))
-        self._lives = {who: _Life(self._learner(*who, events, replicas), events)
-                       for who, events in _lives(history, config)}
+        self._lives = {who: _Life(self._learner(*who, events, replicas), deque(events))
+                       for who, events in _lives(history, config).items()}
         self._found = Replay()
         self._differences: list[Difference] = []
 
@@ -112,13 +112,12 @@ class _Again:
         """Whether anything could go on."""
         went = False
         for life in self._lives.values():
-            while not self._differences and (event := life.next()) is not None and self._can(event):
-                self._live(life, event)
-                life.done += 1
+            while not self._differences and life.events and self._can(life.events[0]):
+                self._live(life, life.events.popleft())
                 went = True
         for fragment, merges in enumerate(self._merges):
             while not self._differences and merges and self._merge(fragment, merges[0]):
-                del merges[0]
+                merges.popleft()
                 went = True
         return went
 
@@ -163,8 +162,7 @@ class _Again:
                 again = effect.fields
             elif isinstance(effect, Send) and isinstance(effect.message, Answer):
                 answer = effect.message
-                life.given[event.node, event.incarnation, answer.fragment, answer.first_step, answer.last_step] = (
-                    answer, effect.tensors)
+                life.given[answer.fragment, answer.first_step, answer.last_step] = answer, effect.tensors
         wrong = [name for name in _SAME[event.event] if again.get(name) != event[name]]
         if wrong:
             what = f", fragment {event['fragment']}" if "fragment" in event.fields else ""
@@ -176,15 +174,17 @@ class _Again:
 
     def _merge(self, fragment: int, merge: Event) -> bool:
         """Whether all that went into it is there."""
-        parts = [(part, self._given(merge, part)) for part in merge["contributions"]]
-        if any(given is None for _, given in parts):
-            return False
-        answers = [Contribution(part["learner"], part["incarnation"], answer.base_version, answer.first_step,
-                                answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors)
-                   for part, given in parts if given is not None for answer, tensors in [given]]
-        for part, answer in zip(merge["contributions"], answers, strict=True):
-            if "digest" in part and part["digest"] != answer.digest:
-                self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {answer.digest}")
+        answers = []
+        for part in merge["contributions"]:
+            if (given := self._given(merge, part)) is None:
+                return False
+            answer, tensors = given
+            answers.append(Contribution(part["learner"], part["incarnation"], answer.base_version, answer.first_step,
+                                        answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors))
+        for part, merged in zip(merge["contributions"], answers, strict=True):
+            del self._lives[merged.learner, merged.incarnation].given[fragment, merged.first_step, merged.last_step]
+            if "digest" in part and part["digest"] != merged.digest:
+                self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {merged.digest}")
         self._states[fragment] = self._states[fragment].after(answers, self._config)
         self._keep([fragment])
         self._found.versions += 1
@@ -195,10 +195,9 @@ class _Again:
                                  f"{merge['version']} {merge['digest']}, is version {state.version} {again}")
         return True
 
-    def _given(self, merge: Event, part: Mapping[str, object]) -> tuple[Answer, Tensors] | None:
-        life = self._lives.get((str(part["learner"]), int(str(part["incarnation"]))))
-        key = (part["learner"], part["incarnation"], merge["fragment"], part["first"], part["last"])
-        return life.given.get(key) if life else None  # type: ignore[arg-type]
+    def _given(self, merge: Event, part: Mapping[str, Any]) -> tuple[Answer, Tensors] | None:
+        life = self._lives.get((part["learner"], part["incarnation"]))
+        return life.given.get((merge["fragment"], part["first"], part["last"])) if life else None
 
     def _differs(self, merge: Event, words: str) -> None:
         self._differences.append(Difference(
@@ -210,16 +209,16 @@ class _Again:
             self._values[fragment, state.version] = state.value
 
 
-def _lives(history: History, config: TrainerConfig) -> Iterator[tuple[tuple[str, int], list[Event]]]:
+def _lives(history: History, config: TrainerConfig) -> dict[Node, list[Event]]:
     """Every incarnation's events that matter here, from its first word on."""
-    found: dict[tuple[str, int], list[Event]] = {}
+    found: dict[Node, list[Event]] = {}
     for event in history.tape.of("received", "step", "snapshot", "disconnected", "ready"):
         if event.node in config.names:
             found.setdefault((event.node, event.incarnation), []).append(event)
-    return iter(found.items())
+    return found
 
 
-def _by_fragment(history: History, count: int) -> list[list[Event]]:
+def _by_fragment(history: History, count: int) -> list[deque[Event]]:
     """Merges of each fragment by version; a merge that was told of later has its digest from there."""
     found: list[dict[int, Event]] = [{} for _ in range(count)]
     for merge in history.tape.of("merge"):
@@ -229,9 +228,9 @@ def _by_fragment(history: History, count: int) -> list[list[Event]]:
         fields = merge.fields | {"digest": told["digests"][merge["fragment"]]}
         whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)
         found[merge["fragment"]].setdefault(merge["version"], whole)
-    return [[merges[version] for version in sorted(merges)] for merges in found]
+    return [deque(merges[version] for version in sorted(merges)) for merges in found]
 
 
-def _named(part: Mapping[str, object]) -> str:
+def _named(part: Mapping[str, Any]) -> str:
     return f"{part['learner']}.{part['incarnation']} steps {part['first']} to {part['last']}"
 

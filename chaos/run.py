@@ -127,11 +127,12 @@ def _references(plan: Plan, references: References, audience: Audience) -> Mappi
     return had
 
 
-def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
-    """Judge a run's folder and write `report.json`; the same folder always gives the same verdicts.
+def recorded(folder: RunFolder) -> History:
+    """What a run's folder tells.
 
     Raises:
         ScenarioError: its plan can't be read, or was altered.
+        FolderError: a curve can't be understood.
     """
     plan, tape = folder.plan(), folder.tape()
     try:
@@ -140,10 +141,19 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
-    history = History(plan, tape, curve, references)
+    return History(plan, tape, curve, references)
+
+
+def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
+    """Judge a run's folder and write `report.json`; the same folder always gives the same verdicts.
+
+    Raises:
+        ScenarioError, FolderError: as `recorded`.
+    """
+    history = recorded(folder)
     judgement = judge(history)
     if outcome is None:
-        ends = tape.of("end", node="harness")
+        ends = history.tape.of("end", node="harness")
         outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
                    else Outcome("broken", "the harness died before the run was over"))
     result = Result(folder, history, judgement, outcome)
@@ -154,7 +164,7 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
 def document(result: Result) -> dict[str, object]:
     """The report for programs."""
     ledger = result.history.ledger
-    final = max(result.history.curve, key=lambda point: point.number, default=None)
+    final = result.history.final if result.history.curve else None
     return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
             "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
             "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,

@@ -27,7 +27,7 @@ def loss_parity(history: History) -> Finding | None:
     if bound is None:
         return None
     need(history.curve, "the run's snapshots were not evaluated")
-    final = max(history.curve, key=lambda point: point.number)
+    final = history.final
     need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.spec.loss_unit}"], True

@@ -18,6 +18,9 @@ from harness.wording import first
 if TYPE_CHECKING:
     from chaos.replay import Replay
 
+_NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a tape that somebody wrote by hand may bring about."""
+
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")], as_json: JsonOption = False,
@@ -33,7 +36,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
         story = document(result)
         if not as_json:
             show_report(result, Console())
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except _NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json(story)
@@ -51,7 +54,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     """
     from chaos.folder import environment
     from chaos.replay import replay as again
-    from chaos.run import judged
+    from chaos.run import recorded
     from harness.trainer.checkpoint import CheckpointError
     from harness.trainer.node import SETTINGS, NodeSettings
     from harness.trainer.replicas import replicas
@@ -60,7 +63,6 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
         settings = NodeSettings.model_validate(run.document(SETTINGS))
         initial = settings.initial_values()
         make = replicas(settings.trainer, settings.corpus_file, initial)
-        history = judged(run).history
     except (ValueError, CheckpointError, OSError) as error:
         raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: {run.repeat}",
                       2) from error
@@ -69,8 +71,11 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     for name in ("torch", "numpy"):
         if then.get(name) != now[name]:
             console.print(f"warning: it ran with {name} {then.get(name)}, this is {now[name]}", style="yellow")
-    with console.status("replaying") as status:
-        found = again(history, initial, make, lambda versions: status.update(f"{versions:,} versions"))
+    try:
+        with console.status("replaying") as status:
+            found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))
+    except _NOT_UNDERSTOOD as error:
+        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
                     "difference": found.difference and asdict(found.difference), "missing": found.missing})

@@ -419,17 +419,22 @@ def test_a_folder_in_the_place_of_a_file_is_told(run, tmp_path, name):
     judged(path)
 
 
+def damaged(lines, kind, changes, everywhere):
+    """A node's tape with changed fields in all events of one kind, or in one of them."""
+    events = [json.loads(line) for line in lines.splitlines()]
+    names = sorted({one["event"] for one in events})
+    chosen = [index for index, one in enumerate(events) if one["event"] == names[kind % len(names)]]
+    for index in chosen if everywhere else chosen[len(chosen) // 2:][:1]:
+        events[index] = changed(events[index], changes)
+    return "".join(json.dumps(one) + "\n" for one in events).encode()
+
+
 @often(200)
 @given(st.sampled_from(["learner-1", "learner-4", "syncer", "harness"]), st.integers(0, 1 << 20), CHANGES,
        st.booleans())
 def test_a_tape_with_damaged_fields_is_judged_or_told(run, node, kind, changes, everywhere):
     name = Path("tape") / f"{node}.0.jsonl"
-    events = [json.loads(line) for line in run[1][name].splitlines()]
-    names = sorted({one["event"] for one in events})
-    chosen = [index for index, one in enumerate(events) if one["event"] == names[kind % len(names)]]
-    for index in chosen if everywhere else chosen[len(chosen) // 2:][:1]:
-        events[index] = changed(events[index], changes)
-    with holding(run, name, "".join(json.dumps(one) + "\n" for one in events).encode()) as path:
+    with holding(run, name, damaged(run[1][name], kind, changes, everywhere)) as path:
         judged(path)
 
 
@@ -439,6 +444,28 @@ def test_a_run_with_damaged_bytes_is_judged_or_told(run, which, cuts):
     name = sorted(run[1])[which % len(run[1])]
     with holding(run, name, cut(run[1][name], cuts)) as path:
         judged(path)
+
+
+@pytest.fixture(scope="module")
+def replayable(tmp_path_factory):
+    """(folder of a small simulated run, what its files hold)."""
+    place = tmp_path_factory.mktemp("replayable")
+    (place / "small.yaml").write_text("diloco_chaos: 1\nname: small\ndeadline: 60s\ncluster: {model: quadratic, "
+                                      "learners: 3, fragments: 2, budget: 40 steps, step_time: 60ms}\n")
+    command("run", place / "small.yaml", "--on", "simulated", "--runs-dir", place / "runs")
+    (path,) = (place / "runs").iterdir()
+    assert command("replay", path)[0] == 0
+    return path, {one.relative_to(path): one.read_bytes() for one in path.rglob("*") if one.is_file()}
+
+
+@often(100)
+@given(st.sampled_from(["learner-1", "syncer"]), st.integers(0, 1 << 20), CHANGES, st.booleans())
+def test_a_tape_with_damaged_fields_is_replayed_or_told(replayable, node, kind, changes, everywhere):
+    name = Path("tape") / f"{node}.0.jsonl"
+    with holding(replayable, name, damaged(replayable[1][name], kind, changes, everywhere)) as path:
+        code, out, err = command("replay", path)
+        assert code in (0, 1, 2, 3)
+        assert err if code == 2 else out
 
 
 # -- ledgers ---------------------------------------------------------------------------------------------------------

@@ -93,9 +93,10 @@ def test_a_deadline_ends_the_run_as_inconclusive_with_the_stacks_of_all_nodes(ru
     assert "deadline of 8 s passed" in result.judgement.inconclusive
     assert result.judgement.exit_code == 3
     for node in ("syncer", "learner-1"):
-        heading, *frames = result.folder.log_tail(node)
+        heading, innermost, *outer = result.folder.log_tail(node)
         assert heading.endswith("(most recent call first):")
-        assert "selectors.py" in frames[0], "the innermost frame comes first"
+        assert "runpy" not in innermost, "the outermost frame comes last"
+        assert all(line.startswith('  File "') for line in [innermost, *outer])
 
 
 def test_faults_of_many_kinds_at_once_are_felt_on_real_processes_and_the_protocol_holds(run_small):
