@@ -18,8 +18,8 @@ from harness import tape
 from harness.cluster.base import Cluster
 from harness.cluster.simulated import SimulatedCluster
 from harness.ledger import Ledger, NoLedger
-from harness.simulation.node import Surroundings
 from harness.simulation.parameters import Parameters
+from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
 from harness.tape import Event, Tape
 from harness.trainer import checkpoint

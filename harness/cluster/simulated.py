@@ -13,9 +13,12 @@ from harness.cluster.incarnation import Incarnation
 from harness.cluster.supervised import SupervisedCluster
 from harness.ledger import Ledger
 from harness.links.pace import Pace
+from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.network import Connection, Link, Network
-from harness.simulation.node import SimulatedClient, SimulatedProcess, SimulatedServer, Surroundings
+from harness.simulation.process import SimulatedProcess
+from harness.simulation.server import SimulatedServer
+from harness.simulation.surroundings import Surroundings
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.messages import AnyMessage

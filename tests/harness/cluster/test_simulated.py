@@ -9,8 +9,8 @@ from harness.cluster.base import ClusterError, NodeSpec
 from harness.cluster.simulated import SimulatedCluster
 from harness.ledger import NoLedger
 from harness.links.client import Toxic
-from harness.simulation.node import Surroundings
 from harness.simulation.parameters import Parameters
+from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
 from harness.trainer.config import TrainerConfig
 from harness.trainer.replicas import replicas

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from harness.links.client import Toxic
+from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.network import Link
-from harness.simulation.node import SimulatedClient, SimulatedServer, Surroundings
 from harness.simulation.parameters import Parameters
+from harness.simulation.server import SimulatedServer
+from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
 
 DELAY = 0.001

@@ -1,0 +1,195 @@
+"""A simulated learner's process: one connection that is made again whenever it breaks, and inner steps beside
+everything else; `harness.trainer.client` on sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from harness.simulation.network import Connection, Link
+from harness.simulation.process import SimulatedProcess
+from harness.simulation.server import SimulatedServer
+from harness.simulation.surroundings import Surroundings
+from harness.trainer.backoff import CONNECT_S, Backoff
+from harness.trainer.client import CONGESTED
+from harness.trainer.effects import Close, Compute, Effect, Send
+from harness.trainer.learner import Learner
+from harness.trainer.messages import AnyMessage, Refused, Report
+from harness.trainer.synchronous import Peer
+from harness.trainer.tensors import Tensors
+
+_ALMOST_S = 1e-9
+
+
+class SimulatedClient(SimulatedProcess):
+    """A learner's process, or a peer's."""
+
+    role = "learner"
+
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int], link: Link,
+                 server: Callable[[], SimulatedServer], make_core: Callable[[], Learner | Peer]) -> None:
+        """`server()`: who is at the other end of the link now."""
+        self._link, self._server, self._make = link, server, make_core
+        self._core = None
+        self._connection: Connection | None = None
+        self._heard: float | None = None  # when anything was last heard on the connection
+        self._backoff = Backoff(around.world.chance)
+        self._silence: float | None = None
+        self._computed: tuple[float, Callable[..., Iterable[Effect]], tuple[Any, ...]] | None = None
+        self._finishes = 0.0
+        self._computation = 0
+        self._rest: Send | None = None  # of a frame that was cut in two
+        super().__init__(around, name, incarnation, holds, around.parameters.start_learner)
+
+    _core: Learner | Peer | None
+
+    @property
+    def core(self) -> Learner | Peer | None:
+        """The state machine, once it is up."""
+        return self._core
+
+    def _up(self) -> None:
+        self._core = self._make()
+        self._silence = self._core.config.silence if isinstance(self._core, Learner) else None
+        self.record("imported")
+        self._attempt()
+
+    # -- its connection ----------------------------------------------------------------------------------------------
+
+    def _attempt(self) -> None:
+        """Try to connect."""
+        if self._link.vanished:
+            self.world.after(CONNECT_S, self.feed, self._refused)
+        elif not self._link.enabled:
+            self._refused()
+        else:
+            server = self._server()
+            self._connection = self._link.connect(next(self.around.numbers), self, server)
+            self._heard = None
+            if server.listening:
+                server.accept(self._connection)
+            else:  # the link takes it, and finds nobody at the other end
+                self._connection.server_open = False
+                self.world.after(self.around.parameters.delay, self._connection.broken, "refused")
+            self.feed(self._on_connected)
+            if self._silence is not None:
+                self.world.after(self._silence, self.feed, self._on_silence, self._connection, self.world.now)
+
+    def _refused(self) -> None:
+        self.world.after(self._backoff.refused(), self.feed, self._attempt)
+
+    def _on_connected(self) -> Iterable[Effect]:
+        assert self._core is not None, "it is up"
+        return self._core.on_connected(self.now())
+
+    def _on_silence(self, connection: Connection, since: float) -> Iterable[Effect] | None:
+        """Nothing was heard for as long as that may last, unless something was."""
+        if self._connection is not connection or not connection.client_open or self._silence is None:
+            return None
+        left = (since if self._heard is None else self._heard) + self._silence - self.world.now
+        if left > _ALMOST_S:
+            self.world.after(left, self.feed, self._on_silence, connection, since)
+            return None
+        return self._on_lost(connection, f"nothing heard for {self._silence:.1f} s")
+
+    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+        """A whole frame."""
+        self._heard = self.world.now
+        self.feed(self._on_message, connection, message, tensors)
+
+    def ended(self, connection: Connection, reason: str) -> None:
+        """The connection ended."""
+        self.feed(self._on_lost, connection, reason)
+
+    def _on_message(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> Iterable[Effect] | None:
+        assert self._core is not None, "it is up"
+        if connection is not self._connection:
+            return None
+        if isinstance(message, Refused):
+            if message.final:
+                self.record("superseded", reason=message.reason)
+                self.exit(0)
+                return None
+            return self._on_lost(connection, f"refused: {message.reason}")
+        return self._core.on_message(message, tensors, self.now())
+
+    def _on_lost(self, connection: Connection, reason: str) -> Iterable[Effect] | None:
+        if connection is not self._connection:
+            return None
+        assert self._core is not None, "it is up"
+        connection.close_client()
+        heard, self._connection = self._heard is not None, None
+        self.world.after(self._backoff.lost(heard), self.feed, self._attempt)
+        return self._core.on_lost(reason, self.now())
+
+    def _send(self, send: Send) -> None:
+        connection = self._connection
+        if connection is None or not connection.client_open:
+            return
+        if isinstance(send.message, Report) and connection.up.backlog() > CONGESTED:
+            return
+        size = self.around.sizes.of(send.message, send.tensors)
+        if send is self._rest:
+            self._rest = None
+            connection.to_server(size - size // 2, send.message, send.tensors)
+        elif send.half and self._holds.due(send.half, self.core):
+            connection.half_to_server(size // 2, size)
+            self._rest = Send(send.message, send.tensors, send.to, "", send.sent)  # it goes on there, if it lives
+            self._effects.appendleft(self._rest)
+            self._stop_here(send.half)
+            return
+        else:
+            connection.to_server(size, send.message, send.tensors)
+        if send.sent:
+            message: Any = send.message
+            self.record(send.sent, bytes=size, round=message.round, fragment=message.fragment)
+
+    def _close(self, effect: Close) -> None:
+        if self._connection is not None:
+            self._connection.close_client()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close_client()
+            self._connection = None
+
+    # -- inner steps, beside everything else -------------------------------------------------------------------------
+
+    def _compute(self, effect: Compute) -> None:
+        core, began = self._core, self.now()
+        if isinstance(core, Learner):
+            self._begin(core.on_computed, (core.replica.train(effect.position, effect.lr), began))
+        else:
+            assert core is not None, "it is up"
+            loss, gradient = core.replica.gradient(effect.position)
+            self._begin(core.on_gradient, (loss, gradient, began))
+
+    def _begin(self, then: Callable[..., Iterable[Effect]], arguments: tuple[Any, ...]) -> None:
+        parameters = self.around.parameters
+        took = self.world.near(parameters.compute, parameters.compute_spread)
+        self._computed = (took, then, arguments)
+        self._plan_computed(took)
+
+    def _plan_computed(self, takes: float) -> None:
+        self._computation += 1
+        self._finishes = self.world.now + takes
+        self.world.at(self._finishes, self._done, self._computation)
+
+    def _done(self, computation: int) -> None:
+        if computation == self._computation and self._computed is not None and self.status is None and not self.frozen:
+            _, then, arguments = self._computed
+            self._computed = None
+            self.feed(self._on_computed, then, arguments)
+
+    def _on_computed(self, then: Callable[..., Iterable[Effect]], arguments: tuple[Any, ...]) -> Iterable[Effect]:
+        return then(*arguments, self.now())
+
+    def _suspend(self) -> None:
+        super()._suspend()
+        if self._computed is not None:
+            self._computed = (max(0.0, self._finishes - self.world.now), *self._computed[1:])
+            self._computation += 1
+
+    def _resume(self) -> None:
+        if self._computed is not None:
+            self._plan_computed(self._computed[0])

@@ -1,0 +1,48 @@
+"""The clock of a simulated machine, which may jump forward; its tape stays in the time of the world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.simulation.world import World
+
+_TIMES = {"step": ("began",), "merge": ("opened", "quorum_at", "closed")}
+"""Fields of events that are times; a merge's contributions have `arrived`."""
+
+
+class Clock:
+    """See the module."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ahead = 0.0
+        """Seconds that it is ahead of the world."""
+        self._jumps: list[tuple[float, float]] = []  # (this clock's time, how much it is ahead from then on)
+
+    def now(self) -> float:
+        """What it says."""
+        return self._world.now + self.ahead
+
+    def jump(self, seconds: float) -> None:
+        """It goes forward."""
+        self.ahead += seconds
+        self._jumps.append((self.now(), self.ahead))
+
+    def true(self, mine: float) -> float:
+        """When it said so; within a jump: when it jumped."""
+        latest = float("inf")
+        for at, ahead in reversed(self._jumps):
+            if mine >= at:
+                return min(mine - ahead, latest)
+            latest = at - ahead
+        return min(mine, latest)
+
+    def in_the_worlds_time(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """An event's fields, with all times in it as the world had them."""
+        if not self._jumps:
+            return fields
+        fields = fields | {name: self.true(fields[name]) for name in _TIMES.get(event, ()) if fields[name] is not None}
+        if event == "merge":
+            fields["contributions"] = [part | {"arrived": self.true(part["arrived"])}
+                                       for part in fields["contributions"]]
+        return fields

@@ -1,0 +1,296 @@
+"""A simulated process: carries out what a core asks for, one input at a time, on a simulated machine.
+
+What `harness.trainer.driver` does on sockets, files and the machine's clock. A process can be stopped, continued and
+killed between any two of its steps; sockets, the disk and the network are others' and go on without it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from harness.simulation.clock import Clock
+from harness.simulation.disk import MemoryDisk
+from harness.simulation.surroundings import Surroundings
+from harness.trainer import checkpoint
+from harness.trainer.disk import Content
+from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.holds import HoldPoints
+from harness.trainer.learner import Learner
+from harness.trainer.syncer import Syncer
+from harness.trainer.synchronous import Hub, Peer
+
+_SIGKILL = -9
+
+
+class SimulatedProcess:
+    """What is the same for all roles."""
+
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int],
+                 starts: float, disk: MemoryDisk | None = None) -> None:
+        """`holds`: as of `harness.trainer.driver.Driver`; `starts`: seconds until it is up."""
+        self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
+        self.world = around.world
+        self._pid = next(around.pids)
+        self.status: int | None = None
+        """Exit status; negative: the signal that ended it."""
+        self.frozen = False
+        self._ready = False  # it has started
+        self.held = False
+        """It stands still because it was told to do so at a hold point."""
+        self._holds = HoldPoints(holds)
+        self._inputs: deque[tuple[Callable[..., Iterable[Effect] | None], tuple[Any, ...]]] = deque()
+        self._effects: deque[Effect] = deque()
+        self._saving: Iterator[str] | None = None
+        self._busy = False  # an effect takes its time
+        self._waited = False  # that time is over
+        self._turning = False  # it is handling inputs
+        self._doing = self._does()
+        self._timers: dict[str, tuple[int, float]] = {}  # key -> (number, when by its own clock)
+        self._numbers = count(1)
+        self._clock = Clock(self.world)
+        self.record("start", role=self.role, pid=self.pid, sources="simulated")
+        self._starting = self.world.near(starts, 0.05 * starts)  # seconds of a processor that it still takes
+        self._since, self._share, self._start = self.world.now, 1.0, 0
+        around.starts(self, True)
+
+    def started(self) -> None:
+        """Note how far it has got."""
+        self._starting = max(0.0, self._starting - (self.world.now - self._since) * self._share)
+        self._since = self.world.now
+
+    def go_on_starting(self, share: float) -> None:
+        """It has so much of a processor from now on."""
+        self._share, self._since = share, self.world.now
+        self._start += 1
+        self.world.after(self._starting / share, self._is_up, self._start)
+
+    def _is_up(self, start: float) -> None:
+        if start == self._start and not self.frozen and self.status is None:
+            self._ready = True
+            if self.role == "learner":
+                self.around.trains(1)
+            self.around.starts(self, False)
+            self.feed(self._up)
+
+    role = ""
+
+    @property
+    def pid(self) -> int:
+        """A number that no other process of the run has."""
+        return self._pid
+
+    @property
+    def core(self) -> Syncer | Hub | Learner | Peer | None:
+        """The state machine, once it is up."""
+        raise NotImplementedError
+
+    def _up(self) -> Iterable[Effect] | None:
+        """It has started."""
+        raise NotImplementedError
+
+    # -- its clock and its tape --------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """What its clock says."""
+        return self._clock.now()
+
+    def jump(self, seconds: float) -> None:
+        """Its clock goes forward: timers that are due by then fire."""
+        self._clock.jump(seconds)
+        for key, (_, at) in list(self._timers.items()):
+            self._plan_timer(key, at)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write to its tape, in the time of the world."""
+        self._put(event, fields)
+
+    def _put(self, event: str, fields: dict[str, Any]) -> None:
+        self.around.record(self.name, self.incarnation, event, self._clock.in_the_worlds_time(event, fields))
+
+    # -- inputs and effects ------------------------------------------------------------------------------------------
+
+    def feed(self, action: Callable[..., Iterable[Effect] | None], *arguments: Any) -> None:
+        """Queue an input: `action` gives effects, or deals with it by itself."""
+        if self.status is not None:
+            return
+        if self._turning or self.frozen or self._busy or self._effects or self._inputs:
+            self._inputs.append((action, arguments))
+            return
+        self._turning = True
+        self._handle(action, arguments)
+        self._turning = False
+        if self._inputs:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Handle what is queued, as far as nothing takes its time."""
+        self._turning = True
+        inputs = self._inputs
+        while inputs and not self.frozen and not self._busy and self.status is None:
+            self._handle(*inputs.popleft())
+        self._turning = False
+
+    def _handle(self, action: Callable[..., Iterable[Effect] | None], arguments: tuple[Any, ...]) -> None:
+        """One input: all that it gives, and then, in order, what that asks for."""
+        effects = action(*arguments)
+        if effects:
+            self._effects.extend(effects)
+            self._carry_out()
+
+    def _go_on(self) -> None:
+        """What was under way may go on: an effect that took its time is done, or the process runs again."""
+        if self.frozen or self.status is not None:
+            return
+        if self._busy and not self._waited:
+            return  # what takes its time is not over yet
+        if self._busy:
+            self._busy = False
+            self._save()
+        if not self._busy:
+            self._carry_out()
+            self._turn()
+
+    def _carry_out(self) -> None:
+        effects = self._effects
+        while effects and not self.frozen and not self._busy and self.status is None:
+            effect = effects.popleft()
+            self._doing[type(effect)](effect)
+
+    def _does(self) -> dict[type[Effect], Callable[[Any], None]]:
+        """How each kind of effect is carried out."""
+        return {Send: self._send, Record: self._write, Timer: self._set_timer, Compute: self._compute,
+                Commit: self._commit, Mark: lambda effect: self.feed(self._on_mark, effect.key),
+                Hold: lambda effect: self._hold(effect.point), Close: self._close,
+                Snapshot: self._snapshot, Stop: self._stop}
+
+    def _snapshot(self, effect: Snapshot) -> None:
+        self.around.snapshot(effect.tensors, effect.meta | {"t": self.world.now})
+
+    def _stop(self, effect: Stop) -> None:
+        self.exit(0)
+
+    def _write(self, effect: Record) -> None:
+        self._put(effect.event, effect.fields)
+
+    def _commit(self, effect: Commit) -> None:
+        assert self.disk is not None, "only who has a disk commits"
+        self._saving = checkpoint.saving_both(self.disk, effect.name, Content(effect.tensors, effect.meta))
+        self._save()
+
+    def _save(self) -> None:
+        """The next step of a save; it takes its time, and the process may be stopped or killed meanwhile."""
+        assert self._saving is not None, "something is being saved"
+        try:
+            moment = next(self._saving, None)
+        except OSError as error:
+            self.record("failed", reason=str(error))
+            self.exit(1)
+            return
+        if moment is None:
+            self._saving = None
+            return
+        took = self.around.parameters.write if moment.endswith("before_sync") else self.around.parameters.sync
+        self._busy, self._waited = True, False
+        self.world.after(took, self._took)
+        self._hold(moment)
+
+    def _took(self) -> None:
+        """An effect took its time; a process that stands still goes on from there later."""
+        self._waited = True
+        self._go_on()
+
+    def _set_timer(self, timer: Timer) -> None:
+        self._plan_timer(timer.key, timer.at)
+
+    def _plan_timer(self, key: str, at: float) -> None:
+        number = next(self._numbers)
+        self._timers[key] = (number, at)
+        late = self.world.near(self.around.parameters.late / 2, self.around.parameters.late / 2)
+        self.world.at(at - self._clock.ahead + late, self._fire, key, number)
+
+    def _fire(self, key: str, number: int) -> None:
+        known = self._timers.get(key)
+        if known is not None and known[0] == number:
+            del self._timers[key]
+            self.feed(self._on_timer, key)
+
+    def _on_timer(self, key: str) -> Iterable[Effect]:
+        assert self.core is not None, "timers are set by the core"
+        return self.core.on_timer(key, self.now())
+
+    # -- how it stops and ends ---------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        if not self.frozen and self.status is None:
+            self._suspend()
+            self.frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if self.frozen and self.status is None:
+            self.frozen = self.held = False
+            if not self._ready:
+                self.around.starts(self, True)
+            self._resume()
+            self._go_on()
+
+    def _suspend(self) -> None:
+        """What goes on beside the inputs stands still from now on."""
+        if not self._ready:
+            self.around.starts(self, False)
+            self._start += 1
+
+    def _resume(self) -> None:
+        """It goes on."""
+
+    def die(self) -> None:
+        """SIGKILL."""
+        self._end(_SIGKILL)
+
+    def exit(self, status: int) -> None:
+        """It ends by itself, in good order where the status is 0."""
+        if status == 0:
+            self.record("exit")
+        self._end(status)
+
+    def _end(self, status: int) -> None:
+        if self.status is None:
+            self.status = status
+            self.frozen = self.held = False
+            if not self._ready:
+                self.around.starts(self, False)
+            elif self.role == "learner":
+                self.around.trains(-1)
+            self._hang_up()
+            self.world.stop()  # the harness shall see it
+
+    def _hold(self, point: str) -> None:
+        if self._holds.due(point, self.core):
+            self._stop_here(point)
+
+    def _stop_here(self, point: str) -> None:
+        self.record("held", point=point, count=self._holds.passed[point])
+        self._suspend()
+        self.frozen = self.held = True
+
+    # -- what roles add ----------------------------------------------------------------------------------------------
+
+    def _send(self, send: Send) -> None:
+        raise NotImplementedError
+
+    def _close(self, effect: Close) -> None:
+        raise NotImplementedError
+
+    def _compute(self, effect: Compute) -> None:
+        raise NotImplementedError
+
+    def _on_mark(self, key: str) -> Iterable[Effect]:
+        raise NotImplementedError
+
+    def _hang_up(self) -> None:
+        """Its connections end with it."""
+        raise NotImplementedError

@@ -1,0 +1,114 @@
+"""A simulated syncer's process: many connections, one core; `harness.trainer.server` on sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from harness.simulation.disk import MemoryDisk
+from harness.simulation.network import Connection
+from harness.simulation.process import SimulatedProcess
+from harness.simulation.surroundings import Surroundings
+from harness.trainer import checkpoint
+from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
+from harness.trainer.messages import AnyMessage, Refused
+from harness.trainer.syncer import Syncer
+from harness.trainer.synchronous import Hub
+from harness.trainer.tensors import Tensors
+from harness.trainer.traffic import Traffic
+
+
+class SimulatedServer(SimulatedProcess):
+    """The syncer's process, or the hub's."""
+
+    role = "syncer"
+
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int], disk: MemoryDisk,
+                 make_core: Callable[[], Syncer | Hub]) -> None:
+        self._make, self._core = make_core, None
+        self._open: dict[int, Connection] = {}
+        self._traffic = Traffic()
+        super().__init__(around, name, incarnation, holds, around.parameters.start_syncer, disk)
+
+    _core: Syncer | Hub | None
+
+    @property
+    def core(self) -> Syncer | Hub | None:
+        """The state machine, once it is up."""
+        return self._core
+
+    @property
+    def listening(self) -> bool:
+        """Whether connections are taken; one that stands still takes them, too."""
+        return self._core is not None and self.status is None
+
+    def _up(self) -> Iterable[Effect]:
+        try:
+            self._core = self._make()
+        except checkpoint.CheckpointError as error:
+            self.record("refused_checkpoint", reason=str(error))
+            self.exit(2)
+            return ()
+        self.record("listening", host="simulated", port=1)
+        self.world.stop()
+        return self._core.start(self.now())
+
+    def accept(self, connection: Connection) -> None:
+        """Somebody connected."""
+        self._open[connection.number] = connection
+
+    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+        """A whole frame."""
+        self._traffic.received[message.type] += self.around.sizes.of(message, tensors)
+        self.feed(self._on_message, connection.number, message, tensors)
+
+    def ended(self, connection: Connection, reason: str) -> None:
+        """A connection ended."""
+        self.feed(self._on_end, connection, reason)
+
+    def _on_message(self, number: int, message: AnyMessage, tensors: Tensors) -> Iterable[Effect]:
+        assert self._core is not None, "nobody connects before"
+        return self._core.on_message(number, message, tensors, self.now())
+
+    def _on_end(self, connection: Connection, reason: str) -> Iterable[Effect]:
+        assert self._core is not None, "nobody connects before"
+        if connection.partial is not None:
+            arrived, expected = connection.partial
+            client = getattr(connection.client, "name", "unknown")
+            self.record("partial_frame", peer=client, bytes=arrived, expected=expected)
+        self._open.pop(connection.number, None)
+        return self._core.on_lost(connection.number, reason, self.now())
+
+    def _on_mark(self, key: str) -> Iterable[Effect]:
+        assert self._core is not None, "marks are set by the core"
+        return self._core.on_mark(key, self.now())
+
+    def _send(self, send: Send) -> None:
+        self._to(self._open.get(send.to or 0), send.message, send.tensors)
+
+    def _to(self, connection: Connection | None, message: AnyMessage, tensors: Tensors) -> None:
+        if connection is not None:
+            size = self.around.sizes.of(message, tensors)
+            self._traffic.sent[message.type] += size
+            connection.to_client(size, message, tensors)
+
+    def _close(self, effect: Close) -> None:
+        connection = self._open.pop(effect.to or 0, None)
+        if connection is not None:
+            self._to(connection, Refused(reason=effect.reason, final=effect.final), {})
+            connection.close_server()
+
+    def _snapshot(self, effect: Snapshot) -> None:
+        super()._snapshot(effect)
+        self.record("traffic", **self._traffic.fields())
+
+    def _stop(self, effect: Stop) -> None:
+        self.record("traffic", **self._traffic.fields())
+        super()._stop(effect)
+
+    def _compute(self, effect: Compute) -> None:
+        raise NotImplementedError
+
+    def _hang_up(self) -> None:
+        for connection in list(self._open.values()):
+            connection.close_server()
+        self._open.clear()
