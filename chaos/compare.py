@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -18,16 +18,19 @@ from chaos.checks.outcome import goodput_between, loss_at
 from chaos.history import History
 from chaos.live import Terminal
 from chaos.places import Place
-from chaos.plan import Plan
+from chaos.plan import Plan, with_checkpoints
 from chaos.run import Result, run_plan
 from chaos.scenario import SYNCER
 from harness.trainer.config import BLOCKING, TrainerConfig
 
-MODES = [mode for mode in get_args(TrainerConfig.model_fields["mode"].annotation) if mode != "data_parallel"]
-"""What can be compared: the synchronous run survives no fault."""
+MODES = ["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
+"""What can be compared; the synchronous run from scratch is what losses are held against."""
+_WAIT = (*BLOCKING, "data_parallel")
+"""Modes that can't begin without all learners."""
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
-_LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta")}
+_LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
+          "data_parallel": ("+", "red"), "elastic_data_parallel": ("*", "yellow")}
 _WIDEST = 100
 
 
@@ -44,6 +47,10 @@ class Compared:
     """The run's folder."""
     why: str = ""
     """Why there are no figures, or why they prove nothing (a machine that was too busy); empty where all is well."""
+    predicted: float | None = None
+    """Goodput that the plan's faults leave in this mode, as far as the plan tells."""
+    checkpoint_every: int | None = None
+    """Steps between two checkpoints of data parallelism, by Young and Daly where the scenario does not say."""
     goodput: float | None = None
     """Share of learner time whose tokens were merged, from the steady state to the end of training."""
     loss: float | None = None
@@ -64,15 +71,16 @@ def under(plan: Plan, mode: str) -> Plan:
     Raises:
         CompareError: the mode waits for all learners, and some of them join later.
     """
-    if mode in BLOCKING and plan.cluster.joining:
+    if mode in _WAIT and plan.cluster.joining:
         late = ", ".join(plan.cluster.names[-plan.cluster.joining:])
         raise CompareError(f"mode {mode} waits for all learners from the beginning, and {late} joins later")
     cluster = plan.cluster.model_dump(mode="json") | {"mode": mode}
-    if mode in BLOCKING:
+    if mode in _WAIT:
         for key in ("quorum", "grace", *(("overlap",) if mode == "diloco" else ())):
             del cluster[key]
     checks = plan.checks.model_copy(update={"loss_parity": None})
-    return plan.model_copy(update={"cluster": TrainerConfig.model_validate(cluster), "checks": checks,
+    return plan.model_copy(update={"cluster": with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults),
+                                   "checks": checks,
                                    "deadline": _PATIENCE * plan.deadline})
 
 
@@ -102,11 +110,13 @@ def figures(results: Mapping[str, Result]) -> list[Compared]:
 
 def _figures(mode: str, result: Result, quickest: float) -> Compared:
     history, folder = result.history, str(result.folder.path)
+    planned = Compared(mode, folder, predicted=round(history.plan.predicted_availability(), 4),
+                       checkpoint_every=history.plan.cluster.checkpoint_every or None)
     if not _finished(result):
-        return Compared(mode, folder, result.outcome.message or result.judgement.inconclusive)
+        return replace(planned, why=result.outcome.message or result.judgement.inconclusive)
     zero = history.zero or 0.0
-    return Compared(
-        mode, folder, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
+    return replace(
+        planned, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
         bytes_per_token=round(_bytes(history) / history.ledger.processed, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
@@ -137,15 +147,20 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
     """The table, and the losses over time."""
     width = min(console.width, _WIDEST)
     console.print(Text.assemble("\n", (plan.scenario, "bold"), f"  seed {plan.seed}, {len(plan.faults)} faults\n"))
-    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 0, 0, 1), show_edge=False)
     table.add_column("mode", no_wrap=True)
-    for name in ("goodput", "loss", "at equal time", "bytes/token", "longest stall", "took"):
-        table.add_column(name, justify="right")
+    for name in ("goodput", "plan", "loss", "at time", "bytes/token", "stall", "took"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in found:
         table.add_row(one.mode, *(_cell(one, *shape) for shape in (
-            ("goodput", "{:.1%}"), ("loss", "{:.4f}"), ("loss_at_equal_time", "{:.4f}"), ("bytes_per_token", "{:.2f}"),
-            ("longest_stall_s", "{:.2f} s"), ("wall_s", "{:.1f} s"))))
+            ("goodput", "{:.1%}"), ("predicted", "{:.0%}"), ("loss", "{:.4f}"), ("loss_at_equal_time", "{:.4f}"),
+            ("bytes_per_token", "{:.2f}"), ("longest_stall_s", "{:.1f} s"), ("wall_s", "{:.0f} s"))))
     console.print(table, width=width)
+    for words in ("plan: the goodput that the faults leave in that mode", "at time: the loss when the quickest mode ended",
+                  "stall: the longest time without a merge", *(
+                      f"{one.mode}: a checkpoint every {one.checkpoint_every} steps" for one in found
+                      if one.checkpoint_every)):
+        console.print(words, style="dim", highlight=False)
     for one in found:
         if one.why:
             console.print(f"{one.mode}: {one.why}", style="yellow", markup=False)

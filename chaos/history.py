@@ -89,6 +89,12 @@ class History:
         return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]
 
     @cached_property
+    def rolled_back(self) -> list[Event]:
+        """Merges that a group of data-parallel peers went back behind: void."""
+        backs = [(event.t, event["step"]) for event in self.tape.of("rolled_back", node=SYNCER)]
+        return [merge for merge in self.merges if any(merge.t <= t and merge["version"] > step for t, step in backs)]
+
+    @cached_property
     def merges_told_later(self) -> list[Event]:
         """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
         went into them, and nothing else."""
@@ -121,7 +127,7 @@ class History:
     @cached_property
     def ledger(self) -> TokenLedger:
         """The fate of every processed token."""
-        return account(self.plan, self.tape, self.steps, self.merges + self.merges_told_later)
+        return account(self.plan, self.tape, self.steps, self.merges + self.merges_told_later, self.rolled_back)
 
     @cached_property
     def spans(self) -> list[Span]:

@@ -43,12 +43,11 @@ class Progress:
         self.lanes.on_event(event)
         if event.event == "steady":
             self.zero = event.t
-        elif event.event in ("merge", "reduced"):
+        elif event.event == "merge":
             self.processed = max(self.processed, event["processed"])
             self._first = self._first or (event.t, self.processed)
             self.merges += 1
-            if event.event == "merge":
-                self.contributors = [*self.contributors[-49:], len(event["contributions"])]
+            self.contributors = [*self.contributors[-49:], len(event["contributions"])]
         elif event.event == "step":
             self._loss.on_step(event)
 
@@ -56,7 +55,7 @@ class Progress:
     def share(self) -> float:
         """How much of the budget this run adds is done."""
         cluster = self.plan.cluster
-        begun = 0 if cluster.mode == "data_parallel" else cluster.warm_tokens
+        begun = 0 if cluster.mode == "synchronous" else cluster.warm_tokens
         return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
 
     def left(self, now: float) -> float | None:

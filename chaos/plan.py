@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from chaos.availability import checkpoint_every, predicted
 from chaos.bounds import Bounds
 from chaos.problems import Problem, ScenarioError
 from chaos.scenario import Scenario, joiners
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.units import Seconds, Size
 from harness.wording import first
 
@@ -51,15 +53,8 @@ class Plan(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def predicted_availability(self) -> float:
-        """Share of learner time that the faults leave, over the nominal time of the run."""
-        run = (self.cluster.budget - self.cluster.warm_start) * self.cluster.step_time
-        total = run * self.cluster.learners
-        if total <= 0:
-            return 1.0
-        learners = set(self.cluster.names)
-        lost = sum(min(planned.fault.downtime(), run) * len(learners.intersection(planned.fault.targets))
-                   for planned in self.faults)
-        return max(0.0, 1 - lost / total)
+        """Goodput that the faults leave, as far as the plan tells."""
+        return predicted(self.cluster, [planned.fault for planned in self.faults])
 
     def without_faults(self) -> Plan:
         """The fault-free twin."""
@@ -75,10 +70,19 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
     document = scenario.model_dump(mode="json", by_alias=True)
     faults = [single for number, fault in enumerate(scenario.faults, 1)
               for single in _singles(fault, fault.id or f"f{number}", seed)]
-    return Plan.model_validate({
+    plan = Plan.model_validate({
         "scenario": scenario.name, "description": scenario.description, "seed": seed,
         "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
         **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
+    return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})
+
+
+def with_checkpoints(cluster: TrainerConfig, faults: Sequence[PlannedFault]) -> TrainerConfig:
+    """The cluster with an interval for its checkpoints, where its mode has any and none was given."""
+    if cluster.mode not in SYNCHRONOUS or cluster.checkpoint_every:
+        return cluster
+    every = checkpoint_every(cluster, [planned.fault for planned in faults])
+    return cluster.model_copy(update={"checkpoint_every": every})
 
 
 def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def needed(plan: Plan) -> list[Kind]:
 
 def synchronous(bare: Plan) -> Plan:
     """The synchronous run that a fault-free plan is held against: without pace."""
-    changes: dict[str, Any] = {"mode": "data_parallel", "step_time": 0.0}
+    changes: dict[str, Any] = {"mode": "synchronous", "step_time": 0.0, "checkpoint_every": 0}
     return bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
 
 

@@ -9,17 +9,20 @@ from chaos.problems import Numbers, nearest
 from chaos.scenario import SYNCER, Scenario, joiners
 from faults import FAULTS, Composite, FailingWrites, Fault, Join, Latency, LinkFault, Pause, Storm
 from harness.tape import FIELDS
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.units import show_seconds
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
-_SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired"}
+_SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
+                "grouped", "rolled_back"}
 _LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded"}
 _NEVER = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
-          "not_healed", "finished", "exit", "reduced", "initial"}
-"""Events of the harness, of the synchronous run, and those that come before the steady state or after the end."""
+          "not_healed", "finished", "exit", "initial"}
+"""Events of the harness, and those that come before the steady state or after the end."""
+_OF_FRAGMENTS, _OF_GROUPS = {"snapshot", "received"}, {"grouped", "rolled_back"}
+"""Events of modes that exchange fragments, and of those that average gradients."""
 _FAMILIES = {"pause": "process", "straggler": "process", "zombie": "process"}
 """Kinds that undo each other."""
 _FOR_EVER = float("inf")
@@ -51,7 +54,7 @@ def objections(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -
     for index, fault in enumerate(scenario.faults):
         wrong += [(["faults", index], message) for message in (
             *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
-            *_beyond(fault, abilities))]
+            *_of_mode(scenario, fault), *_beyond(fault, abilities))]
     wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
     wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
     if not wrong:
@@ -62,8 +65,9 @@ def objections(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -
 
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
-    if scenario.cluster.mode == "data_parallel":
-        yield ["cluster", "mode"], "mode: the synchronous run is made as a reference; it survives no fault"
+    if scenario.cluster.mode == "synchronous":
+        yield ["cluster", "mode"], ("mode: the synchronous run is made as a reference, from scratch; "
+                                    "data_parallel is the same with faults")
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:
@@ -122,11 +126,14 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
 
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
-    mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY)
+    averages = scenario.cluster.mode in SYNCHRONOUS
+    mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
+        _OF_FRAGMENTS if averages else _OF_GROUPS)
     if event not in FIELDS:
         yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/tape.md lists them"
     elif event not in mine:
-        yield f"{node} never records {event}: this would never come"
+        mode = f" in mode {scenario.cluster.mode}" if event in _OF_FRAGMENTS | _OF_GROUPS else ""
+        yield f"{node} never records {event}{mode}: this would never come"
     elif (most := _most(scenario.cluster, event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
 
@@ -134,7 +141,7 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
 def _most(cluster: TrainerConfig, event: str) -> int | None:
     """How often a node can record an event, even if all others are dead; None: nobody knows."""
     steps = (cluster.budget - cluster.warm_start) * cluster.learners
-    exchanges = (steps // cluster.sync_every + 2) * cluster.fragments
+    exchanges = steps if cluster.mode in SYNCHRONOUS else (steps // cluster.sync_every + 2) * cluster.fragments
     return {"step": steps, "snapshot": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
 
@@ -162,6 +169,12 @@ def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
                 yield index, (f"{fault.when.node} holds once: another fault waits for it at a hold point already; "
                               f"use `event:` here")
             seen.add(fault.when.node)
+
+
+def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
+    if "poison" in kinds and scenario.cluster.mode in SYNCHRONOUS:
+        yield f"poison: mode {scenario.cluster.mode} takes no outer gradients"
 
 
 def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:

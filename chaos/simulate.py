@@ -126,7 +126,7 @@ def _uncollected() -> Iterator[None]:
 
 def _initial(plan: Plan, parameters: Parameters) -> Tensors:
     """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
-    if not plan.cluster.warm_start or plan.cluster.mode == "data_parallel":
+    if not plan.cluster.warm_start or plan.cluster.mode == "synchronous":
         return plan.cluster.spec.initial(plan.cluster.seed)
     return _reference("synchronous", plan.without_faults(), parameters)[1]
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from chaos.plan import Plan
 from harness.tape import Event, Tape
+from harness.trainer.config import SYNCHRONOUS
 
 Node = tuple[str, int]
 """Name and incarnation."""
 
-MERGED, OUTSTANDING, OVERLAP = "merged", "outstanding", "overlap"
+MERGED, OUTSTANDING, OVERLAP, ROLLED_BACK = "merged", "outstanding", "overlap", "rolled back"
+INTERRUPTED = "interrupted"
+"""Data parallelism: the group broke before the step was made."""
 Fates = dict[int, str]
 """Step -> fate, of one fragment and one learner's incarnation."""
 
@@ -46,10 +49,12 @@ def killed(tape: Tape) -> set[Node]:
             if event.fields.get("killed")}
 
 
-def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event]) -> TokenLedger:
+def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event],
+            rolled_back: Sequence[Event] = ()) -> TokenLedger:
     """Give every step of every fragment its fate.
 
-    `steps` holds the step events of each learner's incarnation, `merges` the merges to take into account.
+    `steps` holds the step events of each learner's incarnation, `merges` the merges to take into account, of which
+    those that are `rolled_back` came to nothing.
     """
     ledger = TokenLedger()
     sizes = [fragment.size for fragment in plan.cluster.fragment_table()]
@@ -57,12 +62,16 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     merged = _merged_intervals({node: sorted(tokens) for node, tokens in done.items()}, merges, ledger)
     events = _by_fragment(tape)
     dead = killed(tape)
+    void = {(part["learner"], part["incarnation"], part["last"]) for merge in rolled_back
+            for part in merge["contributions"]}
+    at_end = INTERRUPTED if plan.cluster.mode in SYNCHRONOUS else OUTSTANDING
     for node, tokens in done.items():
         _gapless(node, steps[node], ledger)
         ledger.processed += sum(tokens.values())
         for index, size in enumerate(sizes):
             fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
-                           "crash" if node in dead else OUTSTANDING, ledger, f"fragment {index}, {node[0]}.{node[1]}")
+                           "crash" if node in dead else at_end, ledger, f"fragment {index}, {node[0]}.{node[1]}")
+            fates |= {step: ROLLED_BACK for step in tokens if (*node, step) in void}
             ledger.fates[index, node] = fates
             for step, fate in fates.items():
                 ledger.by_fate[fate] += tokens[step] * size

@@ -29,8 +29,8 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "merge": "round fragment version digest step processed merged opened quorum_at closed grace step_time sync_time "
              "asked declined contributions",
     "refused": "reason", "refused_frame": "peer reason", "partial_frame": "peer bytes expected", "steady": "step",
-    "reduced": "step processed", "traffic": "sent received", "finished": "step", "exit": "", "begin": "plan",
-    "end": "outcome message",
+    "grouped": "epoch step learners", "rolled_back": "step processed", "traffic": "sent received",
+    "finished": "step", "exit": "", "begin": "plan", "end": "outcome message",
     "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
     "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
     "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason", "failed": "reason",

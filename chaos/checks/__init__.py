@@ -25,6 +25,7 @@ from chaos.checks.protocol import (
     weights_correct,
 )
 from chaos.history import History
+from harness.trainer.config import SYNCHRONOUS
 
 CHECKS: dict[str, Check] = {check.__name__: check for check in (
     no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
@@ -34,6 +35,10 @@ ALWAYS = {check.__name__ for check in (
     exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_felt, all_undone)}
 """Checks that mean the same whether or not a fault was felt and the machine kept its pace."""
 
+
+OF_FRAGMENTS = {check.__name__ for check in (
+    replica_consistency, weights_correct, quorum_respected, staleness_bounded)}
+"""Checks of what Decoupled DiLoCo promises, which modes that average gradients don't have."""
 
 CUMULATIVE = {"goodput", "uptime"}
 """Checks that count what was merged later: a cut takes that away, so they can't even fail."""
@@ -64,7 +69,9 @@ class Judgement(BaseModel):
 
 def judge(history: History) -> Judgement:
     """Run every check that the plan has a use for."""
-    verdicts = [verdict for name, check in CHECKS.items() if (verdict := _one(name, check, history)) is not None]
+    mute = OF_FRAGMENTS if history.plan.cluster.mode in SYNCHRONOUS else set[str]()
+    verdicts = [verdict for name, check in CHECKS.items()
+                if name not in mute and (verdict := _one(name, check, history)) is not None]
     reason, cuts = _soundness(history)
     felt = next((verdict for verdict in verdicts if verdict.name == "faults_felt"), None)
     unfelt = "a fault was not felt" if felt is not None and felt.verdict != "passed" else ""

@@ -123,6 +123,8 @@ def _no_version_is_missing(history: History) -> None:
     """Raise Unknown where a version was made that no merge tells of: what went into it could be merged again unseen."""
     seen: dict[int, set[int]] = defaultdict(set)
     newest: dict[int, int] = defaultdict(int)
+    first = {fragment: version for initial in history.tape.of("initial", node=SYNCER)[:1]
+             for fragment, version in enumerate(initial["versions"])}
     for merge in history.tape.of("merge", node=SYNCER) + history.merges_told_later:
         seen[merge["fragment"]].add(merge["version"])
         newest[merge["fragment"]] = max(newest[merge["fragment"]], merge["version"])
@@ -130,7 +132,7 @@ def _no_version_is_missing(history: History) -> None:
         for fragment, version in enumerate(resumed["versions"]):
             newest[fragment] = max(newest[fragment], version)
     for fragment, version in newest.items():
-        missing = set(range(1, version + 1)) - seen[fragment]
+        missing = set(range(first.get(fragment, 0) + 1, version + 1)) - seen[fragment]
         need(not missing, f"no merge tells of version {min(missing, default=0)} of fragment {fragment}")
 
 

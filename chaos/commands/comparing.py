@@ -14,11 +14,13 @@ from chaos.plan import freeze
 from chaos.problems import nearest
 from chaos.scenario import load
 
+_ALL = "data_parallel,elastic_data_parallel,diloco,streaming,decoupled"
+
 
 @app.command()
 def compare(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
-    modes: Annotated[str, typer.Option(help="Which, with commas between them.")] = "decoupled,streaming,diloco",
+    modes: Annotated[str, typer.Option(help="Which, with commas between them.")] = _ALL,
     seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="simulated (virtual time), local (processes) or compose "

@@ -25,7 +25,7 @@ from harness.trainer.messages import AnyMessage
 from harness.trainer.node import holds
 from harness.trainer.probe import PROBE_TIMEOUT_S, Sounding
 from harness.trainer.replicas import MakeReplica
-from harness.trainer.rogue import PAUSE_S, Rogue
+from harness.trainer.rogue import Rogue
 from harness.trainer.tensors import Tensors
 
 _QUESTION_BYTES = 120
@@ -158,6 +158,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         super().__init__(Path("simulated"), record, ledger, lambda: self._world.now)
         self._disks: dict[str, MemoryDisk] = {}
         self._network = Network(self._world, around.parameters)
+        self._coming: list[Link] = []  # links that are restarted
 
     @property
     def next_at(self) -> float:
@@ -215,12 +216,21 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         for link in self._network.links.values():
             if link.enabled:
                 link.enable(False)
+                self._coming.append(link)
                 self._world.after(_LINKS_RESTART_S, self._link_is_back, link)
         return _LINKS_RESTART_S
 
     def _link_is_back(self, link: Link) -> None:
-        if link.name not in self._cut:
-            link.enable(True)
+        if link in self._coming:
+            self._coming.remove(link)
+            if link.name not in self._cut:
+                link.enable(True)
+
+    def residue(self) -> list[str]:
+        """Links that are about to be there again are: elsewhere a restart is over only then."""
+        for link in list(self._coming):
+            self._link_is_back(link)
+        return super().residue()
 
     # -- what only a simulation has ------------------------------------------------------------------------------------
 
@@ -364,7 +374,7 @@ class _Impostor:
     def ended(self, connection: Connection, reason: str) -> None:
         """The real one is back."""
         self._connection = None
-        self._around.world.after(PAUSE_S, self._attempt)
+        self._around.world.after(self._rogue.pause(), self._attempt)
 
     def _over(self) -> None:
         done, self._done = self._done, _nobody

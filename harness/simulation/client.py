@@ -15,7 +15,7 @@ from harness.trainer.client import CONGESTED
 from harness.trainer.effects import Close, Compute, Effect, Send
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage, Refused, Report
-from harness.trainer.synchronous import Peer
+from harness.trainer.peer import Peer
 from harness.trainer.tensors import Tensors
 
 _ALMOST_S = 1e-9
@@ -50,7 +50,7 @@ class SimulatedClient(SimulatedProcess):
 
     def _up(self) -> None:
         self._core = self._make()
-        self._silence = self._core.config.silence if isinstance(self._core, Learner) else None
+        self._silence = self._core.config.silence
         self.record("imported")
         self._attempt()
 

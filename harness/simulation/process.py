@@ -18,9 +18,10 @@ from harness.trainer import checkpoint
 from harness.trainer.disk import Content
 from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
 from harness.trainer.holds import HoldPoints
+from harness.trainer.hub import Hub
 from harness.trainer.learner import Learner
+from harness.trainer.peer import Peer
 from harness.trainer.syncer import Syncer
-from harness.trainer.synchronous import Hub, Peer
 
 _SIGKILL = -9
 

@@ -10,9 +10,9 @@ from harness.simulation.process import SimulatedProcess
 from harness.simulation.surroundings import Surroundings
 from harness.trainer import checkpoint
 from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
+from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Refused
 from harness.trainer.syncer import Syncer
-from harness.trainer.synchronous import Hub
 from harness.trainer.tensors import Tensors
 from harness.trainer.traffic import Traffic
 

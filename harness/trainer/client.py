@@ -14,7 +14,7 @@ from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage, Refused, Report
-from harness.trainer.synchronous import Peer
+from harness.trainer.peer import Peer
 from harness.trainer.tensors import Tensors
 from harness.trainer.wire import Decoder, FrameError
 
@@ -29,7 +29,7 @@ class ClientDriver(Driver):
                  holds: Mapping[str, int]) -> None:
         super().__init__(core, tape, epoch, run, holds)
         self._client_core = core
-        self._silence = core.config.silence if isinstance(core, Learner) else None
+        self._silence = core.config.silence
         self._writer: asyncio.StreamWriter | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="inner-step")
 

@@ -14,6 +14,8 @@ from harness.units import Seconds, Share, Steps
 
 BLOCKING = ("streaming", "diloco")
 """Modes in which nobody goes on without all the others."""
+SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
+"""Modes that average the gradients of every inner step."""
 
 
 class TrainerConfig(BaseModel):
@@ -21,9 +23,11 @@ class TrainerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    mode: Literal["decoupled", "streaming", "diloco", "data_parallel"] = "decoupled"
-    """The algorithm: Decoupled DiLoCo; Streaming DiLoCo and DiLoCo, which wait for all learners (K = M); or the
-    synchronous run that all are held against."""
+    mode: Literal["decoupled", "streaming", "diloco", "data_parallel", "elastic_data_parallel",
+                  "synchronous"] = "decoupled"
+    """The algorithm: Decoupled DiLoCo; Streaming DiLoCo and DiLoCo, which wait for all learners (K = M); data
+    parallelism, which stands still while anybody is gone, or elastic, which goes on with those who are left; or the
+    synchronous run from scratch that all are held against."""
     learners: int = Field(4, ge=1, le=64)
     """M, the number of learners."""
     joining: int = Field(0, ge=0)
@@ -70,6 +74,10 @@ class TrainerConfig(BaseModel):
     """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
     silence: Seconds = 3.0
     """A peer that says nothing for so long counts as gone."""
+    checkpoint_every: int = Field(0, ge=0, le=1_000_000)
+    """Data parallelism: steps between two checkpoints. 0: by Young and Daly, from the plan's faults."""
+    reconfiguration: Seconds = 1.0
+    """Elastic data parallelism: how long all stand still when somebody goes or comes."""
     snapshots: int = Field(20, ge=1, le=200)
     """Parameter snapshots over the budget, from which the loss curve is made."""
     seed: int = Field(0, ge=0, le=2**63 - 1)
@@ -78,7 +86,7 @@ class TrainerConfig(BaseModel):
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
         """What a mode that waits for everybody implies."""
-        if not isinstance(given, dict) or given.get("mode") not in BLOCKING:
+        if not isinstance(given, dict) or given.get("mode") not in (*BLOCKING, "data_parallel"):
             return given
         implied: dict[str, Any] = {"quorum": given.get("learners", cls.model_fields["learners"].default), "grace": 0}
         implied |= {"overlap": 0} if given["mode"] == "diloco" else {}
@@ -105,8 +113,7 @@ class TrainerConfig(BaseModel):
         if self.silence <= 2 * self.step_time:
             raise ValueError(f"silence {self.silence:g}s is too short for steps of {self.step_time:g}s: "
                              f"a learner says something once a step; use more than two steps")
-        if self.mode != "data_parallel":
-            self.fragment_table()
+        self.fragment_table()
         return self
 
     @property
@@ -135,8 +142,9 @@ class TrainerConfig(BaseModel):
         return MODELS[self.model]
 
     def fragment_table(self) -> list[Fragment]:
-        """The P fragments of the model, every node's own copy of the same table."""
-        return plan_fragments(self.spec.shapes(), self.fragments, self.spec.embeddings())
+        """The P fragments of the model, every node's own copy of the same table; one where gradients are averaged."""
+        count = 1 if self.mode in SYNCHRONOUS else self.fragments
+        return plan_fragments(self.spec.shapes(), count, self.spec.embeddings())
 
     @property
     def tokens_per_step(self) -> int:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.data_parallel import DataParallel
 from harness.trainer.disk import Disk
+from harness.trainer.elastic_data_parallel import ElasticDataParallel
+from harness.trainer.hub import Hub, Saved
 from harness.trainer.learner import Learner
+from harness.trainer.peer import Peer
 from harness.trainer.replica import Replica
 from harness.trainer.state import restore
 from harness.trainer.syncer import Syncer
-from harness.trainer.synchronous import Hub, Peer
 from harness.trainer.tensors import Tensors
 
 
 def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation: int) -> Syncer | Hub:
-    """The syncer, going on from what it had committed; in the synchronous mode the hub.
+    """The syncer, going on from what it had committed; where gradients are averaged, the hub.
 
     Raises:
         CheckpointError: its state can't be trusted.
     """
-    if config.mode == "data_parallel":
-        return Hub(config)
+    if config.mode in SYNCHRONOUS:
+        hub = ElasticDataParallel if config.mode == "elastic_data_parallel" else DataParallel
+        return hub(config, Saved.found(disk, config, initial), incarnation)
     found = restore(disk, config.fragment_table(), initial, config.warm_start)
     return Syncer(config, found, incarnation)
 
 
 def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> Learner | Peer:
-    """A learner; in the synchronous mode a peer."""
-    kind = Peer if config.mode == "data_parallel" else Learner
+    """A learner; where gradients are averaged, a peer."""
+    kind = Peer if config.mode in SYNCHRONOUS else Learner
     return kind(config, name, incarnation, token, replica)

@@ -13,6 +13,7 @@ from harness.trainer import tensors as arrays
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Compute, Effect, Record, Send, Stop, Timer
 from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
+from harness.trainer.metronome import Metronome
 from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
@@ -58,7 +59,7 @@ class Learner:
         self._rate = 0.0  # of the step under way
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
-        self._pace_at: float | None = None  # when the step under way should have begun
+        self._pace = Metronome(config.step_time)
         self._stepped: float | None = None  # when the last step was done
         self._done = False
 
@@ -150,20 +151,16 @@ class Learner:
             yield from self._next_step(now)
 
     def _next_step(self, now: float) -> Iterable[Effect]:
-        """Begin the next inner step, now or when the pace allows; lateness of up to a step is made up for."""
+        """Begin the next inner step, now or when the pace allows."""
         if not self._started or self._computing or self._done:
             return
         self._stands = self._blocking and any(held.steps >= self._patience for held in self.held)
         if self._stands:
             yield Timer("stand", now + self.config.silence / _SIGNS)
             return
-        pace = self.config.step_time
-        planned = now if self._pace_at is None else self._pace_at + pace
-        if now - planned > pace:
-            planned = now
-        self._pace_at = planned
-        if planned > now:
-            yield Timer("pace", planned)
+        at = self._pace.next(now)
+        if at > now:
+            yield Timer("pace", at)
         else:
             yield self._compute()
 

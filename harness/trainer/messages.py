@@ -114,19 +114,63 @@ class Broadcast(Message):
 
 @dataclass(kw_only=True, slots=True)
 class Gradient(Message):
-    """Synchronous mode: one learner's gradient of one step."""
+    """Data parallelism: one peer's gradient of one training step."""
 
     type: Literal["gradient"] = "gradient"
+    epoch: Count
+    """Of the group that averages it; a gradient for an earlier one is void."""
     step: Count
+    """Training step, which goes back when the group does."""
+    number: Count
+    """The peer's own count of inner steps, which never goes back."""
+    fragment: ClassVar[int] = 0
+
+    @property
+    def round(self) -> int:
+        """As of `Request`."""
+        return self.step
 
 
 @dataclass(kw_only=True, slots=True)
 class Average(Message):
-    """Synchronous mode: the mean gradient of one step, and the tokens processed before it."""
+    """Data parallelism: the mean gradient of one step."""
 
     type: Literal["average"] = "average"
     step: Count
     tokens: Count
+    """Trained on by the group once it is applied."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Resume(Message):
+    """Data parallelism: a new group begins, or goes on, at this step; with a state to load where one is sent."""
+
+    type: Literal["resume"] = "resume"
+    epoch: Count
+    step: Count
+    tokens: Count
+    """Trained on before this step."""
+    writes: bool
+    """This peer writes the snapshots and the checkpoints."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Fetch(Message):
+    """Data parallelism: the hub asks a peer for its state, which somebody else shall begin with."""
+
+    type: Literal["fetch"] = "fetch"
+    epoch: Count
+
+
+@dataclass(kw_only=True, slots=True)
+class State(Message):
+    """Data parallelism: a peer's weights and inner optimizer, as a checkpoint or because they were asked for."""
+
+    type: Literal["state"] = "state"
+    epoch: Count
+    step: Count
+    tokens: Count
+    digest: str
 
 
 @dataclass(kw_only=True, slots=True)
@@ -163,6 +207,6 @@ class Refused(Message):
 
 
 AnyMessage = Annotated[
-    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Gradient | Average | Probe | Echo | Finish
-    | Refused, Field(discriminator="type")]
+    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Gradient | Average | Resume | Fetch | State
+    | Probe | Echo | Finish | Refused, Field(discriminator="type")]
 ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.trainer.fragments import Shape
+from harness.trainer.replica import VALUE
 from harness.trainer.tensors import Tensors
 
 FLOOR = 1.0
@@ -114,6 +115,14 @@ class Quadratic:
         """One step with a given gradient."""
         for name, array in gradient.items():
             self._of[name] -= np.float32(lr) * array
+
+    def state(self) -> Tensors:
+        """The weights; gradient descent has nothing else."""
+        return {VALUE + name: array for name, array in self.read(tuple(self._of)).items()}
+
+    def load(self, state: Tensors) -> None:
+        """Go on from there."""
+        self.write({name.removeprefix(VALUE): array for name, array in state.items()})
 
     def held_out_loss(self) -> float:
         """The loss itself."""

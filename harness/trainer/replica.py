@@ -6,6 +6,9 @@ from typing import Protocol
 
 from harness.trainer.tensors import Tensors
 
+VALUE = "value/"
+"""Before the names of weights in a state."""
+
 
 class Replica(Protocol):
     """One learner's copy of the model, with its inner optimizer and its data."""
@@ -28,6 +31,15 @@ class Replica(Protocol):
 
     def apply(self, gradient: Tensors, lr: float) -> None:
         """One optimizer step with a given gradient."""
+        ...
+
+    def state(self) -> Tensors:
+        """A copy of everything that training goes on from: the weights, as `VALUE` and their name, and the inner
+        optimizer's own."""
+        ...
+
+    def load(self, state: Tensors) -> None:
+        """The inverse of `state`; an inner optimizer of which nothing is said begins afresh."""
         ...
 
     def held_out_loss(self) -> float:

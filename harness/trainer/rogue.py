@@ -14,7 +14,8 @@ from harness.trainer.wire import Decoder, FrameError, encode
 
 Content = Literal["nan", "inf", "shape"]
 _CHUNK = 1 << 18
-PAUSE_S = 0.05
+_PAUSES_S = (0.02, 0.12)
+_GOLDEN = 0.6180339887
 
 
 class Rogue:
@@ -28,7 +29,7 @@ class Rogue:
         self._token, self._learner, self._incarnation = token, learner, incarnation
         self._fragments, self._content = fragments, content
         self._held: dict[int, tuple[int, Tensors]] = {}
-        self._step = 0
+        self._step, self._turns = 0, 0
         self._given: set[int] = set()
         self.sent = 0
         """Poisoned contributions that the syncer has taken: it answers each with the fragment's value. Others may have
@@ -40,10 +41,17 @@ class Rogue:
         return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
                      versions=[-1] * self._fragments, steps=[0] * self._fragments)
 
+    def pause(self) -> float:
+        """Seconds until it comes back: ever others, spread evenly, so that it does not fall into step with the learner,
+        which takes its place again at the pace of its own."""
+        self._turns += 1
+        low, high = _PAUSES_S
+        return low + (high - low) * (self._turns * _GOLDEN % 1)
+
     def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
         """A frame came; what it says to that."""
         if isinstance(message, Welcome):
-            self._step = message.step
+            self._step = message.step + 1  # else nobody asks while it is there, if the real one is ahead of all others
         elif isinstance(message, Broadcast):
             self._held[message.fragment] = (message.version, tensors)
             if message.fragment in self._given:
@@ -79,7 +87,9 @@ def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
         except ConnectionRefusedError:
             break  # there is no syncer to send anything to
         except (OSError, FrameError):
-            time.sleep(PAUSE_S)
+            pass  # the real learner took its place again
+        if rogue.sent < count:
+            time.sleep(rogue.pause())
     return rogue.sent
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 
 
 def learning_rate(config: TrainerConfig, tokens: int) -> float:
@@ -13,7 +13,7 @@ def learning_rate(config: TrainerConfig, tokens: int) -> float:
     `tokens` is the count over all learners that the syncer sends: a learner that was away, or that is slow, is at the
     same position as everyone else, and every run ends fully decayed at the same number of processed tokens.
     """
-    peak = config.synchronous_lr if config.mode == "data_parallel" else config.lr
+    peak = config.synchronous_lr if config.mode in SYNCHRONOUS else config.lr
     step = tokens / (config.tokens_per_step * config.learners)
     if step < config.warmup:
         return peak * (step + 1) / (config.warmup + 1)

@@ -1,4 +1,4 @@
-"""Drives the syncer (or the synchronous hub): accepts learners on a loopback port."""
+"""Drives the syncer (or the hub of data parallelism): accepts learners on a loopback port."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 from harness.tape import TapeWriter
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
+from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
 from harness.trainer.syncer import Syncer
-from harness.trainer.synchronous import Hub
 from harness.trainer.tensors import Tensors
 from harness.trainer.traffic import Traffic
 from harness.trainer.wire import Decoder, FrameError

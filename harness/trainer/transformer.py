@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from harness.trainer.replica import VALUE
 from harness.trainer.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -63,6 +64,23 @@ class Transformer:
         """One AdamW step with this flat gradient."""
         self._grad.copy_(torch.from_numpy(gradient["gradient"]))
         self._step(lr)
+
+    def state(self) -> Tensors:
+        """The weights, and AdamW's moments and count."""
+        weights = {VALUE + name: array for name, array in self.read(tuple(self._views)).items()}
+        return weights | {name: tensor.numpy().copy() for name, tensor in self._moments().items()}
+
+    def load(self, state: Tensors) -> None:
+        """Go on from there; without moments with fresh ones."""
+        self.write({name.removeprefix(VALUE): array for name, array in state.items() if name.startswith(VALUE)})
+        for name, tensor in self._moments().items():
+            if name in state:
+                tensor.copy_(torch.from_numpy(state[name]))
+            else:
+                tensor.zero_()
+
+    def _moments(self) -> dict[str, torch.Tensor]:
+        return {"adamw/first": self._first, "adamw/second": self._second, "adamw/count": self._count}
 
     def held_out_loss(self) -> float:
         """Mean loss on the held-out windows, nats per byte."""

@@ -39,19 +39,29 @@ def test_a_plan_in_another_mode_breaks_the_same_at_the_same_times(plan):
     for mode in compare.MODES:
         other = compare.under(plan, mode)
         assert (other.cluster.mode, other.faults, other.seed) == (mode, plan.faults, plan.seed)
-        assert other.cluster.quorum == (1 if mode == "decoupled" else 3)
+        assert other.cluster.quorum == (1 if mode in ("decoupled", "elastic_data_parallel") else 3)
         assert other.cluster.budget == plan.cluster.budget
         assert other.checks.loss_parity is None
 
 
 def test_every_mode_has_its_figures_and_only_who_waits_for_nobody_keeps_its_goodput(found):
     by_mode = {one.mode: one for one in found[0]}
-    assert list(by_mode) == ["decoupled", "streaming", "diloco"]
-    assert by_mode["decoupled"].goodput > max(by_mode["streaming"].goodput, by_mode["diloco"].goodput) + 0.1
-    assert by_mode["decoupled"].longest_stall_s < 0.5
-    assert by_mode["decoupled"].wall_s < min(by_mode["streaming"].wall_s, by_mode["diloco"].wall_s) - 1
-    for mode in ("streaming", "diloco"):
-        assert by_mode[mode].longest_stall_s > 2  # as long as it is dead
+    assert list(by_mode) == ["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
+    decoupled = by_mode.pop("decoupled")
+    assert decoupled.longest_stall_s < 0.5
+    for one in by_mode.values():
+        assert decoupled.goodput > one.goodput + 0.1
+        assert decoupled.wall_s < one.wall_s - 1
+        assert one.longest_stall_s > 2  # as long as it is dead
+
+
+def test_modes_that_average_gradients_say_how_often_they_save_and_send_far_more(found):
+    by_mode = {one.mode: one for one in found[0]}
+    for mode in ("data_parallel", "elastic_data_parallel"):
+        assert by_mode[mode].checkpoint_every == 10  # sqrt(2 * 0.02 s * 9 s for one loss) in steps of 60 ms
+        assert by_mode[mode].bytes_per_token > 3 * by_mode["decoupled"].bytes_per_token
+        assert by_mode[mode].goodput == pytest.approx(by_mode[mode].predicted, abs=0.1)
+    assert by_mode["decoupled"].checkpoint_every is None
 
 
 def test_figures_are_those_of_the_tape(found):
@@ -99,8 +109,9 @@ def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
         compare.show(plan, *found, console)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
-    for words in ("goodput", "bytes/token", "longest stall", "decoupled", "over time since the steady state"):
-        assert words.split()[0] in text
+    for words in ("goodput", "bytes/token", "stall", "decoupled", "elastic_data_parallel", "over time since the steady",
+                  "data_parallel: a checkpoint every 10 steps"):
+        assert words in text
 
 
 def command(*arguments):
@@ -122,11 +133,12 @@ def test_json_is_one_object_with_a_list_of_modes(tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["flagship", "--modes", "decopled"], "no mode 'decopled'; did you mean 'decoupled'?"),
-    (["flagship", "--modes", "data_parallel"], "there are decoupled, streaming, diloco"),
-    (["flagship", "--modes", ""], "there are decoupled, streaming, diloco"),
+    (["flagship", "--modes", "synchronous"], "there are data_parallel, elastic_data_parallel, diloco, streaming, "),
+    (["flagship", "--modes", ""], "there are data_parallel, elastic_data_parallel, diloco, streaming, decoupled"),
     (["flagshp"], "did you mean 'flagship'"),
     (["flagship", "--on", "nowhere"], "no such place"),
     (["scale-out", "--modes", "diloco"], "mode diloco waits for all learners from the beginning, and learner-"),
+    (["scale-out", "--modes", "data_parallel"], "mode data_parallel waits for all learners from the beginning, and "),
 ])
 def test_a_mistake_gets_a_message_and_exit_code_2(arguments, message):
     done = command(*arguments)

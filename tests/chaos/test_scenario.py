@@ -88,7 +88,8 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     ("{learners: '4'}", "'4' is text (leave the quotes out)"),
     ("{quorum: true}", "should be a valid integer"),
     ("{step_time: 2s}", "use more than two steps"),
-    ("{mode: data_parallel}", "is made as a reference"),
+    ("{mode: synchronous}", "is made as a reference"),
+    ("{mode: data_parallel, quorum: 2}", "mode data_parallel means quorum 4: leave quorum out"),
     ("{seed: 7}", "run --seed 7"),
 ])
 def test_a_cluster_that_can_not_work_is_refused(cluster, message):

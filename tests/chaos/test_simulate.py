@@ -61,6 +61,14 @@ def test_the_library_passes_under_virtual_time(name):
     assert {verdict.name: verdict.evidence for verdict in result.judgement.checks if verdict.verdict != "passed"} == {}
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_poison_gets_its_turn_also_where_the_real_learner_is_ahead_of_all_others(seed):
+    loaded = load("poison")[0]
+    quick = loaded.model_copy(update={"cluster": loaded.cluster.model_copy(update={"model": "quadratic"})})
+    verdicts = {verdict.name: verdict for verdict in simulate(freeze(quick, seed)).judgement.checks}
+    assert verdicts["faults_felt"].verdict == "passed", verdicts["faults_felt"].evidence
+
+
 ABORTED = """diloco_chaos: 1
 name: aborted
 deadline: 60s

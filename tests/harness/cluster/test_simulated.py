@@ -328,6 +328,13 @@ def test_links_that_restart_take_all_connections_with_them_but_not_a_cut():
     assert not run.cluster._links().enabled(FIRST)
 
 
+def test_links_that_are_about_to_be_there_again_are_not_left_cut_off():
+    run = Run(budget=300).until("steady")
+    run.cluster.cut(FIRST, True)
+    run.cluster.restart_links()
+    assert [words for words in run.cluster.residue() if "cut off" in words] == [f"{FIRST} is cut off"]
+
+
 @pytest.mark.parametrize(("toxic", "result"), [
     (Toxic("latency", "upstream", {"latency": 200}), "answered"),
     (Toxic("latency", "upstream", {"latency": 3000}), "silent"),

@@ -70,6 +70,7 @@ class Core:
     def __init__(self, effects):
         self.effects, self.inputs, self.steady = effects, [], True
         self.replica = SimpleNamespace(gradient=lambda position: (0.5, {}))
+        self.config = SimpleNamespace(silence=1e6)
 
     def __getattr__(self, method):
         if not method.startswith("on_") and method != "start":

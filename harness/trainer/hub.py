@@ -1,0 +1,331 @@
+"""The hub of data parallelism: averages the gradients of a group of peers, step after step, and keeps its checkpoints.
+
+A state machine without I/O. What becomes of the group when somebody goes or comes is `data_parallel.py`'s and
+`elastic_data_parallel.py`'s to say. Every step is told on the tape as a merge of one whole-model fragment, whose
+version is the training step; where a group goes back to a checkpoint, `rolled_back` makes the steps after it void.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.trainer import checkpoint
+from harness.trainer.config import TrainerConfig
+from harness.trainer.disk import Disk
+from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Send, Stop, Timer
+from harness.trainer.merge import token_weight
+from harness.trainer.messages import (
+    AnyMessage,
+    Average,
+    Clock,
+    Fetch,
+    Finish,
+    Gradient,
+    Hello,
+    Report,
+    Resume,
+    State,
+    Welcome,
+)
+from harness.trainer.replica import VALUE
+from harness.trainer.state import fragment_file
+from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
+
+HEARTBEAT = 0.5
+_EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A state that a group can begin from."""
+
+    step: int
+    tokens: int
+    """Trained on before it."""
+    state: Tensors
+    incarnations: dict[str, int]
+    """The newest that were heard of: an older one must be refused by the hub's own successor, too."""
+    resumed: bool = False
+    """It was found on the disk."""
+    repaired: dict[str, str] | None = None
+    """Damaged or missing files -> why, where the other copy was whole."""
+
+    @classmethod
+    def found(cls, disk: Disk, config: TrainerConfig, initial: Tensors) -> Saved:
+        """The newest checkpoint, or the beginning.
+
+        Raises:
+            CheckpointError: there was one, and no copy of it can be trusted.
+        """
+        name, there = fragment_file(0), set(disk.names())
+        for leftover in sorted(one for one in there if one.endswith(checkpoint.PARTIAL)):
+            disk.remove(leftover)
+        if there.intersection(checkpoint.copies(name)):
+            content, damaged = checkpoint.load_either(disk, name, there)
+            meta = content.meta
+            return cls(int(meta["version"]), int(meta["tokens"]), content.tensors, dict(meta["incarnations"]), True,
+                       damaged)
+        begun = 0 if config.mode == "synchronous" else config.warm_start
+        return cls(begun, begun * config.tokens_per_step * config.learners,
+                   {VALUE + key: array for key, array in initial.items()}, {})
+
+    def commit(self) -> Commit:
+        """Save it."""
+        return Commit(fragment_file(0), self.state, {"version": self.step, "tokens": self.tokens,
+                                                     "incarnations": self.incarnations})
+
+
+@dataclass
+class Member:
+    """A peer that is connected."""
+
+    name: str
+    incarnation: int
+    connection: int
+    heard: float
+    step: int
+    """Where its state is: as of its hello, and of what it was sent since."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A gradient of the step under way."""
+
+    number: int
+    """The peer's own count."""
+    arrived: float
+    gradient: Tensors
+
+
+class Hub(ABC):
+    """See the module. Failure semantics: a gradient counts when it is complete and its peer is still there; nobody is
+    ahead of anybody else, and whoever comes begins with what all the others have."""
+
+    def __init__(self, config: TrainerConfig, saved: Saved, incarnation: int = 0) -> None:
+        self.config, self.saved = config, saved
+        self.step, self.tokens = saved.step, saved.tokens
+        self.steady = False
+        self.finished = False
+        self.peers: dict[str, Member] = {}
+        self.group: dict[str, int] = {}
+        """Names and incarnations of those whose gradients are averaged; they all stand at `step`."""
+        self._by_connection: dict[int, Member] = {}
+        self._epoch = incarnation * _EPOCHS_PER_INCARNATION
+        self.training = False
+        """All of the group are there, and work on the next step."""
+        self._donor = ""  # who is asked for its state
+        self._given: dict[str, Given] = {}
+        self._opened = 0.0
+        self._contributed: set[str] = set()
+        self._newest = dict(saved.incarnations)
+        self._size = sum(math.prod(shape) for shape in config.spec.shapes().values())
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self.finished, "step": self.step, "processed": self.tokens,
+                "budget": self.config.budget_tokens, "training": self.training, "peers": sorted(self.group)}
+
+    # -- what becomes of the group ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def came(self, member: Member, now: float) -> Iterable[Effect]:
+        """Somebody is there (again); what that brings about."""
+
+    @abstractmethod
+    def went(self, member: Member, now: float) -> Iterable[Effect]:
+        """Somebody of the group is gone; what that brings about."""
+
+    def regroup(self, now: float) -> Iterable[Effect]:
+        """The timer that a policy set for a new group."""
+        return ()
+
+    # -- inputs ----------------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """The first effects of a new process."""
+        for name, why in (self.saved.repaired or {}).items():
+            yield Record("repaired", {"file": name, "reason": why})
+        if not self.saved.resumed or self.saved.repaired:
+            yield self.saved.commit()
+        yield Record("resumed" if self.saved.resumed else "initial", {
+            "versions": [self.step], "digests": [digest(self.saved.state)], "step": self.step,
+            "processed": self.tokens})
+        if self.saved.resumed:
+            yield Record("rolled_back", {"step": self.step, "processed": self.tokens, "why": "the hub was gone"})
+        yield Timer("heartbeat", now + HEARTBEAT)
+
+    def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A whole frame arrived."""
+        if isinstance(message, Hello):
+            yield from self._hello(connection, message, now)
+            return
+        member = self._by_connection.get(connection)
+        if member is None:
+            yield Close(connection, "the first frame must be a hello")
+            return
+        member.heard = now
+        if isinstance(message, Gradient):
+            yield from self._gradient(member, message, tensors, now)
+        elif isinstance(message, State):
+            yield from self._state(member, message, tensors, now)
+        elif not isinstance(message, Report):
+            yield Record("refused", {"learner": member.name, "reason": f"unexpected {message.type}"})
+
+    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended."""
+        member = self._by_connection.pop(connection, None)
+        if member is None or self.peers.get(member.name) is not member:
+            return
+        del self.peers[member.name]
+        self._given.pop(member.name, None)
+        self._donor = "" if member.name == self._donor else self._donor
+        yield Record("lost", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+        if member.name in self.group:
+            self.training = False
+            yield from self.went(member, now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired: a heartbeat, or the time for a new group."""
+        if key == "heartbeat":
+            yield Timer("heartbeat", now + HEARTBEAT)
+            for member in list(self.peers.values()):
+                if now - member.heard > self.config.silence:
+                    yield Close(member.connection, "silent")
+                    yield from self.on_lost(member.connection, f"silent for {now - member.heard:.1f} s", now)
+            yield from self._send_clock()
+        elif not self.finished:
+            yield from self.regroup(now)
+
+    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
+        """No marks."""
+        return ()
+
+    # -- peers come --------------------------------------------------------------------------------------------------
+
+    def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
+        newest = self._newest.get(hello.node, -1)
+        if hello.node not in self.config.names:
+            yield Close(connection, f"{hello.node} is not a learner of this run")
+            return
+        if hello.incarnation < newest:
+            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
+                                     "reason": "old incarnation"})
+            yield Close(connection, "a newer incarnation of this learner is known", final=True)
+            return
+        if known := self.peers.get(hello.node):
+            yield Close(known.connection, "replaced by a newer connection", final=hello.incarnation > known.incarnation)
+            yield from self.on_lost(known.connection, "replaced by a newer connection", now)
+        self._newest[hello.node] = hello.incarnation
+        member = Member(hello.node, hello.incarnation, connection, now, hello.step)
+        self.peers[hello.node] = self._by_connection[connection] = member
+        yield Record("hello", {"learner": member.name, "incarnation": member.incarnation, "fresh": hello.step == 0,
+                               "step": hello.step, "versions": [min(self.step, self.saved.step)]})
+        yield Send(Welcome(step=self.step, tokens=self.tokens, position=self.step, steady=self.steady), to=connection)
+        yield from self.came(member, now)
+
+    def begin(self, names: Collection[str], now: float, state: Saved | None, have_it: Collection[str] = ()
+              ) -> Iterable[Effect]:
+        """These go on together: from a state that is sent to all but those who have it; None: all have it."""
+        if state is not None and state.step < self.step:
+            yield Record("rolled_back", {"step": state.step, "processed": state.tokens, "why": "the group broke"})
+        if state is not None:
+            self.step, self.tokens = state.step, state.tokens
+        self._epoch += 1
+        self.group = {name: self.peers[name].incarnation for name in sorted(names)}
+        self._given, self.training, self._donor, self._opened = {}, True, "", now
+        yield Record("grouped", {"epoch": self._epoch, "step": self.step, "learners": sorted(self.group)})
+        for number, name in enumerate(self.group):
+            resume = Resume(epoch=self._epoch, step=self.step, tokens=self.tokens, writes=number == 0)
+            sent = {} if state is None or name in have_it else state.state
+            self.peers[name].step = self.step
+            yield Send(resume, sent, to=self.peers[name].connection)
+
+    def fetch(self, name: str) -> Iterable[Effect]:
+        """Ask somebody who stands at `step` for its state; `fetched` goes on from there."""
+        self._donor, self.training = name, False
+        yield Send(Fetch(epoch=self._epoch), to=self.peers[name].connection)
+
+    def fetched(self, state: Saved, now: float) -> Iterable[Effect]:
+        """The state that was asked for is there."""
+        return ()
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _gradient(self, member: Member, message: Gradient, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if message.epoch != self._epoch or message.step != self.step or not self.training or self.finished:
+            return  # of a group that is no more
+        if sum(array.size for array in tensors.values()) != self._size or not all_finite(tensors):
+            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
+                                     "reason": "not a finite gradient of this model"})
+            yield Close(member.connection, "not a finite gradient of this model")
+            yield from self.on_lost(member.connection, "it sent what is no gradient", now)
+            return
+        self._given[member.name] = Given(message.number, now, tensors)
+        if self._given.keys() == self.group.keys():
+            yield from self._average(now)
+
+    def _average(self, now: float) -> Iterable[Effect]:
+        names = sorted(self._given)
+        parts = [self._given[name] for name in names]
+        yield Hold("merge.before_commit")
+        mean: Tensors = {key: np.asarray(np.mean([part.gradient[key] for part in parts], axis=0, dtype=np.float32))
+                         for key in parts[0].gradient}
+        each, base = self.config.tokens_per_step, self.step
+        self.step, self.tokens = self.step + 1, self.tokens + each * len(parts)
+        yield Record("merge", {
+            "round": base, "fragment": 0, "version": self.step, "digest": digest(mean), "step": self.step,
+            "processed": self.tokens, "merged": self.tokens, "opened": self._opened,
+            "quorum_at": max(part.arrived for part in parts), "closed": now, "grace": 0.0, "step_time": 0.0,
+            "sync_time": 0.0, "why": "all answered", "asked": names, "declined": [], "contributions": [
+                {"learner": name, "incarnation": self.group[name], "base": base, "first": part.number,
+                 "last": part.number, "steps": 1, "tokens": each, "weight": token_weight(each, 1),
+                 "arrived": part.arrived} for name, part in zip(names, parts, strict=True)]})
+        yield Hold("commit.before_broadcast")
+        self._given, self._opened = {}, now
+        for name in self.group:
+            self.peers[name].step = self.step
+            yield Send(Average(step=base, tokens=self.tokens), mean, to=self.peers[name].connection)
+        self._contributed.update(names)
+        if not self.steady and self._contributed.issuperset(self.config.starters):
+            self.steady = True
+            yield Record("steady", {"step": self.step, "processed": self.tokens})
+            yield from self._send_clock()
+
+    def _state(self, member: Member, message: State, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A checkpoint, the last of which ends the run; or what was asked for because somebody new shall begin with it.
+        """
+        if message.epoch != self._epoch or self.finished:
+            return
+        old = {key: array for key, array in self.saved.state.items() if key.startswith(VALUE)}
+        values = {key: array for key, array in tensors.items() if key.startswith(VALUE)}
+        if not same_shapes(old, values) or not all_finite(tensors) or digest(tensors) != message.digest:
+            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
+                                     "reason": "not a state of this model"})
+            return
+        state = Saved(message.step, message.tokens, tensors, dict(self._newest))
+        if member.name == self._donor and message.step == self.step:
+            yield from self.fetched(state, now)
+            return
+        if message.step > self.saved.step:
+            self.saved = state
+            yield state.commit()
+        if message.tokens >= self.config.budget_tokens:
+            yield from self._finish()
+
+    # -- what everyone is told ---------------------------------------------------------------------------------------
+
+    def _send_clock(self) -> Iterable[Effect]:
+        clock = Clock(step=self.step, tokens=self.tokens, steady=self.steady)
+        return [Send(clock, to=member.connection) for member in self.peers.values()]
+
+    def _finish(self) -> Iterable[Effect]:
+        self.finished = True
+        yield Record("finished", {"step": self.step, "processed": self.tokens, "merged": self.tokens})
+        for member in self.peers.values():
+            yield Send(Finish(), to=member.connection)
+        yield Stop("finished")

@@ -1,0 +1,95 @@
+"""Data parallelism, rigid and elastic, under the same faults: whole runs under virtual time."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.generate import plan_of
+from chaos.references import synchronous
+from chaos.simulate import performed, simulate
+from chaos.strategies import plans, scenario
+from chaos.tokens import MERGED
+
+MODES = ["data_parallel", "elastic_data_parallel"]
+modes = pytest.mark.parametrize("mode", MODES)
+KILL = {"kill": "learner-2", "at": "2s", "restart_after": "1s"}
+
+
+def plan(mode, *faults, **cluster):
+    usual = {"learners": 3, "budget": "100 steps", "step_time": "60ms", "checkpoint_every": 10}
+    return plan_of(scenario(mode=mode, **usual | cluster), list(faults), 0)
+
+
+def last_values(a_plan):
+    """The weights in the run's last snapshot."""
+    done = performed(a_plan)
+    assert done.outcome.kind == "finished", done.outcome.message
+    return max(done.snapshots, key=lambda snapshot: snapshot[1]["number"])[0]
+
+
+def same(left, right):
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
+@pytest.mark.parametrize("faults", [
+    [KILL], [KILL | {"at": "3s"}, {"kill": "learner-1", "at": "3200ms", "restart_after": "100ms"}],
+    [{"kill": "syncer", "at": "2500ms", "restart_after": "500ms"}],
+    [{"partition": "learner-3", "at": "1s", "for": "1s"}],
+    [{"pause": "learner-1", "at": "1s", "for": "5s"}], [{"reset": "learner-1", "at": "1s", "for": "1s"}],
+    [{"kill": "syncer", "when": {"node": "syncer", "hold": "checkpoint.before_rename", "count": 2},
+      "restart_after": "1s"}]], ids=str)
+def test_data_parallelism_ends_with_the_very_weights_of_a_run_that_nothing_happened_to(faults):
+    assert same(last_values(plan("data_parallel", *faults)), last_values(plan("data_parallel")))
+
+
+def test_without_faults_all_three_are_the_same_to_the_last_bit():
+    whole = last_values(synchronous(plan("data_parallel")))
+    for mode in MODES:
+        assert same(last_values(plan(mode)), whole)
+
+
+def test_what_a_group_goes_back_behind_is_void_and_is_done_again():
+    history = simulate(plan("data_parallel", KILL)).history
+    (back,) = history.tape.of("rolled_back")
+    lost = [merge for merge in history.merges if merge["version"] > back["step"] and merge.t < back.t]
+    assert history.rolled_back == lost != []
+    assert back["step"] % 10 == 0
+    fates = [fates[part["last"]] for merge in lost for part in merge["contributions"]
+             for fates in [history.ledger.fates[0, (part["learner"], part["incarnation"])]]]
+    assert set(fates) == {"rolled back"}
+    assert history.ledger.by_fate[MERGED] == history.plan.cluster.budget_tokens
+
+
+def test_elastic_data_parallelism_goes_on_with_those_who_are_left_and_takes_the_other_in_again():
+    history = simulate(plan("elastic_data_parallel", KILL | {"restart_after": "6s"}, silence="1s",
+                            budget="300 steps")).history
+    groups = [(event.t - history.spans[0].injected, event["learners"]) for event in history.tape.of("grouped")][1:]
+    assert [len(names) for _, names in groups] == [2, 3]
+    assert 1.9 < groups[0][0] < 2.2  # silence and reconfiguration
+    assert groups[1][0] > 6
+    assert not history.tape.of("rolled_back")
+
+
+def test_elastic_data_parallelism_goes_back_to_the_checkpoint_where_nobody_has_anything_left():
+    everybody = {"kill": ["learner-1", "learner-2", "learner-3"], "at": "2s", "restart_after": "200ms"}
+    history = simulate(plan("elastic_data_parallel", everybody)).history
+    (back,) = history.tape.of("rolled_back")
+    assert back["step"] == 30
+    assert history.ledger.by_fate[MERGED] == history.plan.cluster.budget_tokens
+
+
+@modes
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_whatever_is_broken_every_token_of_the_budget_is_merged_once_and_replicas_agree(mode, data):
+    broken = data.draw(plans(learners=3, max_faults=4, budget="100 steps", mode=mode))
+    result = simulate(broken)
+    assert result.outcome.kind == "finished", result.outcome.message
+    verdicts = {verdict.name: verdict for verdict in result.judgement.checks}
+    assert verdicts["exactly_once"].verdict == "passed", verdicts["exactly_once"].evidence
+    assert verdicts["all_undone"].verdict != "failed", verdicts["all_undone"].evidence
+    tokens, each = result.history.ledger.by_fate[MERGED], broken.cluster.tokens_per_step
+    assert 0 <= tokens - broken.cluster.budget_tokens < 3 * each
+    if mode == "data_parallel":
+        assert same(last_values(broken), last_values(broken.without_faults()))
