@@ -32,6 +32,8 @@ _PATIENCE = 3
 _LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
           "data_parallel": ("+", "red"), "elastic_data_parallel": ("*", "yellow")}
 _WIDEST = 100
+_LEGEND = ("plan: the goodput that the faults leave in that mode", "at time: the loss when the quickest mode ended",
+           "stall: the longest time without a merge")
 
 
 class CompareError(Exception):
@@ -156,10 +158,8 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
             ("goodput", "{:.1%}"), ("predicted", "{:.0%}"), ("loss", "{:.4f}"), ("loss_at_equal_time", "{:.4f}"),
             ("bytes_per_token", "{:.2f}"), ("longest_stall_s", "{:.1f} s"), ("wall_s", "{:.0f} s"))))
     console.print(table, width=width)
-    for words in ("plan: the goodput that the faults leave in that mode", "at time: the loss when the quickest mode ended",
-                  "stall: the longest time without a merge", *(
-                      f"{one.mode}: a checkpoint every {one.checkpoint_every} steps" for one in found
-                      if one.checkpoint_every)):
+    saves = [f"{one.mode}: a checkpoint every {one.checkpoint_every} steps" for one in found if one.checkpoint_every]
+    for words in (*_LEGEND, *saves):
         console.print(words, style="dim", highlight=False)
     for one in found:
         if one.why:

@@ -123,12 +123,16 @@ class Gradient(Message):
     """Training step, which goes back when the group does."""
     number: Count
     """The peer's own count of inner steps, which never goes back."""
-    fragment: ClassVar[int] = 0
 
     @property
     def round(self) -> int:
-        """As of `Request`."""
+        """As of `Answer`: its step."""
         return self.step
+
+    @property
+    def fragment(self) -> int:
+        """As of `Answer`: the whole model is one."""
+        return 0
 
 
 @dataclass(kw_only=True, slots=True)

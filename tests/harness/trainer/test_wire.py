@@ -1,6 +1,8 @@
 """Frames: whatever the pieces in which bytes come, the messages are the same; what is no frame is refused."""
 
 import struct
+from dataclasses import fields
+from typing import get_args, get_type_hints
 
 import msgpack
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.messages import Answer, Broadcast, Clock, Hello, Report, Request
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Hello, Report, Request
 from harness.trainer.wire import MAGIC, PREFIX, Decoder, FrameError, encode
 
 COUNTS = st.integers(0, 2**40)
@@ -41,6 +43,17 @@ def test_any_split_of_the_stream_gives_the_same_messages(items, sizes):
         assert tensors.keys() == expected.keys()
         assert all(np.array_equal(tensors[name], np.array(values, np.float32)) for name, values in expected.items())
     assert decoder.pending == (0, 0)
+
+
+SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[tuple[int, int, int]]: [(1, 2, 3)]}
+
+
+@pytest.mark.parametrize("kind", get_args(get_args(AnyMessage)[0]))
+def test_every_kind_of_message_comes_out_as_it_went_in(kind):
+    hints = get_type_hints(kind)
+    message = kind(**{field.name: SAMPLES[hints[field.name]] for field in fields(kind) if field.name != "type"})
+    ((got, _),) = Decoder().feed(encode(message))
+    assert got == message
 
 
 def test_half_a_frame_is_pending_with_its_size():
