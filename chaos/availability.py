@@ -9,8 +9,8 @@ from typing import NamedTuple
 from faults import Fault, Join, Partition
 from harness.trainer.config import BLOCKING, SYNCHRONOUS, TrainerConfig
 
-CHECKPOINT_S = 0.02
-"""What a checkpoint of data parallelism costs: the state goes to the hub, which commits it (benchmarks/rivals.py)."""
+CHECKPOINT_S = 0.005
+"""What a checkpoint of data parallelism costs, while the state goes to the hub and is committed (docs/figures.md)."""
 
 
 def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:

@@ -119,7 +119,7 @@ class TrainerConfig(BaseModel):
     @property
     def blocking(self) -> bool:
         """Whether a learner waits for the merge of what it answered."""
-        return self.mode in BLOCKING or self.overlap == 0
+        return self.mode in (*BLOCKING, *SYNCHRONOUS) or self.overlap == 0
 
     @property
     def patience(self) -> float:

@@ -58,7 +58,7 @@ def test_every_mode_has_its_figures_and_only_who_waits_for_nobody_keeps_its_good
 def test_modes_that_average_gradients_say_how_often_they_save_and_send_far_more(found):
     by_mode = {one.mode: one for one in found[0]}
     for mode in ("data_parallel", "elastic_data_parallel"):
-        assert by_mode[mode].checkpoint_every == 10  # sqrt(2 * 0.02 s * 9 s for one loss) in steps of 60 ms
+        assert by_mode[mode].checkpoint_every == 5  # sqrt(2 * 0.005 s * 9 s for one loss) in steps of 60 ms
         assert by_mode[mode].bytes_per_token > 3 * by_mode["decoupled"].bytes_per_token
         assert by_mode[mode].goodput == pytest.approx(by_mode[mode].predicted, abs=0.1)
     assert by_mode["decoupled"].checkpoint_every is None
@@ -110,7 +110,7 @@ def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     for words in ("goodput", "bytes/token", "stall", "decoupled", "elastic_data_parallel", "over time since the steady",
-                  "data_parallel: a checkpoint every 10 steps"):
+                  "data_parallel: a checkpoint every 5 steps"):
         assert words in text
 
 

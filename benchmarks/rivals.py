@@ -1,0 +1,84 @@
+"""Goodput in a storm: eight learners, each killed twice, one at a time; Decoupled DiLoCo against data parallelism.
+
+The window is as long as it must be for the plan to leave Decoupled DiLoCo 90% of all learner time. What each mode
+should make of it is predicted from the plan, the interval of the checkpoints and the time that a new process takes to
+be there (the median of this run's own): decoupled loses what is dead; data parallelism every second in which anybody
+is, and what it did since its last checkpoint; elastic data parallelism the seconds in which all stand still.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from benchmarks.loss import interval
+from chaos.checks.outcome import goodput_between
+from chaos.compare import under
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.run import Result
+from chaos.scenario import parse
+from chaos.simulate import simulate
+from harness.simulation.parameters import Parameters
+from harness.trainer.config import TrainerConfig
+
+LEARNERS, KILLS, AVAILABLE = 8, 16, 0.9
+DOWN_S, RESTART_S = 5.0, 3.4
+"""From a kill to its learner's return, as planned: the new process needs what is left of it."""
+WINDOW_S = KILLS * DOWN_S / (LEARNERS * (1 - AVAILABLE))
+MODES = ("decoupled", "data_parallel", "elastic_data_parallel")
+_MACHINE = Parameters(cores=2 * LEARNERS)  # nobody waits for a processor
+
+
+def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Under virtual time, and in real time once."""
+    found: dict[str, Any] = {"window_s": WINDOW_S, "kills": KILLS}
+    by_mode: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
+    for seed in range(seeds):
+        for mode in MODES:
+            by_mode[mode].append(_figures(simulate(under(plan(seed), mode), _MACHINE).history))
+        say(f"  storm seed {seed}: " + ", ".join(f"{mode} {by_mode[mode][-1]['goodput']:.3f}" for mode in MODES))
+    for mode, each in by_mode.items():
+        found[mode] = {key: interval([one[key] for one in each]) for key in ("goodput", "predicted")}
+    found["ratio"] = interval([mine["goodput"] / its["goodput"] for mine, its
+                               in zip(by_mode["decoupled"], by_mode["data_parallel"], strict=True)])
+    found["confirmed_on_local"] = {mode: _figures(perform(under(plan(0), mode)).history) for mode in MODES[:2]}
+    return found
+
+
+def plan(seed: int) -> Plan:
+    """Every learner is killed twice, in an order drawn from the seed, one at a time."""
+    chance = random.Random(f"rivals/{seed}")
+    order = [learner for _ in range(2) for learner in chance.sample(range(1, LEARNERS + 1), LEARNERS)]
+    every = WINDOW_S / KILLS
+    faults = "".join(f"  - {{kill: learner-{learner}, at: {(index + chance.uniform(0.02, 0.07)) * every!r}s, "
+                     f"restart_after: {RESTART_S}s}}\n" for index, learner in enumerate(order))
+    steps = round(WINDOW_S / 0.06)
+    return freeze(parse(f"diloco_chaos: 1\nname: rivals\ndeadline: 600s\ncluster: {{model: quadratic, learners: "
+                        f"{LEARNERS}, fragments: 8, sync_every: 24, budget: {steps} steps, step_time: 60ms}}\n"
+                        f"faults:\n{faults}"), seed)
+
+
+def _figures(history: History) -> dict[str, float]:
+    assert history.zero is not None, "it was steady"
+    cluster, end = history.plan.cluster, history.zero + WINDOW_S
+    hellos = {(event["learner"], event["incarnation"]): event.t for event in reversed(history.tape.of("hello"))}
+    starts = [hellos[event["target"], event["incarnation"]] - event.t for event in history.tape.of("spawn")
+              if event["incarnation"] and (event["target"], event["incarnation"]) in hellos]
+    return {"goodput": round(goodput_between(history, history.zero, end), 4),
+            "predicted": round(_predicted(cluster, RESTART_S + median(starts)), 4), "start_s": round(median(starts), 3),
+            "checkpoint_every": cluster.checkpoint_every}
+
+
+def _predicted(cluster: TrainerConfig, down: float) -> float:
+    """`down`: seconds from each kill to its learner's return."""
+    if cluster.mode == "data_parallel":
+        lost = down + cluster.checkpoint_every * cluster.step_time / 2
+    elif cluster.mode == "elastic_data_parallel":
+        notice = cluster.silence + cluster.reconfiguration
+        lost = min(down, notice) + max(0.0, down - notice) / LEARNERS + cluster.reconfiguration
+    else:
+        lost = down / LEARNERS
+    return 1 - KILLS * lost / WINDOW_S
