@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from chaos import replay_averaged
 from chaos.history import History
+from chaos.replayed import Difference, Replay
 from chaos.tokens import Node
 from harness.tape import Event
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.effects import Effect, Record, Send
 from harness.trainer.learner import Learner
 from harness.trainer.messages import Answer, Broadcast, Request, Welcome
@@ -29,27 +31,6 @@ Given = tuple[int, int, int]
 _SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
          "snapshot": ("base", "first", "step", "steps", "digest")}
 """Of a learner's event, what must be the same again."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Where the replay and the tape part."""
-
-    t: float
-    """When that was recorded, seconds since the run began."""
-    words: str
-
-
-@dataclass
-class Replay:
-    """How far it got."""
-
-    versions: int = 0
-    steps: int = 0
-    difference: Difference | None = None
-    """The first one."""
-    missing: str = ""
-    """What the tape lacks to go on; empty where it was replayed to its end."""
 
 
 @dataclass
@@ -72,6 +53,8 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica,
         replicas: makes the learners' replicas.
         tell: called with the number of versions so far.
     """
+    if history.plan.cluster.mode in SYNCHRONOUS:
+        return replay_averaged.replay(history, initial, replicas, tell)
     if any("lr" not in event.fields for event in history.tape.of("step")):
         return Replay(missing="the tape does not tell the steps' learning rates: an earlier version wrote it")
     return _Again(history, initial, replicas, tell).done()

@@ -16,7 +16,7 @@ from harness.reaper import NOT_UNDONE
 from harness.wording import first
 
 if TYPE_CHECKING:
-    from chaos.replay import Replay
+    from chaos.replayed import Replay
 
 _NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What a tape that somebody wrote by hand may bring about."""

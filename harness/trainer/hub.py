@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,6 +100,12 @@ class Given:
     """The peer's own count."""
     arrived: float
     gradient: Tensors
+
+
+def averaged(gradients: Sequence[Tensors]) -> Tensors:
+    """Their mean, in float32; in the order of their peers' names, for the same bits every time."""
+    return {name: np.asarray(np.mean([gradient[name] for gradient in gradients], axis=0, dtype=np.float32))
+            for name in gradients[0]}
 
 
 class Hub(ABC):
@@ -273,8 +279,7 @@ class Hub(ABC):
         names = sorted(self._given)
         parts = [self._given[name] for name in names]
         yield Hold("merge.before_commit")
-        mean: Tensors = {key: np.asarray(np.mean([part.gradient[key] for part in parts], axis=0, dtype=np.float32))
-                         for key in parts[0].gradient}
+        mean = averaged([part.gradient for part in parts])
         each, base = self.config.tokens_per_step, self.step
         self.step, self.tokens = self.step + 1, self.tokens + each * len(parts)
         yield Record("merge", {

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chaos.generate import plan_of
 from chaos.history import History
@@ -63,6 +64,35 @@ def test_it_is_the_same_again_whatever_was_broken(plan):
     assert (found.difference, found.missing) == (None, "")
     told = result.history.tape.of("merge") + result.history.merges_told_later
     assert found.versions == len({(merge["fragment"], merge["version"]) for merge in told})
+
+
+@pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_averaged_gradients_are_the_same_again_whatever_was_broken(mode, data):
+    result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", mode=mode)))
+    found = again(result.history)
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions == len(result.history.tape.of("merge"))
+
+
+def test_a_mean_gradient_that_is_another_is_named_with_all_that_went_into_it():
+    history = small({"kill": "learner-1", "at": "1s", "restart_after": "300ms"}, mode="data_parallel")
+
+    def change(event):
+        if event.event == "merge" and event["version"] == 70:
+            event.fields["digest"] = "f" * 32
+        return event
+    found = again(altered(history, change))
+    assert found.difference.words.startswith(
+        f"step 70: the mean gradient of learner-1, learner-2, learner-3 was {'f' * 32}, is ")
+    assert found.versions >= 69
+
+
+def test_a_merge_that_the_tape_lacks_is_told():
+    history = small(mode="data_parallel")
+    found = again(altered(history, lambda event: None if event.event == "merge" and event["version"] == 5 else event))
+    assert (found.versions, found.missing) == (4, "the tape tells of step 6 after step 4")
 
 
 def test_a_step_that_was_made_otherwise_is_named_with_the_learner(history):
