@@ -15,7 +15,7 @@ CHECKPOINT_S = 0.005
 
 def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
     """Goodput that the faults leave: the share of learner time that trains something that lasts."""
-    nominal = (cluster.budget - cluster.warm_start) * cluster.step_time
+    nominal = cluster.nominal_s
     if nominal <= 0:
         return 1.0
     if cluster.mode in BLOCKING or cluster.mode in SYNCHRONOUS:
@@ -28,7 +28,7 @@ def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
 def checkpoint_every(cluster: TrainerConfig, faults: Sequence[Fault]) -> int:
     """Steps between two checkpoints by Young (1974) and Daly (2006): the square root of twice the cost of one times the
     mean time between failures. As often as snapshots are taken where nothing fails."""
-    nominal = (cluster.budget - cluster.warm_start) * cluster.step_time
+    nominal = cluster.nominal_s
     losses = sum(outage.breaks for outage in _outages(cluster, faults))
     if not nominal or not losses:
         return math.ceil((cluster.budget - cluster.warm_start) / cluster.snapshots)

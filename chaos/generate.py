@@ -125,7 +125,7 @@ def _times(nominal: float) -> tuple[str, ...]:
 def times(scenario: Scenario) -> tuple[str, ...]:
     """When a fault may come, with time left to heal."""
     cluster = scenario.cluster
-    return _times((cluster.budget - cluster.warm_start) * cluster.step_time)
+    return _times(cluster.nominal_s)
 
 
 def sensible(scenario: Scenario, faults: Sequence[Document]) -> list[Document]:
@@ -188,7 +188,7 @@ def allowing(scenario: Scenario) -> Scenario:
              if fault.downs or fault.kind in ("pause", "zombie") for target in fault.targets}
     if learners <= set(still):  # they may all stand still at the same time
         gone += max(still.values())
-    run = max(1.0, (scenario.cluster.budget - scenario.cluster.warm_start) * scenario.cluster.step_time)
+    run = max(1.0, scenario.cluster.nominal_s)
     checks = scenario.checks
     return scenario.model_copy(update={"checks": checks.model_copy(update={
         "no_global_stall": checks.no_global_stall.model_copy(

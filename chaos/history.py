@@ -111,10 +111,9 @@ class History:
                             for learner, incarnation, first, last in parts]}))
         return found
 
-    @cached_property
-    def step_time(self) -> float:
-        """Nominal time of an inner step, seconds; 0 without pace."""
-        return self.plan.cluster.step_time
+    def step_time(self, learner: str) -> float:
+        """Nominal time of a learner's inner steps, seconds; 0 without pace."""
+        return self.plan.cluster.step_time_of(learner)
 
     @cached_property
     def steps(self) -> dict[Node, list[Event]]:

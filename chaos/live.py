@@ -153,7 +153,7 @@ class LiveView:
         progress = self._progress
         width = min(self._console.width, 110) - 1
         cluster = progress.plan.cluster
-        nominal = (cluster.budget - cluster.warm_start) * cluster.step_time + 6
+        nominal = cluster.nominal_s + 6
         left = progress.left(now)
         end = max(now + (left or 0), now if left else nominal, 10.0)
         bar = Table.grid(padding=(0, 1))

@@ -52,7 +52,7 @@ def paced(plan: Plan, pace: str) -> Plan:
         cluster = TrainerConfig.model_validate(plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"})
     except ValidationError as error:
         raise PaceError(first(error)) from error
-    longer = (cluster.budget - cluster.warm_start) * max(0.0, wanted - plan.cluster.step_time)
+    longer = max(0.0, cluster.nominal_s - plan.cluster.nominal_s)
     return plan.model_copy(update={"cluster": cluster, "deadline": min(LONGEST_S, plan.deadline + longer)})
 
 
@@ -62,5 +62,6 @@ def _sustainable(config: TrainerConfig) -> float:
                           input=config.model_dump_json(), capture_output=True)
     if done.returncode != 0:
         raise PaceError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
-    needed = config.learners * float(done.stdout) / cores / MOST_LOAD
+    speeds = sum(config.speeds) if config.speeds else config.learners
+    needed = speeds * float(done.stdout) / cores / MOST_LOAD
     return math.ceil(needed / _GRID_S - 1e-9) * _GRID_S

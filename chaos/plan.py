@@ -57,9 +57,9 @@ class Plan(BaseModel):
         return predicted(self.cluster, [planned.fault for planned in self.faults])
 
     def without_faults(self) -> Plan:
-        """The fault-free twin."""
-        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(),
-                                       "cluster": self.cluster.model_copy(update={"joining": 0})})
+        """The fault-free twin, whose learners are all alike."""
+        cluster = self.cluster.model_copy(update={"joining": 0, "speeds": (), "variance": 0.0})
+        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(), "cluster": cluster})
 
 
 def freeze(scenario: Scenario, seed: int) -> Plan:

@@ -216,7 +216,7 @@ def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
 
 def longest(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
     """Seconds from the steady state to the end of training, at the very most: the dead leave the rest more to do."""
-    nominal = (cluster.budget - cluster.warm_start) * cluster.step_time
+    nominal = cluster.nominal_s
     lost = sum(min(fault.downtime(), nominal) * len(set(fault.targets) & set(cluster.names)) for fault in faults)
     syncer = sum(fault.outage() or 0.0 for fault in faults if fault.downs and SYNCER in fault.targets)
     left = max(1.0, cluster.learners - lost / nominal) if nominal else 1.0

@@ -160,7 +160,7 @@ def blast_radius(history: History) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
     if not history.plan.faults:
         return None
-    need(history.step_time > 0, "without pace there is no nominal speed")
+    need(history.plan.cluster.step_time > 0, "without pace there is no nominal speed")
     bound = history.plan.checks.blast_radius.at_least
     found: list[tuple[float, str]] = []
     busy: list[str] = []
@@ -169,9 +169,10 @@ def blast_radius(history: History) -> Finding | None:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
             if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
-                pace = history.steps_between(learner, start, end) * history.step_time / (end - start)
+                nominal = history.step_time(learner)
+                pace = history.steps_between(learner, start, end) * nominal / (end - start)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                if 0 < pace < bound and (took := _computing(history, learner, start, end)) > history.step_time:
+                if 0 < pace < bound and (took := _computing(history, learner, start, end)) > nominal:
                     busy.append(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
                 else:
                     found.append((pace, words))

@@ -27,14 +27,15 @@ def doubt(history: History) -> str:
     if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
     slow = slowest_pace(history, history.zero, history.first_fault)
-    if slow is not None and slow[1] > (1 + PACE_SLACK) * history.step_time:
+    if slow is not None and slow[1] > (1 + PACE_SLACK) * (nominal := history.step_time(slow[0])):
         return (f"this machine is too busy: {slow[0]} took {slow[1] * 1e3:.0f} ms a step before the first fault, "
-                f"nominal is {history.step_time * 1e3:.0f} ms; raise step_time, or run it when less else is going on")
+                f"nominal is {nominal * 1e3:.0f} ms; raise step_time, or run it when less else is going on")
     return ""
 
 
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
-    """The slowest mean time of a step over any 3 s window, and whose it was; None where no window is that long."""
+    """Whose mean time of a step over any 3 s window was the longest against its nominal one, and that time in seconds;
+    None where no window is that long."""
     found: list[tuple[float, str]] = []
     for (learner, _), events in history.steps.items():
         times = [event.t for event in events if start <= event.t <= end]
@@ -45,7 +46,7 @@ def slowest_pace(history: History, start: float, end: float) -> tuple[str, float
                 index += 1
             if now - times[index] >= PACE_WINDOW_S:
                 found.append(((now - times[index]) / (last - index), learner))
-    if not found or not history.step_time:
+    if not found or not history.plan.cluster.step_time:
         return None
-    pace, learner = max(found)
+    pace, learner = max(found, key=lambda one: one[0] / history.step_time(one[1]))
     return learner, pace

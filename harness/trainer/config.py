@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -16,6 +16,7 @@ BLOCKING = ("streaming", "diloco")
 """Modes in which nobody goes on without all the others."""
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
 """Modes that average the gradients of every inner step."""
+_MOST_VARIANCE = 0.9
 
 
 class TrainerConfig(BaseModel):
@@ -72,6 +73,10 @@ class TrainerConfig(BaseModel):
     """The first steps of the budget, taken synchronously from one checkpoint that every run shares."""
     step_time: Seconds = 0.06
     """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
+    speeds: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field((), strict=False)
+    """Of every learner, as a share of nominal: hardware of several generations. Empty: all alike."""
+    variance: Share = 0.0
+    """By up to so much, as a share, each step takes more or less than its learner's time."""
     silence: Seconds = 3.0
     """A peer that says nothing for so long counts as gone."""
     checkpoint_every: int = Field(0, ge=0, le=1_000_000)
@@ -110,7 +115,12 @@ class TrainerConfig(BaseModel):
             raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
         if self.overlap == 0 and self.quorum != self.learners:
             raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
-        if self.silence <= 2 * self.step_time:
+        if self.speeds and len(self.speeds) != self.learners:
+            raise ValueError(f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each")
+        if self.variance > _MOST_VARIANCE:
+            raise ValueError(f"variance {self.variance:.0%}: a step can't take less than no time; "
+                             f"{_MOST_VARIANCE:.0%} at most")
+        if self.silence <= 2 * max(map(self.step_time_of, self.names)):
             raise ValueError(f"silence {self.silence:g}s is too short for steps of {self.step_time:g}s: "
                              f"a learner says something once a step; use more than two steps")
         self.fragment_table()
@@ -150,6 +160,16 @@ class TrainerConfig(BaseModel):
     def tokens_per_step(self) -> int:
         """Tokens that one inner step of one learner processes."""
         return self.batch * self.spec.context
+
+    def step_time_of(self, learner: str) -> float:
+        """Nominal seconds of this learner's inner steps; 0 without pace."""
+        return self.step_time / self.speeds[self.names.index(learner)] if self.speeds else self.step_time
+
+    @property
+    def nominal_s(self) -> float:
+        """Seconds that training takes after the warm start, where nobody is ever out; 0 without pace."""
+        mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0
+        return (self.budget - self.warm_start) * self.step_time / mean_speed
 
     @property
     def budget_tokens(self) -> int:

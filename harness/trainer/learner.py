@@ -59,7 +59,7 @@ class Learner:
         self._rate = 0.0  # of the step under way
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
-        self._pace = Metronome(config.step_time)
+        self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._stepped: float | None = None  # when the last step was done
         self._done = False
 

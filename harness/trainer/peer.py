@@ -37,7 +37,7 @@ class Peer:
         self._next: tuple[Resume, Tensors] | None = None  # what came while it was computing
         self._writes = False
         self._marks: list[tuple[int, float]] = []
-        self._pace = Metronome(config.step_time)
+        self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._names = tuple(config.spec.shapes())
         self._done = False
 
