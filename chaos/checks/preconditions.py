@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from chaos.history import History
@@ -27,10 +28,17 @@ def doubt(history: History) -> str:
     if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
     slow = slowest_pace(history, history.zero, history.first_fault)
-    if slow is not None and slow[1] > (1 + PACE_SLACK) * (nominal := history.step_time(slow[0])):
+    if slow is not None and slow[1] > (1 + _slack(history, slow[0])) * (nominal := history.step_time(slow[0])):
         return (f"this machine is too busy: {slow[0]} took {slow[1] * 1e3:.0f} ms a step before the first fault, "
                 f"nominal is {nominal * 1e3:.0f} ms; raise step_time, or run it when less else is going on")
     return ""
+
+
+def _slack(history: History, learner: str) -> float:
+    """How much slower the slowest window may be. Steps that vary by a share v, evenly, have a mean over n of them whose
+    deviation is v / sqrt(3 n): five of these are hardly ever exceeded, whatever the number of windows."""
+    steps = max(1.0, PACE_WINDOW_S / (history.step_time(learner) or PACE_WINDOW_S))
+    return PACE_SLACK + 5 * history.plan.cluster.variance / math.sqrt(3 * steps)
 
 
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:

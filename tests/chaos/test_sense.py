@@ -130,7 +130,7 @@ def test_an_event_that_a_node_never_records_is_told(node, event):
     assert message == f"4:5: {node} never records {event}: this would never come"
 
 
-@pytest.mark.parametrize(("node", "event"), [("syncer", "finished"), ("syncer", "reduced")])
+@pytest.mark.parametrize(("node", "event"), [("syncer", "finished"), ("syncer", "initial")])
 def test_an_event_that_no_run_of_a_scenario_can_wait_for_is_told(node, event):
     assert "would never come" in refused(f"{{kill: learner-1, when: {{node: {node}, event: {event}}}}}")
 
@@ -566,3 +566,15 @@ def test_those_who_are_there_from_the_beginning_must_make_a_quorum():
 def test_joiners_are_named_by_faults_and_not_counted_by_hand():
     text = scenario("{kill: learner-1, at: 1s}").replace("name:", "cluster: {joining: 1}\nname:", 1)
     assert any("joining: follows from the faults" in words for words in problems(text))
+
+
+@pytest.mark.parametrize(("mode", "fault", "words"), [
+    ("data_parallel", "{poison: learner-1, at: 1s}", "poison: mode data_parallel takes no outer gradients"),
+    ("elastic_data_parallel", "{storm: learners, at: 1s, for: 5s, of: [{poison: {}}]}", "takes no outer gradients"),
+    ("data_parallel", "{kill: learner-1, when: {node: learner-1, event: received}}",
+     "learner-1 never records received in mode data_parallel: this would never come"),
+    ("decoupled", "{kill: learner-1, when: {node: syncer, event: rolled_back}}",
+     "syncer never records rolled_back in mode decoupled: this would never come"),
+    ("data_parallel", "{join: learner-4, at: 1s}", "without learner-4 the quorum of 4 is never reached")])
+def test_what_a_mode_does_not_have_is_told(mode, fault, words):
+    assert words in problems(scenario(fault, more=f"cluster: {{mode: {mode}}}\n"))[0]
