@@ -64,8 +64,18 @@ def _of_seed(seed: int, seeds: int) -> Figures:
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
                     "tau0_against_synchronous": _gap(blocking, "synchronous", "processed"),
-                    "tau0_of_gain": _of_gain(blocking)}
+                    "tau0_of_gain": _of_gain(blocking)} | _costs(quiet_plan, quiet)
     return figures
+
+
+def _costs(plan: Plan, quiet: History) -> Figures:
+    """What else may cost something, with the quiet run's own settings and against its twin, at equal merged tokens."""
+    storm = freeze(load("storm")[0], plan.seed)
+    others = {"storm": _with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
+              "heterogeneous": _with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1)}
+    twin = quiet.references["twin"].curve
+    return {f"{name}_against_twin": relative_gap(simulate(other).history.final, twin, "merged")
+            for name, other in others.items()}
 
 
 def _confirmed(real: History, simulated: Figures) -> dict[str, float]:
