@@ -265,7 +265,9 @@ class Hub(ABC):
     def _gradient(self, member: Member, message: Gradient, tensors: Tensors, now: float) -> Iterable[Effect]:
         if message.epoch != self._epoch or message.step != self.step or not self.training or self.finished:
             return  # of a group that is no more
-        if sum(array.size for array in tensors.values()) != self._size or not all_finite(tensors):
+        others = next((given.gradient for given in self._given.values()), tensors)
+        sizes = sum(array.size for array in tensors.values())
+        if sizes != self._size or not same_shapes(tensors, others) or not all_finite(tensors):
             yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
                                      "reason": "not a finite gradient of this model"})
             yield Close(member.connection, "not a finite gradient of this model")

@@ -1,0 +1,148 @@
+"""The hub of data parallelism believes nobody: what is no hello, no gradient and no state of this run harms nobody."""
+
+import numpy as np
+import pytest
+
+from harness.trainer.config import TrainerConfig
+from harness.trainer.data_parallel import DataParallel
+from harness.trainer.effects import Close, Commit, Record, Send, Stop
+from harness.trainer.elastic_data_parallel import ElasticDataParallel
+from harness.trainer.hub import Saved, averaged
+from harness.trainer.messages import Average, Clock, Gradient, Hello, Resume, State
+from harness.trainer.replica import VALUE
+from harness.trainer.tensors import digest
+
+CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
+INITIAL = CONFIG.spec.initial(0)
+SIZE = sum(array.size for array in INITIAL.values())
+
+
+def hello(name, incarnation=0, step=0):
+    return Hello(token="", node=name, incarnation=incarnation, step=step, tokens=0, position=0, versions=[], steps=[])
+
+
+def gradient(value=1.0, size=SIZE):
+    return {"gradient": np.full(size, value, np.float32)}
+
+
+def state(value=2.0):
+    return {VALUE + name: np.full_like(array, value) for name, array in INITIAL.items()}
+
+
+class Talk:
+    """A hub, and what it answers: the last input's effects."""
+
+    def __init__(self, kind=DataParallel, saved=None):
+        self.hub = kind(CONFIG, saved or Saved(0, 0, state(), {}))
+        self.effects = list(self.hub.start(0.0))
+        self.now = 0.0
+
+    def say(self, connection, message, tensors=None):
+        self.now += 0.01
+        self.effects = list(self.hub.on_message(connection, message, tensors or {}, self.now))
+        return self
+
+    def together(self):
+        return self.say(1, hello("learner-1")).say(2, hello("learner-2"))
+
+    def sent(self, kind):
+        return [effect for effect in self.effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
+
+    def told(self, event):
+        return [effect.fields for effect in self.effects if isinstance(effect, Record) and effect.event == event]
+
+    def closed(self):
+        return [effect.to for effect in self.effects if isinstance(effect, Close)]
+
+
+@pytest.fixture
+def talk():
+    return Talk()
+
+
+def epoch(talk):
+    return talk.hub._epoch
+
+
+def test_nobody_begins_before_all_are_there_and_then_all_get_the_same_state(talk):
+    assert not talk.say(1, hello("learner-1")).sent(Resume)
+    resumes = talk.say(2, hello("learner-2")).sent(Resume)
+    assert [resume.to for resume in resumes] == [1, 2]
+    assert [resume.message.writes for resume in resumes] == [True, False]
+    assert all(resume.tensors is talk.hub.saved.state for resume in resumes)
+
+
+def test_a_step_is_the_mean_of_all(talk):
+    talk.together().say(1, Gradient(epoch=1, step=0, number=1), gradient(1.0))
+    assert not talk.sent(Average)
+    averages = talk.say(2, Gradient(epoch=1, step=0, number=1), gradient(2.0)).sent(Average)
+    assert [average.to for average in averages] == [1, 2]
+    assert (averages[0].tensors["gradient"] == 1.5).all()
+    assert talk.sent(Clock)[0].message.steady
+
+
+def test_the_first_frame_must_be_a_hello_of_a_learner_of_this_run(talk):
+    assert talk.say(1, Gradient(epoch=1, step=0, number=1), gradient()).closed() == [1]
+    assert talk.say(2, hello("learner-9")).closed() == [2]
+
+
+def test_an_older_incarnation_does_not_come_back(talk):
+    talk.say(1, hello("learner-1", 1)).say(2, hello("learner-1", 0))
+    (refused,) = [effect for effect in talk.effects if isinstance(effect, Close)]
+    assert (refused.to, refused.final) == (2, True)
+    assert talk.told("refused")[0]["reason"] == "old incarnation"
+
+
+def test_nor_does_it_at_the_hubs_successor():
+    talk = Talk(saved=Saved(2, 2048, state(), {"learner-1": 3}, resumed=True))
+    assert talk.say(1, hello("learner-1", 2)).closed() == [1]
+
+
+@pytest.mark.parametrize("tensors", [gradient(np.nan), gradient(np.inf), gradient(size=SIZE + 1), {},
+                                     {"gradient": np.ones((1, SIZE), np.float32)}], ids=str)
+def test_what_is_no_gradient_costs_its_sender_the_connection_and_is_not_averaged(talk, tensors):
+    talk.together().say(1, Gradient(epoch=1, step=0, number=1), gradient())
+    talk.say(2, Gradient(epoch=1, step=0, number=1), tensors)
+    assert talk.closed() == [2]
+    assert talk.told("refused")
+    assert talk.told("lost")
+    assert not talk.sent(Average)
+
+
+@pytest.mark.parametrize("message", [Gradient(epoch=0, step=0, number=1), Gradient(epoch=1, step=1, number=1),
+                                     Gradient(epoch=9, step=0, number=1)], ids=str)
+def test_a_gradient_of_another_group_or_step_is_void(talk, message):
+    talk.together().say(1, Gradient(epoch=1, step=0, number=1), gradient()).say(2, message, gradient())
+    assert talk.effects == []
+
+
+@pytest.mark.parametrize("tensors", [state(np.nan), {}, {VALUE + "x": np.ones(3, np.float32)}], ids=str)
+def test_what_is_no_state_is_not_committed(talk, tensors):
+    talk.together().say(1, State(epoch=1, step=2, tokens=99, digest=digest(tensors)), tensors)
+    assert [type(effect) for effect in talk.effects] == [Record]
+    assert talk.hub.saved.step == 0
+
+
+def test_a_state_whose_digest_is_another_is_not_committed(talk):
+    talk.together().say(1, State(epoch=1, step=2, tokens=99, digest="0" * 32), state())
+    assert talk.told("refused")[0]["reason"] == "not a state of this model"
+
+
+def test_the_last_state_ends_the_run_once_it_is_committed(talk):
+    tokens = CONFIG.budget_tokens
+    talk.together().say(1, State(epoch=1, step=4, tokens=tokens, digest=digest(state(3.0))), state(3.0))
+    kinds = [type(effect) for effect in talk.effects]
+    assert kinds.index(Commit) < kinds.index(Stop)
+
+
+def test_an_elastic_group_takes_a_connection_back_that_was_away_for_a_moment():
+    talk = Talk(ElasticDataParallel).together()
+    talk.effects = list(talk.hub.on_lost(2, "broken", 1.0))
+    resumes = talk.say(3, hello("learner-2", 0, 0)).sent(Resume)
+    assert [(resume.to, resume.tensors) for resume in resumes] == [(1, {}), (3, {})]
+
+
+def test_a_mean_is_in_float32_whatever_goes_in():
+    mean = averaged([gradient(1.0), gradient(3e38), gradient(-3e38)])["gradient"]
+    assert mean.dtype == np.float32
+    assert np.isfinite(mean).all()
