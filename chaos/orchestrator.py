@@ -209,7 +209,10 @@ class Orchestrator:
             self._over[event["fault"]] = event.t
         elif event.event == "injected":
             fault = next((planned.fault for planned in self.plan.faults if planned.id == event["fault"]), None)
-            if fault is not None and not fault.lasts:
+            if event["fault"] in self._active:  # it lasts from when it is done: an injection may take its time
+                planned, _ = self._active[event["fault"]]
+                self._active[event["fault"]] = planned, event.t + (planned.fault.duration or 0)
+            elif fault is not None and not fault.lasts:
                 if fault.downs and fault.outage() is not None:
                     self._respawning[event["fault"]] = set(fault.targets)
                 else:

@@ -42,15 +42,16 @@ def ended(history: History, span: Span) -> tuple[bool, str]:
 
 
 def paused(history: History, span: Span) -> tuple[bool, str]:
-    """Every target recorded nothing for as long as it lasted."""
+    """Every target recorded nothing for as long as it was to last, or did if it was undone before."""
     start, end = span.injected or 0.0, history.until(span)
+    asked = min(span.planned.fault.duration or 0.0, end - start)
     silences = []
     for target in span.planned.fault.targets:
         times = [event.t for event in history.tape.events if event.node == target]
         inside = [start, *(t for t in times if start < t < end), end]
         silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
     shortest = min(silences)
-    return shortest >= _SILENT * (end - start) > 0, f"silent for {show_seconds(shortest)}"
+    return shortest >= _SILENT * asked > 0, f"silent for {show_seconds(shortest)}"
 
 
 def jumped(history: History, span: Span) -> tuple[bool, str]:

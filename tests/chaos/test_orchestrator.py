@@ -31,6 +31,18 @@ def test_times_count_from_the_steady_state():
     assert machine.active() == []
 
 
+def test_a_fault_lasts_from_when_it_is_done_as_long_as_was_asked_for():
+    machine = orchestrator(["{pause: learner-1, at: 2s, for: 3s}"])
+    machine.on_event(event(10, "steady"))
+    machine.on_time(12)
+    machine.on_event(event(12.4, "injected", "harness", fault="f1", felt={}))
+    assert machine.next_at == 15.4
+    assert machine.on_time(15.3) == []
+    assert [type(action) for action in machine.on_time(15.4)] == [Heal]
+    machine.on_event(event(15.5, "injected", "harness", fault="f1", felt={}))
+    assert machine.active() == []
+
+
 def test_a_logical_trigger_fires_at_the_counted_event_after_the_steady_state():
     machine = orchestrator(["{kill: learner-1, when: {node: learner-2, event: upload, count: 2}}"])
     machine.on_event(event(0.5, "upload", "learner-2"))

@@ -65,6 +65,12 @@ def test_a_pause_is_felt_by_silence():
     assert not felt(fault, *steps, learner(6.0), healed=7.0)[0]
 
 
+def test_a_pause_that_took_its_time_to_begin_is_felt_all_the_same():
+    fault = "{pause: learner-1, at: 4s, for: 2s}"
+    steps = [learner(t / 10) for t in range(10, 300) if not 54 <= t <= 74]
+    assert felt(fault, *steps, healed=7.4) == (True, "silent for 2.1 s")
+
+
 def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
     fault = "{zombie: learner-1, at: 4s, for: 3s}"
     spawn = harness(AT, "spawn", target="learner-1", incarnation=1)
