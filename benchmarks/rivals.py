@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.loss import interval
+from chaos.availability import done_again, regrouping
 from chaos.checks.outcome import goodput_between
 from chaos.compare import under
 from chaos.history import History
@@ -75,10 +76,9 @@ def _figures(history: History) -> dict[str, float]:
 def _predicted(cluster: TrainerConfig, down: float) -> float:
     """`down`: seconds from each kill to its learner's return."""
     if cluster.mode == "data_parallel":
-        lost = down + cluster.checkpoint_every * cluster.step_time / 2
+        lost = down + done_again(cluster)
     elif cluster.mode == "elastic_data_parallel":
-        notice = cluster.silence + cluster.reconfiguration
-        lost = min(down, notice) + max(0.0, down - notice) / LEARNERS + cluster.reconfiguration
+        lost = regrouping(cluster, down, WINDOW_S)
     else:
         lost = down / LEARNERS
     return 1 - KILLS * lost / WINDOW_S

@@ -35,17 +35,26 @@ def checkpoint_every(cluster: TrainerConfig, faults: Sequence[Fault]) -> int:
     return max(1, round(math.sqrt(2 * CHECKPOINT_S * nominal / losses) / cluster.step_time))
 
 
+def done_again(cluster: TrainerConfig) -> float:
+    """Seconds of work that data parallelism does twice for a loss: half the interval of its checkpoints."""
+    return cluster.checkpoint_every * cluster.step_time / 2
+
+
+def regrouping(cluster: TrainerConfig, down: float, most: float) -> float:
+    """Seconds of the whole group that a loss costs elastic data parallelism: it stands still to notice and to regroup,
+    goes on with one less, and regroups again. `down`: how long somebody is gone; `most`: until the end at most."""
+    notice = cluster.silence + cluster.reconfiguration
+    return (min(down, notice) + max(0.0, min(down, most) - notice) / cluster.learners
+            + (cluster.reconfiguration if math.isfinite(down) else 0.0))
+
+
 def _stands_still(cluster: TrainerConfig, faults: Sequence[Fault], nominal: float) -> float:
     """Seconds without progress, over the whole group: nobody goes on without somebody who is gone, stopped or slow."""
     alone = [outage for outage in _outages(cluster, faults) if not outage.breaks]
     broken = [outage for outage in _outages(cluster, faults) if outage.breaks]
-    if cluster.mode == "elastic_data_parallel":  # stands to notice and to regroup, goes on with fewer, regroups again
-        notice = cluster.silence + cluster.reconfiguration
-        return _covered(alone) + sum(
-            min(outage.length, notice) + max(0.0, min(outage.length, nominal) - notice) / cluster.learners
-            + (cluster.reconfiguration if math.isfinite(outage.length) else 0.0) for outage in broken)
-    since = (cluster.checkpoint_every or checkpoint_every(cluster, faults)) * cluster.step_time / 2
-    again = 0.0 if cluster.mode in BLOCKING else since * len(broken)
+    if cluster.mode == "elastic_data_parallel":
+        return _covered(alone) + sum(regrouping(cluster, outage.length, nominal) for outage in broken)
+    again = 0.0 if cluster.mode in BLOCKING else done_again(cluster) * len(broken)
     return min(nominal, _covered(alone + broken)) + again
 
 

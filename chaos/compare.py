@@ -21,12 +21,8 @@ from chaos.places import Place
 from chaos.plan import Plan, with_checkpoints
 from chaos.run import Result, run_plan
 from chaos.scenario import SYNCER
-from harness.trainer.config import BLOCKING, TrainerConfig
+from harness.trainer.config import COMPLETE, TrainerConfig, implied
 
-MODES = ["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
-"""What can be compared; the synchronous run from scratch is what losses are held against."""
-_WAIT = (*BLOCKING, "data_parallel")
-"""Modes that can't begin without all learners."""
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
 _LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
@@ -73,13 +69,10 @@ def under(plan: Plan, mode: str) -> Plan:
     Raises:
         CompareError: the mode waits for all learners, and some of them join later.
     """
-    if mode in _WAIT and plan.cluster.joining:
+    if mode in COMPLETE and plan.cluster.joining:
         late = ", ".join(plan.cluster.names[-plan.cluster.joining:])
         raise CompareError(f"mode {mode} waits for all learners from the beginning, and {late} joins later")
-    cluster = plan.cluster.model_dump(mode="json") | {"mode": mode}
-    if mode in _WAIT:
-        for key in ("quorum", "grace", *(("overlap",) if mode == "diloco" else ())):
-            del cluster[key]
+    cluster = plan.cluster.model_dump(mode="json") | {"mode": mode} | implied(mode, plan.cluster.learners)
     checks = plan.checks.model_copy(update={"loss_parity": None})
     return plan.model_copy(update={"cluster": with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults),
                                    "checks": checks,

@@ -90,8 +90,9 @@ def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
     ledger = history.ledger
     sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
-    useful = sum((history.step_time(node[0]) or event.t - event["began"]) * ledger.useful(node, event["step"], sizes)
-                 for node, events in history.steps.items() for event in events if start <= event.t < end)
+    useful = sum((nominal or event.t - event["began"]) * ledger.useful(node, event["step"], sizes)
+                 for node, events in history.steps.items() for nominal in [history.step_time(node[0])]
+                 for event in events if start <= event.t < end)
     return useful / (history.plan.cluster.learners * (end - start))
 
 

@@ -44,17 +44,20 @@ def _slack(history: History, learner: str) -> float:
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
     """Whose mean time of a step over any 3 s window was the longest against its nominal one, and that time in seconds;
     None where no window is that long."""
-    found: list[tuple[float, str]] = []
+    found: list[tuple[float, float, str]] = []  # time of a step as a share of nominal, in seconds, whose
+    if not history.plan.cluster.step_time:
+        return None
     for (learner, _), events in history.steps.items():
         times = [event.t for event in events if start <= event.t <= end]
         times += [end] if times else []  # who stands still at the end does not hold its pace either
-        index = 0
+        index, nominal = 0, history.step_time(learner)
         for last, (_, now) in enumerate(pairwise(times), 1):
             while now - times[index + 1] >= PACE_WINDOW_S:
                 index += 1
             if now - times[index] >= PACE_WINDOW_S:
-                found.append(((now - times[index]) / (last - index), learner))
-    if not found or not history.plan.cluster.step_time:
+                pace = (now - times[index]) / (last - index)
+                found.append((pace / nominal, pace, learner))
+    if not found:
         return None
-    pace, learner = max(found, key=lambda one: one[0] / history.step_time(one[1]))
+    _, pace, learner = max(found)
     return learner, pace

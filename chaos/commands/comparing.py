@@ -13,14 +13,13 @@ from chaos.commands.running import place_of, with_options
 from chaos.plan import freeze
 from chaos.problems import nearest
 from chaos.scenario import load
-
-_ALL = "data_parallel,elastic_data_parallel,diloco,streaming,decoupled"
+from harness.trainer.config import MODES
 
 
 @app.command()
 def compare(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
-    modes: Annotated[str, typer.Option(help="Which, with commas between them.")] = _ALL,
+    modes: Annotated[str, typer.Option(help="Which, with commas between them.")] = ",".join(MODES),
     seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="simulated (virtual time), local (processes) or compose "
@@ -33,7 +32,7 @@ def compare(
 
     Example: `diloco-chaos compare storm --modes decoupled,streaming`
     """
-    from chaos.compare import MODES, CompareError, compared, document, show
+    from chaos.compare import CompareError, compared, document, show
     chosen = list(dict.fromkeys(modes.split(",")))
     for mode in chosen:
         if mode not in MODES:

@@ -21,7 +21,7 @@ BEHIND = "a version behind"
 were damaged next, the run would go back to the older one."""
 
 __all__ = ["BEFORE_RENAME", "PARTIAL", "CheckpointError", "copies", "load", "load_either", "save", "saving",
-           "saving_both"]
+           "saving_both", "tidied"]
 
 
 def saving(disk: Disk, name: str, content: Content) -> Iterator[str]:
@@ -62,6 +62,15 @@ def save(path: Path, tensors: Tensors, meta: dict[str, Any]) -> None:
     """
     for _ in saving(FolderDisk(path.parent), path.name, Content(tensors, meta)):
         pass
+
+
+def tidied(disk: Disk) -> set[str]:
+    """Remove the temporary files of writes that never ended; the names of all others."""
+    names = set(disk.names())
+    leftovers = {name for name in names if name.endswith(PARTIAL)}
+    for leftover in sorted(leftovers):
+        disk.remove(leftover)
+    return names - leftovers
 
 
 def copies(name: str) -> tuple[str, str]:

@@ -16,7 +16,19 @@ BLOCKING = ("streaming", "diloco")
 """Modes in which nobody goes on without all the others."""
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
 """Modes that average the gradients of every inner step."""
+COMPLETE = (*BLOCKING, "data_parallel")
+"""Modes that can't go on, or begin, without all learners."""
+MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled")
+"""What can be put under test; the synchronous run from scratch is what losses are held against."""
 _MOST_VARIANCE = 0.9
+_SIGNS = 3
+"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
+
+def implied(mode: str, learners: int) -> dict[str, int]:
+    """Settings that follow from a mode."""
+    settings = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
+    return settings | ({"overlap": 0} if mode == "diloco" else {})
 
 
 class TrainerConfig(BaseModel):
@@ -91,14 +103,13 @@ class TrainerConfig(BaseModel):
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
         """What a mode that waits for everybody implies."""
-        if not isinstance(given, dict) or given.get("mode") not in (*BLOCKING, "data_parallel"):
+        if not isinstance(given, dict) or given.get("mode") not in COMPLETE:
             return given
-        implied: dict[str, Any] = {"quorum": given.get("learners", cls.model_fields["learners"].default), "grace": 0}
-        implied |= {"overlap": 0} if given["mode"] == "diloco" else {}
-        for key, value in implied.items():
+        settings = implied(given["mode"], given.get("learners", cls.model_fields["learners"].default))
+        for key, value in settings.items():
             if given.get(key, value) != value:
                 raise ValueError(f"mode {given['mode']} means {key} {value}: leave {key} out")
-        return given | implied
+        return given | settings
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
@@ -161,9 +172,14 @@ class TrainerConfig(BaseModel):
         """Tokens that one inner step of one learner processes."""
         return self.batch * self.spec.context
 
+    @property
+    def sign_s(self) -> float:
+        """Seconds between two signs of life of a learner that stands."""
+        return self.silence / _SIGNS
+
     def step_time_of(self, learner: str) -> float:
         """Nominal seconds of this learner's inner steps; 0 without pace."""
-        return self.step_time / self.speeds[self.names.index(learner)] if self.speeds else self.step_time
+        return self.step_time / dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
 
     @property
     def nominal_s(self) -> float:

@@ -8,23 +8,22 @@ version is the training step; where a group goes back to a checkpoint, `rolled_b
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import Disk
-from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Send, Stop, Timer
+from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Send, Timer
 from harness.trainer.merge import token_weight
 from harness.trainer.messages import (
     AnyMessage,
     Average,
     Clock,
     Fetch,
-    Finish,
     Gradient,
     Hello,
     Report,
@@ -32,11 +31,11 @@ from harness.trainer.messages import (
     State,
     Welcome,
 )
+from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.replica import VALUE
 from harness.trainer.state import fragment_file
 from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
 
-HEARTBEAT = 0.5
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
 
 
@@ -52,7 +51,7 @@ class Saved:
     """The newest that were heard of: an older one must be refused by the hub's own successor, too."""
     resumed: bool = False
     """It was found on the disk."""
-    repaired: dict[str, str] | None = None
+    repaired: dict[str, str] = field(default_factory=dict)
     """Damaged or missing files -> why, where the other copy was whole."""
 
     @classmethod
@@ -62,9 +61,7 @@ class Saved:
         Raises:
             CheckpointError: there was one, and no copy of it can be trusted.
         """
-        name, there = fragment_file(0), set(disk.names())
-        for leftover in sorted(one for one in there if one.endswith(checkpoint.PARTIAL)):
-            disk.remove(leftover)
+        name, there = fragment_file(0), checkpoint.tidied(disk)
         if there.intersection(checkpoint.copies(name)):
             content, damaged = checkpoint.load_either(disk, name, there)
             meta = content.meta
@@ -108,19 +105,16 @@ def averaged(gradients: Sequence[Tensors]) -> Tensors:
             for name in gradients[0]}
 
 
-class Hub(ABC):
+class Hub(Reception[Member]):
     """See the module. Failure semantics: a gradient counts when it is complete and its peer is still there; nobody is
     ahead of anybody else, and whoever comes begins with what all the others have."""
 
     def __init__(self, config: TrainerConfig, saved: Saved, incarnation: int = 0) -> None:
-        self.config, self.saved = config, saved
+        super().__init__(config)
+        self.saved = saved
         self.step, self.tokens = saved.step, saved.tokens
-        self.steady = False
-        self.finished = False
-        self.peers: dict[str, Member] = {}
         self.group: dict[str, int] = {}
         """Names and incarnations of those whose gradients are averaged; they all stand at `step`."""
-        self._by_connection: dict[int, Member] = {}
         self._epoch = incarnation * _EPOCHS_PER_INCARNATION
         self.training = False
         """All of the group are there, and work on the next step."""
@@ -154,7 +148,7 @@ class Hub(ABC):
 
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
-        for name, why in (self.saved.repaired or {}).items():
+        for name, why in self.saved.repaired.items():
             yield Record("repaired", {"file": name, "reason": why})
         if not self.saved.resumed or self.saved.repaired:
             yield self.saved.commit()
@@ -164,23 +158,6 @@ class Hub(ABC):
         if self.saved.resumed:
             yield Record("rolled_back", {"step": self.step, "processed": self.tokens, "why": "the hub was gone"})
         yield Timer("heartbeat", now + HEARTBEAT)
-
-    def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
-        """A whole frame arrived."""
-        if isinstance(message, Hello):
-            yield from self._hello(connection, message, now)
-            return
-        member = self._by_connection.get(connection)
-        if member is None:
-            yield Close(connection, "the first frame must be a hello")
-            return
-        member.heard = now
-        if isinstance(message, Gradient):
-            yield from self._gradient(member, message, tensors, now)
-        elif isinstance(message, State):
-            yield from self._state(member, message, tensors, now)
-        elif not isinstance(message, Report):
-            yield Record("refused", {"learner": member.name, "reason": f"unexpected {message.type}"})
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
@@ -198,12 +175,7 @@ class Hub(ABC):
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """A timer fired: a heartbeat, or the time for a new group."""
         if key == "heartbeat":
-            yield Timer("heartbeat", now + HEARTBEAT)
-            for member in list(self.peers.values()):
-                if now - member.heard > self.config.silence:
-                    yield Close(member.connection, "silent")
-                    yield from self.on_lost(member.connection, f"silent for {now - member.heard:.1f} s", now)
-            yield from self._send_clock()
+            yield from self._heartbeat(now)
         elif not self.finished:
             yield from self.regroup(now)
 
@@ -213,19 +185,20 @@ class Hub(ABC):
 
     # -- peers come --------------------------------------------------------------------------------------------------
 
+    def _take(self, peer: Member, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if isinstance(message, Gradient):
+            return self._gradient(peer, message, tensors, now)
+        if isinstance(message, State):
+            return self._state(peer, message, tensors, now)
+        if isinstance(message, Report):
+            return ()  # a sign of life
+        return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
+
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
-        newest = self._newest.get(hello.node, -1)
-        if hello.node not in self.config.names:
-            yield Close(connection, f"{hello.node} is not a learner of this run")
+        if refusal := self._turn_away(connection, hello, self._newest.get(hello.node, -1)):
+            yield from refusal
             return
-        if hello.incarnation < newest:
-            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
-                                     "reason": "old incarnation"})
-            yield Close(connection, "a newer incarnation of this learner is known", final=True)
-            return
-        if known := self.peers.get(hello.node):
-            yield Close(known.connection, "replaced by a newer connection", final=hello.incarnation > known.incarnation)
-            yield from self.on_lost(known.connection, "replaced by a newer connection", now)
+        yield from self._replace(hello, now)
         self._newest[hello.node] = hello.incarnation
         member = Member(hello.node, hello.incarnation, connection, now, hello.step)
         self.peers[hello.node] = self._by_connection[connection] = member
@@ -322,17 +295,7 @@ class Hub(ABC):
             self.saved = state
             yield state.commit()
         if message.tokens >= self.config.budget_tokens:
-            yield from self._finish()
+            yield from self._finish(step=self.step, processed=self.tokens, merged=self.tokens)
 
-    # -- what everyone is told ---------------------------------------------------------------------------------------
-
-    def _send_clock(self) -> Iterable[Effect]:
-        clock = Clock(step=self.step, tokens=self.tokens, steady=self.steady)
-        return [Send(clock, to=member.connection) for member in self.peers.values()]
-
-    def _finish(self) -> Iterable[Effect]:
-        self.finished = True
-        yield Record("finished", {"step": self.step, "processed": self.tokens, "merged": self.tokens})
-        for member in self.peers.values():
-            yield Send(Finish(), to=member.connection)
-        yield Stop("finished")
+    def _clock(self) -> Clock:
+        return Clock(step=self.step, tokens=self.tokens, steady=self.steady)

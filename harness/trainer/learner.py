@@ -18,9 +18,6 @@ from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
 
-_SIGNS = 3
-"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
-
 
 @dataclass
 class Held:
@@ -128,7 +125,7 @@ class Learner:
         if key == "stand":
             if self._stands and not self._done:
                 yield self._report()
-                yield Timer("stand", now + self.config.silence / _SIGNS)
+                yield Timer("stand", now + self.config.sign_s)
         elif not self._computing and not self._done:
             yield self._compute()
 
@@ -156,7 +153,7 @@ class Learner:
             return
         self._stands = self._blocking and any(held.steps >= self._patience for held in self.held)
         if self._stands:
-            yield Timer("stand", now + self.config.silence / _SIGNS)
+            yield Timer("stand", now + self.config.sign_s)
             return
         at = self._pace.next(now)
         if at > now:

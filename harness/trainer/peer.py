@@ -15,9 +15,6 @@ from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate, snapshot_marks
 from harness.trainer.tensors import Tensors, digest
 
-_SIGNS = 3
-"""Signs of life within the time after which silence counts as gone."""
-
 
 class Peer:
     """See the module. Failure semantics: a lost connection ends its part in the group; whatever it computes meanwhile
@@ -105,7 +102,7 @@ class Peer:
             yield self._compute(self._epoch)
 
     def _sign(self, now: float) -> Timer:
-        return Timer("sign", now + self.config.silence / _SIGNS)
+        return Timer("sign", now + self.config.sign_s)
 
     def _resume(self, message: Resume, tensors: Tensors, now: float) -> Iterable[Effect]:
         if tensors:

@@ -162,9 +162,7 @@ def restore(disk: Disk, table: list[Fragment], initial: Tensors, step: int) -> R
     Raises:
         CheckpointError: no copy of a fragment can be trusted.
     """
-    there = set(disk.names())
-    for leftover in sorted(name for name in there if name.endswith(checkpoint.PARTIAL)):
-        disk.remove(leftover)
+    there = checkpoint.tidied(disk)
     restored, missing = Restored([], Ledger(step)), []
     for fragment in table:
         name = fragment_file(fragment.index)

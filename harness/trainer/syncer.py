@@ -11,36 +11,32 @@ from itertools import count
 
 from harness.trainer import tensors as arrays
 from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import Close, Commit, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.effects import Commit, Effect, Hold, Mark, Record, Send, Snapshot, Timer
 from harness.trainer.fragments import due
 from harness.trainer.merge import token_weight
-from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Hello, Report, Request, Welcome
+from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
 from harness.trainer.schedule import snapshot_marks
 from harness.trainer.state import Restored, digests, fragment_file
 from harness.trainer.tensors import Tensors
 
-HEARTBEAT = 0.5
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
 
-class Syncer:
+class Syncer(Reception[Peer]):
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
-        self.config = config
+        super().__init__(config)
         self.table = config.fragment_table()
         self.states = found.states
         self.ledger = found.ledger
-        self.peers: dict[str, Peer] = {}
-        self.steady = False
-        self.finished = False
         self._found = found
         self._warm, self._budget = config.warm_tokens, config.budget_tokens
         self._offsets, self._most_rounds = config.offsets, config.most_rounds
         self._blocking, self._patience = config.blocking, config.patience
-        self._by_connection: dict[int, Peer] = {}
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
         self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
@@ -85,23 +81,6 @@ class Syncer:
         yield Timer("heartbeat", now + HEARTBEAT)
         yield from self._snapshots()
 
-    def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
-        """A whole frame arrived."""
-        if isinstance(message, Hello):
-            yield from self._hello(connection, message, now)
-            return
-        peer = self._by_connection.get(connection)
-        if peer is None:
-            yield Close(connection, "the first frame must be a hello")
-            return
-        peer.heard = now
-        if isinstance(message, Report):
-            yield from self._report(peer, message, now)
-        elif isinstance(message, Answer):
-            yield from self._answer(peer, message, tensors, now)
-        else:
-            yield Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"})
-
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended. What it had answered stays; what it was asked for is not waited for."""
         peer = self._by_connection.pop(connection, None)
@@ -118,13 +97,7 @@ class Syncer:
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """A timer fired: a heartbeat, or the end of a grace window."""
         if key == "heartbeat":
-            yield Timer("heartbeat", now + HEARTBEAT)
-            for peer in list(self.peers.values()):
-                if peer.connection is not None and now - peer.heard > self.config.silence:
-                    connection = peer.connection
-                    yield Close(connection, "silent")
-                    yield from self.on_lost(connection, f"silent for {now - peer.heard:.1f} s", now)
-            yield from self._send_clock()
+            yield from self._heartbeat(now)
         else:
             for round_ in list(self._rounds.values()):
                 if key == f"grace {round_.number}":
@@ -137,21 +110,20 @@ class Syncer:
 
     # -- learners come and tell ----------------------------------------------------------------------------------
 
+    def _take(self, peer: Peer, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if isinstance(message, Report):
+            return self._report(peer, message, now)
+        if isinstance(message, Answer):
+            return self._answer(peer, message, tensors, now)
+        return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
+
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
-        known = self.peers.get(hello.node)
-        if hello.node not in self.config.names or not len(hello.versions) == len(hello.steps) == len(self.table):
-            yield Close(connection, f"{hello.node} is not a learner of this run")
-            return
         newest = self.ledger.newest(hello.node)
-        if hello.incarnation < newest:
-            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
-                                     "reason": "old incarnation"})
-            yield Close(connection, "a newer incarnation of this learner is known", final=True)
+        ours = len(hello.versions) == len(hello.steps) == len(self.table)
+        if refusal := self._turn_away(connection, hello, newest, ours):
+            yield from refusal
             return
-        if known and known.connection is not None:
-            old = known.connection
-            yield Close(old, "replaced by a newer connection", final=hello.incarnation > known.incarnation)
-            yield from self.on_lost(old, "replaced by a newer connection", now)
+        yield from self._replace(hello, now)
         fresh = all(version < 0 for version in hello.versions)
         step = self.ledger.step if fresh else hello.step
         peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.steps), now)
@@ -185,7 +157,7 @@ class Syncer:
         if self._marks and processed >= self._marks[0][1]:
             yield from self._snapshots()
         if processed >= self._budget and not self.finished:
-            yield from self._finish()
+            yield from self._finish(step=self.ledger.step, processed=self.processed, merged=round(self.merged))
 
     def _answer(self, peer: Peer, answer: Answer, tensors: Tensors, now: float) -> Iterable[Effect]:
         if answer.fragment >= len(self.table):
@@ -320,9 +292,8 @@ class Syncer:
         return Send(Broadcast(fragment=index, version=state.version, digest=arrays.digest(state.value)),
                     state.value, to=connection)
 
-    def _send_clock(self) -> Iterable[Effect]:
-        clock = Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
-        return [Send(clock, to=peer.connection) for peer in self.peers.values() if peer.connection is not None]
+    def _clock(self) -> Clock:
+        return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
 
     def _snapshots(self) -> Iterable[Effect]:
         while self._marks and self.processed >= self._marks[0][1]:
@@ -332,11 +303,3 @@ class Syncer:
         value = {name: array for state in self.states for name, array in state.value.items()}
         return Snapshot(value, {"number": number, "processed": self.processed, "merged": round(self.merged),
                                 "step": self.ledger.step})
-
-    def _finish(self) -> Iterable[Effect]:
-        self.finished = True
-        yield Record("finished", {"step": self.ledger.step, "processed": self.processed, "merged": round(self.merged)})
-        for peer in self.peers.values():
-            if peer.connection is not None:
-                yield Send(Finish(), to=peer.connection)
-        yield Stop("finished")

@@ -12,6 +12,7 @@ from chaos import compare, places
 from chaos.checks.outcome import loss_at
 from chaos.plan import freeze
 from chaos.scenario import load, parse
+from harness.trainer.config import MODES
 
 SCENARIO = """
 diloco_chaos: 1
@@ -31,12 +32,12 @@ def plan():
 
 @pytest.fixture(scope="module")
 def found(plan, tmp_path_factory):
-    return compare.compared(plan, compare.MODES, tmp_path_factory.mktemp("runs"), Console(quiet=True),
+    return compare.compared(plan, MODES, tmp_path_factory.mktemp("runs"), Console(quiet=True),
                             places.simulated())
 
 
 def test_a_plan_in_another_mode_breaks_the_same_at_the_same_times(plan):
-    for mode in compare.MODES:
+    for mode in MODES:
         other = compare.under(plan, mode)
         assert (other.cluster.mode, other.faults, other.seed) == (mode, plan.faults, plan.seed)
         assert other.cluster.quorum == (1 if mode in ("decoupled", "elastic_data_parallel") else 3)

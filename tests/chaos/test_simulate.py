@@ -48,11 +48,15 @@ def test_the_same_plan_gives_the_same_tape_in_any_process_twice_and_under_anothe
         assert json.loads(other.communicate()[0]) == here
 
 
+def quick(name, seed):
+    """A scenario's plan with the model that needs no torch."""
+    loaded = load(name)[0]
+    return freeze(loaded.model_copy(update={"cluster": loaded.cluster.model_copy(update={"model": "quadratic"})}), seed)
+
+
 @pytest.mark.parametrize("name", sorted(find()))
 def test_the_library_passes_under_virtual_time(name):
-    loaded = load(name)[0]
-    quick = loaded.model_copy(update={"cluster": loaded.cluster.model_copy(update={"model": "quadratic"})})
-    frozen = freeze(quick, 0)
+    frozen = quick(name, 0)
     if name == "restart-engine":
         assert simulated().refusals(frozen)
         return
@@ -63,9 +67,7 @@ def test_the_library_passes_under_virtual_time(name):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_poison_gets_its_turn_also_where_the_real_learner_is_ahead_of_all_others(seed):
-    loaded = load("poison")[0]
-    quick = loaded.model_copy(update={"cluster": loaded.cluster.model_copy(update={"model": "quadratic"})})
-    verdicts = {verdict.name: verdict for verdict in simulate(freeze(quick, seed)).judgement.checks}
+    verdicts = {verdict.name: verdict for verdict in simulate(quick("poison", seed)).judgement.checks}
     assert verdicts["faults_felt"].verdict == "passed", verdicts["faults_felt"].evidence
 
 
