@@ -72,7 +72,9 @@ def _costs(plan: Plan, quiet: History) -> Figures:
     """What else may cost something, with the quiet run's own settings and against its twin, at equal merged tokens."""
     storm = freeze(load("storm")[0], plan.seed)
     others = {"storm": _with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
-              "heterogeneous": _with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1)}
+              "heterogeneous": _with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
+              "int4": _with_cluster(plan, gradients="int4", broadcasts="int4"),
+              "int4_with_error_feedback": _with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
     twin = quiet.references["twin"].curve
     return {f"{name}_against_twin": relative_gap(simulate(other).history.final, twin, "merged")
             for name, other in others.items()}

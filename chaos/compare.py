@@ -113,7 +113,7 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
     return replace(
         planned, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
-        bytes_per_token=round(_bytes(history) / history.ledger.processed, 4),
+        bytes_per_token=round(bytes_on_the_wire(history) / history.ledger.processed, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
         why=result.judgement.inconclusive)
 
@@ -127,7 +127,7 @@ def _wall(history: History) -> float:
     return history.end - (history.zero or 0.0)
 
 
-def _bytes(history: History) -> int:
+def bytes_on_the_wire(history: History) -> int:
     """Of every incarnation of the syncer, as far as it told."""
     last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
     return sum(sum(counts.values()) for event in last.values() for counts in (event["sent"], event["received"]))

@@ -57,7 +57,7 @@ class History:
     @cached_property
     def _killed(self) -> set[Node]:
         """Incarnations that a fault killed."""
-        return killed(self.tape)
+        return set(killed(self.tape))
 
     @cached_property
     def zero(self) -> float | None:

@@ -24,7 +24,7 @@ from harness.trainer.messages import Answer, Broadcast, Request, Welcome
 from harness.trainer.replicas import MakeReplica
 from harness.trainer.rounds import Contribution
 from harness.trainer.state import FragmentState
-from harness.trainer.tensors import Tensors, digest
+from harness.trainer.tensors import Tensors, digest, shapes
 
 Given = tuple[int, int, int]
 """Fragment, first and last step: what an incarnation's answer is known by."""
@@ -68,6 +68,7 @@ class _Again:
         config = history.plan.cluster
         # With a pace a core asks for a timer before each step: it stands at a boundary when it is given something.
         self._config = config.model_copy(update={"step_time": config.step_time or 1.0})
+        self._gradients = config.codec(config.gradients)
         self._values: dict[tuple[int, int], Tensors] = {}
         self._states = [FragmentState.initial({name: initial[name] for name in fragment.names})
                         for fragment in config.fragment_table()]
@@ -145,7 +146,8 @@ class _Again:
                 again = effect.fields
             elif isinstance(effect, Send) and isinstance(effect.message, Answer):
                 answer = effect.message
-                life.given[answer.fragment, answer.first_step, answer.last_step] = answer, effect.tensors
+                gradient = self._gradients.unpack(effect.tensors, shapes(self._states[answer.fragment].value))
+                life.given[answer.fragment, answer.first_step, answer.last_step] = answer, gradient
         wrong = [name for name in _SAME[event.event] if again.get(name) != event[name]]
         if wrong:
             what = f", fragment {event['fragment']}" if "fragment" in event.fields else ""

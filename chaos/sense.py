@@ -16,13 +16,15 @@ Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
 _SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
-                "grouped", "rolled_back"}
-_LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded"}
+                "grouped", "rolled_back", "recovering"}
+_LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded", "donated"}
 _NEVER = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
           "not_healed", "finished", "exit", "initial"}
 """Events of the harness, and those that come before the steady state or after the end."""
 _OF_FRAGMENTS, _OF_GROUPS = {"snapshot", "received"}, {"grouped", "rolled_back"}
 """Events of modes that exchange fragments, and of those that average gradients."""
+_OF_DONORS = {"donated", "recovering"}
+"""Events of recovery from a peer."""
 _FAMILIES = {"pause": "process", "straggler": "process", "zombie": "process"}
 """Kinds that undo each other."""
 _FOR_EVER = float("inf")
@@ -128,7 +130,7 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
     averages = scenario.cluster.mode in SYNCHRONOUS
     mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
-        _OF_FRAGMENTS if averages else _OF_GROUPS)
+        _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if _donates(scenario.cluster) else _OF_DONORS)
     if event not in FIELDS:
         yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/tape.md lists them"
     elif event not in mine:
@@ -136,6 +138,10 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
         yield f"{node} never records {event}{mode}: this would never come"
     elif (most := _most(scenario.cluster, event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
+
+
+def _donates(cluster: TrainerConfig) -> bool:
+    return cluster.recovery == "peer" and cluster.mode not in SYNCHRONOUS
 
 
 def _most(cluster: TrainerConfig, event: str) -> int | None:
@@ -154,8 +160,10 @@ def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
     if not frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.hold} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
-    elif (when.hold == "upload.half") == (when.node == SYNCER):
-        yield f"only {'a learner' if when.hold == 'upload.half' else 'the syncer'} holds at {when.hold}"
+    elif when.hold.endswith(".half") == (when.node == SYNCER):
+        yield f"only {'a learner' if when.hold.endswith('.half') else 'the syncer'} holds at {when.hold}"
+    elif when.hold == "donate.half" and not _donates(cluster):
+        yield f"nobody comes to {when.hold}: only with `recovery: peer` learners bring others up to date"
     elif when.count > most:
         yield f"{when.node} comes to {when.hold} {most} times at the very most: number {when.count} would never come"
 

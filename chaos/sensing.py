@@ -85,8 +85,9 @@ class Sensing:
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
     def _rogue(self, learner: str, content: Content) -> Rogue:
-        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation,
-                     len(self._plan.cluster.fragment_table()), content)
+        config = self._plan.cluster
+        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, len(config.fragment_table()),
+                     content, config.codec(config.gradients))
 
     def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

@@ -6,6 +6,7 @@ merged into a version, discarded (with the reason), or outstanding at the end. R
 
 from __future__ import annotations
 
+import signal
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,11 @@ Node = tuple[str, int]
 """Name and incarnation."""
 
 MERGED, OUTSTANDING, OVERLAP, ROLLED_BACK = "merged", "outstanding", "overlap", "rolled back"
+CRASH, LEFT = "crash", "left"
 INTERRUPTED = "interrupted"
 """Data parallelism: the group broke before the step was made."""
+_ASKED = (0, -signal.SIGTERM)
+"""Exit statuses of a process that was asked to end, and did."""
 Fates = dict[int, str]
 """Step -> fate, of one fragment and one learner's incarnation."""
 
@@ -43,10 +47,10 @@ class TokenLedger:
         return good / sum(sizes)
 
 
-def killed(tape: Tape) -> set[Node]:
-    """Incarnations that a fault killed."""
-    return {(event["target"], event["incarnation"]) for event in tape.of("exit", node="harness")
-            if event.fields.get("killed")}
+def killed(tape: Tape) -> dict[Node, str]:
+    """Incarnations that a fault ended: whether they crashed, or left in good order, because they were asked to."""
+    return {(event["target"], event["incarnation"]): LEFT if event.fields.get("status") in _ASKED else CRASH
+            for event in tape.of("exit", node="harness") if event.fields.get("killed")}
 
 
 def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event],
@@ -70,7 +74,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
         ledger.processed += sum(tokens.values())
         for index, size in enumerate(sizes):
             fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
-                           "crash" if node in dead else at_end, ledger, f"fragment {index}, {node[0]}.{node[1]}")
+                           dead.get(node, at_end), ledger, f"fragment {index}, {node[0]}.{node[1]}")
             fates |= {step: ROLLED_BACK for step in tokens if (*node, step) in void}
             ledger.fates[index, node] = fates
             for step, fate in fates.items():

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.units import Seconds, show_seconds
 
-HoldPoint = Literal["upload.half", "merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast"]
+HoldPoint = Literal["upload.half", "donate.half", "merge.before_commit", "checkpoint.before_rename",
+                    "commit.before_broadcast"]
 
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,4 +1,4 @@
-"""Commands about what runs leave, and about this machine: check, clean, doctor."""
+"""Commands about what runs leave, and about this machine: check, replay, tokens, clean, doctor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -92,6 +93,41 @@ def _replayed(found: Replay) -> str:
         return f"{far}the first difference is at {found.difference.t:.2f} s\n{found.difference.words}"
     return far + (f"the same, bit for bit, as far as it goes\n{found.missing}" if found.missing
                   else "all the same, bit for bit")
+
+
+@app.command()
+def tokens(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")],
+    fragment: Annotated[int | None, typer.Option(min=0, help="Of this one only.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the batches that were trained on and never merged: of each fragment, by learner, and why.
+
+    Example: `diloco-chaos tokens runs/20260101-120000-flagship-1a2b --fragment 0`
+    """
+    from chaos.leases import unmerged
+    from chaos.run import recorded
+    run = RunFolder.open(folder)
+    try:
+        history = recorded(run)
+        lost, fragments = unmerged(history), len(history.plan.cluster.fragment_table())
+    except _NOT_UNDERSTOOD as error:
+        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
+    if fragment is not None and fragment >= fragments:
+        raise Failure(f"there is no fragment {fragment}: this run has 0 to {fragments - 1}", 2)
+    lost = [one for one in lost if fragment in (None, one.fragment)]
+    if as_json:
+        print_json({"run": run.path.name, "processed": history.ledger.processed, "by_fate": history.ledger.by_fate,
+                    "unmerged": [asdict(one) | {"batches": one.batches} for one in lost]})
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for name in ("fragment", "learner", "why", "batches"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("fragment", "batches") else "left")
+    table.add_column("which of its shard", ratio=1)
+    for one in lost:
+        which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.ranges)
+        table.add_row(str(one.fragment), f"{one.learner}.{one.incarnation}", one.why, f"{one.batches:,}", which)
+    Console().print(table if lost else "everything that was trained on was merged")
 
 
 @app.command()

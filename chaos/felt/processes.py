@@ -26,7 +26,7 @@ def killed(history: History, span: Span) -> tuple[bool, str]:
         if (ghost := _ghost(history, target, span.injected or 0.0)) is not None:
             return False, f"{felt}, but {target}.{ghost} went on recording"
     when = span.planned.fault.when
-    if not ok or when is None or when.hold != "upload.half":
+    if not ok or when is None or not str(when.hold).endswith(".half"):
         return ok, felt
     partial = next((event for event in history.tape.of("partial_frame", node=SYNCER)
                     if event["peer"] in span.planned.fault.targets

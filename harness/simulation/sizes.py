@@ -8,14 +8,15 @@ from harness.trainer.wire import encode
 
 
 class Sizes:
-    """Remembers one size per type of message and fragment: what differs between two of them is a few digits."""
+    """Remembers one size per type of message, fragment and kind of payload: what differs between two of them is a few
+    digits."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[type, int, bool], int] = {}
+        self._known: dict[tuple[type, int, str], int] = {}
 
     def of(self, message: AnyMessage, tensors: Tensors) -> int:
         """Bytes of the frame."""
-        key = (type(message), getattr(message, "fragment", -1), bool(tensors))
+        key = (type(message), getattr(message, "fragment", -1), next(iter(tensors), ""))
         size = self._known.get(key)
         if size is None:
             size = self._known[key] = len(encode(message, tensors))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.trainer.compress import Codec, Precision
 from harness.trainer.fragments import Fragment, offsets, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
@@ -25,10 +26,11 @@ _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
 
-def implied(mode: str, learners: int) -> dict[str, int]:
+def implied(mode: str, learners: int) -> dict[str, int | str]:
     """Settings that follow from a mode."""
-    settings = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
-    return settings | ({"overlap": 0} if mode == "diloco" else {})
+    settings: dict[str, int | str] = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
+    settings |= {"overlap": 0} if mode == "diloco" else {}
+    return settings | ({"gradients": "float32", "broadcasts": "float32"} if mode in SYNCHRONOUS else {})
 
 
 class TrainerConfig(BaseModel):
@@ -65,6 +67,16 @@ class TrainerConfig(BaseModel):
     """Outer learning rate (Nesterov)."""
     outer_momentum: float = Field(0.8, ge=0, lt=1)
     """mu, outer momentum; outer_lr / (1 - mu) between 1.2 and 1.5 suits runs of this length."""
+    recovery: Literal["syncer", "peer"] = "syncer"
+    """Who brings a new process up to date; the syncer does where no peer can."""
+    gradients: Precision = "float32"
+    """How outer gradients travel; averaged gradients, as in data parallelism, always as they are."""
+    broadcasts: Precision = "float32"
+    """How a merge's result travels to those who hold the version before it: not as it is, what has changed by it."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+    """Of integers."""
+    error_feedback: bool = False
+    """What rounding has cost is added to what is sent next."""
 
     model: str = "tiny"
     corpus: str = "stdlib"
@@ -102,13 +114,14 @@ class TrainerConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
-        """What a mode that waits for everybody implies."""
-        if not isinstance(given, dict) or given.get("mode") not in COMPLETE:
+        """What a mode implies."""
+        if not isinstance(given, dict):
             return given
-        settings = implied(given["mode"], given.get("learners", cls.model_fields["learners"].default))
+        mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
+        settings = implied(mode, learners)
         for key, value in settings.items():
             if given.get(key, value) != value:
-                raise ValueError(f"mode {given['mode']} means {key} {value}: leave {key} out")
+                raise ValueError(f"mode {mode} means {key} {value}: leave {key} out")
         return given | settings
 
     @model_validator(mode="after")
@@ -156,6 +169,10 @@ class TrainerConfig(BaseModel):
     def offsets(self) -> list[int]:
         """When fragments are due, see `offsets`; in DiLoCo all at once."""
         return [0] * self.fragments if self.mode == "diloco" else offsets(self.fragments, self.sync_every)
+
+    def codec(self, precision: Precision) -> Codec:
+        """How these travel."""
+        return Codec(precision, self.rounding == "stochastic")
 
     @property
     def spec(self) -> ModelSpec | QuadraticSpec:

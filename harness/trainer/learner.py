@@ -10,13 +10,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.trainer import tensors as arrays
+from harness.trainer.compress import CompressError
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Compute, Effect, Record, Send, Stop, Timer
-from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Finish, Hello, Report, Request, Welcome
+from harness.trainer.messages import (
+    Answer,
+    AnyMessage,
+    Broadcast,
+    Clock,
+    Donate,
+    Donation,
+    Finish,
+    Hello,
+    Report,
+    Request,
+    Welcome,
+)
 from harness.trainer.metronome import Metronome
 from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
+
+_TOLD, _ASKED = (Broadcast, Donation), (Request, Donate)
+"""What is taken in before a step is reported, and what is answered after that."""
 
 
 @dataclass
@@ -31,6 +47,10 @@ class Held:
     answered: Tensors | None = None
     """Own value when it was last answered; None when nothing is under way."""
     answered_steps: int = 0
+    error: Tensors | None = None
+    """What rounding has cost what it sent before it received this version; for error feedback."""
+    owed: Tensors | None = None
+    """The same, of its newest answer."""
 
 
 class Learner:
@@ -42,6 +62,7 @@ class Learner:
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         self.table = config.fragment_table()
+        self._gradients, self._broadcasts = config.codec(config.gradients), config.codec(config.broadcasts)
         self._per_step, self._blocking, self._patience = config.tokens_per_step, config.blocking, config.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
@@ -67,7 +88,7 @@ class Learner:
 
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands: introduce yourself."""
-        self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, Request)]
+        self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, _ASKED)]
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
                          tokens=self.tokens, position=self.position, versions=[held.version for held in self.held],
                          steps=[held.steps for held in self.held]))
@@ -76,7 +97,7 @@ class Learner:
         """The connection ended; the driver makes a new one. What was asked on the old one is void."""
         yield Record("disconnected", {"reason": reason, "step": self.step})
         for held in self.held:
-            held.answered = None
+            held.answered = held.owed = None
 
     def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -92,7 +113,7 @@ class Learner:
             self._done = True
             yield Record("finished", {"step": self.step, "tokens": self.tokens})
             yield Stop("finished")
-        elif isinstance(message, (Broadcast, Request)):
+        elif isinstance(message, (*_TOLD, *_ASKED)):
             if self._computing:
                 self._inbox.append((message, tensors))
             else:
@@ -113,11 +134,11 @@ class Learner:
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
         if inbox:
-            yield from self._at_boundary([item for item in inbox if isinstance(item[0], Broadcast)], now, resume=False)
+            yield from self._at_boundary([item for item in inbox if isinstance(item[0], _TOLD)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
         yield self._report(took)
         if inbox:
-            yield from self._at_boundary([item for item in inbox if isinstance(item[0], Request)], now, resume=False)
+            yield from self._at_boundary([item for item in inbox if isinstance(item[0], _ASKED)], now, resume=False)
         yield from self._next_step(now)
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
@@ -138,8 +159,12 @@ class Learner:
         for message, tensors in items:
             if isinstance(message, Broadcast):
                 yield from self._receive(message, tensors)
+            elif isinstance(message, Donation):
+                yield from self._take_over(message, tensors)
             elif isinstance(message, Request):
                 yield from self._give(message)
+            elif isinstance(message, Donate):
+                yield from self._donate(message)
         if not self._started and all(held.base is not None for held in self.held):
             self._started = True
             yield Record("ready", {"step": self.step, "position": self.position})
@@ -176,7 +201,7 @@ class Learner:
                               first_step=0, last_step=0, steps=0, tokens=0, digest=""))
             return
         current = self.replica.read(fragment.names)
-        delta = arrays.subtract(held.base, current)
+        payload, delta = self._compressed(held, arrays.subtract(held.base, current), f"{fragment.index}/{self.step}")
         held.answered, held.answered_steps = current, held.steps
         answer = Answer(round=request.round, fragment=request.fragment, base_version=held.version,
                         first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
@@ -184,21 +209,60 @@ class Learner:
         yield Record("snapshot", {
             "round": answer.round, "fragment": answer.fragment, "base": answer.base_version, "first": answer.first_step,
             "step": answer.last_step, "steps": answer.steps, "tokens": answer.tokens, "digest": answer.digest})
-        yield Send(answer, delta, half="upload.half", sent="upload")
+        yield Send(answer, payload, half="upload.half", sent="upload")
 
-    def _receive(self, message: Broadcast, tensors: Tensors) -> Iterable[Effect]:
+    def _donate(self, asked: Donate) -> Iterable[Effect]:
+        """Hand over what was received of every fragment; who lacks one has nothing to give."""
+        bases = [held.base for held in self.held if held.base is not None]
+        if len(bases) < len(self.held):
+            return
+        donation = Donation(learner=asked.learner, incarnation=asked.incarnation,
+                            versions=[held.version for held in self.held], digests=list(map(arrays.digest, bases)))
+        yield Record("donated", {"learner": asked.learner, "incarnation": asked.incarnation,
+                                 "versions": donation.versions})
+        yield Send(donation, {name: array for base in bases for name, array in base.items()}, half="donate.half")
+
+    def _take_over(self, donation: Donation, tensors: Tensors) -> Iterable[Effect]:
+        """Begin with what somebody else holds, where nothing newer is there already."""
+        for fragment, version, digest in zip(self.table, donation.versions, donation.digests, strict=False):
+            if version > self.held[fragment.index].version:
+                value = {name: tensors[name] for name in fragment.names if name in tensors}
+                yield from self._receive(Broadcast(fragment=fragment.index, version=version, digest=digest), value)
+
+    def _compressed(self, held: Held, delta: Tensors, key: str) -> tuple[Tensors, Tensors]:
+        """An outer gradient as it travels, and what the syncer reads of it."""
+        if not self._gradients.lossy:
+            return delta, delta
+        wanted = arrays.add(delta, held.error) if held.error else delta
+        payload = self._gradients.pack(wanted, f"{self.config.seed}/{self.name}/{self.incarnation}/{key}")
+        read = self._gradients.unpack(payload, arrays.shapes(delta))
+        held.owed = arrays.subtract(wanted, read) if self.config.error_feedback else None
+        return payload, read
+
+    def _value(self, message: Broadcast, payload: Tensors, held: Held) -> Tensors:
+        """The value that a broadcast tells of; empty where it can't be known."""
+        if message.base < 0:
+            return payload
+        if held.base is None or held.version != message.base:
+            return {}
+        try:
+            return arrays.add(held.base, self._broadcasts.unpack(payload, arrays.shapes(held.base)))
+        except CompressError:
+            return {}
+
+    def _receive(self, message: Broadcast, payload: Tensors) -> Iterable[Effect]:
         """Take a fragment's new value; steps made since the answer are carried on top of it, or lost."""
         if message.fragment >= len(self.held):
             return
         held, fragment = self.held[message.fragment], self.table[message.fragment]
-        received = arrays.digest(tensors)
-        if received != message.digest or tuple(sorted(tensors)) != fragment.names:
-            yield Record("refused", {"fragment": message.fragment, "version": message.version,
-                                     "reason": "wrong digest"})
-            return
         if message.version < held.version:
             yield Record("refused", {"fragment": message.fragment, "version": message.version,
                                      "reason": "older than what is held"})
+            return
+        tensors = self._value(message, payload, held)
+        if arrays.digest(tensors) != message.digest or tuple(sorted(tensors)) != fragment.names:
+            yield Record("refused", {"fragment": message.fragment, "version": message.version,
+                                     "reason": "wrong digest"})
             return
         carried = 0
         value = tensors
@@ -210,6 +274,7 @@ class Learner:
         if carried:
             self.replica.write(value)
         dropped = held.steps - carried
-        self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried)
+        self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried,
+                                           error=held.owed or held.error)
         yield Record("received", {"fragment": message.fragment, "version": message.version, "step": self.step,
                                   "digest": applied, "closed": dropped, "carried": carried})

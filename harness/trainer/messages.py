@@ -110,6 +110,33 @@ class Broadcast(Message):
     fragment: Count
     version: Count
     digest: str
+    """Of the value."""
+    base: Annotated[int, Field(ge=-1)] = -1
+    """Version that the payload has changed, compressed; -1: the payload is the value itself."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Donate(Message):
+    """The syncer asks a learner for all that it holds: somebody else shall begin with it."""
+
+    type: Literal["donate"] = "donate"
+    learner: str
+    """Who."""
+    incarnation: Count
+
+
+@dataclass(kw_only=True, slots=True)
+class Donation(Message):
+    """A learner's base of every fragment, by way of the syncer: all links are those of a star."""
+
+    type: Literal["donation"] = "donation"
+    learner: str
+    """Whom it is for."""
+    incarnation: Count
+    versions: list[Count]
+    """The donor's vector clock."""
+    digests: list[str]
+    """Of every fragment's value."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -211,6 +238,6 @@ class Refused(Message):
 
 
 AnyMessage = Annotated[
-    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Gradient | Average | Resume | Fetch | State
-    | Probe | Echo | Finish | Refused, Field(discriminator="type")]
+    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Donate | Donation | Gradient | Average | Resume
+    | Fetch | State | Probe | Echo | Finish | Refused, Field(discriminator="type")]
 ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)

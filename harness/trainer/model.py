@@ -16,12 +16,17 @@ VOCABULARY = 256  # bytes
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A byte-level decoder-only transformer: pre-norm, learned positions, squared-ReLU, no biases, untied output."""
+    """A byte-level decoder-only transformer: pre-norm, learned positions, squared-ReLU, no biases, untied output;
+    dense, or with a mixture of experts in every block."""
 
     width: int
     blocks: int
     heads: int
     context: int
+    experts: int = 0
+    """Of every block, each half as wide as a dense block's feed-forward layer; 0: dense."""
+    top_k: int = 1
+    """Experts that a token goes to."""
     loss_unit: ClassVar[str] = "nats per byte"
 
     def shapes(self) -> dict[str, Shape]:
@@ -30,9 +35,18 @@ class ModelSpec:
         shapes: dict[str, Shape] = {"embed.token": (VOCABULARY, width), "embed.position": (self.context, width)}
         for index in range(self.blocks):
             shapes |= {f"block{index}.{name}": shape for name, shape in {
-                "norm1": (width,), "qkv": (3 * width, width), "proj": (width, width),
-                "norm2": (width,), "up": (4 * width, width), "down": (width, 4 * width)}.items()}
+                "norm1": (width,), "qkv": (3 * width, width), "proj": (width, width), "norm2": (width,),
+                **self._feed_forward()}.items()}
         return shapes | {"norm": (width,), "head": (VOCABULARY, width)}
+
+    def _feed_forward(self) -> dict[str, Shape]:
+        width = self.width
+        if not self.experts:
+            return {"up": (4 * width, width), "down": (width, 4 * width)}
+        shapes: dict[str, Shape] = {"router": (self.experts, width)}
+        for expert in range(self.experts):
+            shapes |= {f"expert{expert}.up": (2 * width, width), f"expert{expert}.down": (width, 2 * width)}
+        return shapes
 
     def embeddings(self) -> frozenset[str]:
         """Tensors that are looked up, not multiplied: merged by plain weighted average."""
@@ -54,5 +68,8 @@ class ModelSpec:
 MODELS: dict[str, ModelSpec | QuadraticSpec] = {
     "tiny": ModelSpec(width=64, blocks=2, heads=4, context=64),  # 135,488 parameters, 11 to 16 ms a step at batch 16
     "micro": ModelSpec(width=16, blocks=1, heads=2, context=16),  # for tests: 11,568 parameters, under 2 ms a step
+    "deep": ModelSpec(width=32, blocks=8, heads=2, context=64),  # 117,280 parameters, many tensors: for P = 24
+    "top1": ModelSpec(width=64, blocks=2, heads=4, context=64, experts=4, top_k=1),
+    "top2": ModelSpec(width=64, blocks=2, heads=4, context=64, experts=4, top_k=2),
     "quadratic": QuadraticSpec(width=4, blocks=6, context=64),  # no torch, no corpus: microseconds a step
 }

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from harness.trainer.compress import Codec
 from harness.trainer.messages import Answer, AnyMessage, Broadcast, Hello, Report, Request, Welcome
 from harness.trainer.tensors import Tensors, digest
 from harness.trainer.wire import Decoder, FrameError, encode
@@ -24,10 +25,11 @@ class Rogue:
     Its answers claim step 0, which no learner ever takes, so that they can't be mistaken for the real one's.
     """
 
-    def __init__(self, token: str, learner: str, incarnation: int, fragments: int, content: Content) -> None:
-        """`fragments`: P."""
+    def __init__(self, token: str, learner: str, incarnation: int, fragments: int, content: Content,
+                 codec: Codec = Codec()) -> None:  # noqa: B008 - it is frozen
+        """`fragments`: P; `codec`: how outer gradients travel."""
         self._token, self._learner, self._incarnation = token, learner, incarnation
-        self._fragments, self._content = fragments, content
+        self._fragments, self._content, self._codec = fragments, content, codec
         self._held: dict[int, tuple[int, Tensors]] = {}
         self._step, self._turns = 0, 0
         self._given: set[int] = set()
@@ -53,7 +55,8 @@ class Rogue:
         if isinstance(message, Welcome):
             self._step = message.step + 1  # else nobody asks while it is there, if the real one is ahead of all others
         elif isinstance(message, Broadcast):
-            self._held[message.fragment] = (message.version, tensors)
+            value = tensors if message.base < 0 else self._held[message.fragment][1]  # of which the shapes are used
+            self._held[message.fragment] = (message.version, value)
             if message.fragment in self._given:
                 self._given.discard(message.fragment)
                 self.sent += 1
@@ -74,7 +77,7 @@ class Rogue:
         version, value = self._held[request.fragment]
         poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
         return Answer(round=request.round, fragment=request.fragment, base_version=version, first_step=0, last_step=0,
-                      steps=1, tokens=1, digest=digest(poisoned)), poisoned
+                      steps=1, tokens=1, digest=digest(poisoned)), self._codec.pack(poisoned, "")
 
 
 def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:

@@ -106,6 +106,8 @@ class Peer:
     step: int
     c_steps: list[int]
     heard: float
+    holds: list[int]
+    """Version of each fragment that it was last sent, or came with."""
     step_time: MovingAverage = field(default_factory=MovingAverage)
 
     @property

@@ -15,11 +15,11 @@ from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
 from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
-from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
+from harness.trainer.tensors import Tensors, add, all_finite, digest, same_shapes, shapes, subtract
 
 STATE = "state"
 """The syncer's folder, in the run's."""
-_VALUE, _MOMENTUM = "value/", "momentum/"
+_VALUE, _MOMENTUM, _ERROR = "value/", "momentum/", "error/"
 Part = tuple[str, int, int, int]
 """Of a merge: learner, incarnation, first and last step."""
 
@@ -36,6 +36,10 @@ class FragmentState:
     merged_tokens: int = 0
     contributions: tuple[Part, ...] = ()
     """What was merged into this very version: its syncer may be killed before it can tell."""
+    error: Tensors = field(default_factory=dict)
+    """What rounding has cost the updates so far; for error feedback."""
+    update: Tensors = field(default_factory=dict)
+    """What has changed since the version before, as it travels; empty where it is not known, or not compressed."""
 
     @classmethod
     def initial(cls, value: Tensors) -> FragmentState:
@@ -70,15 +74,28 @@ class FragmentState:
                          [token_weight(answer.tokens, answer.steps) for answer in answers],
                          config.merge, config.spec.embeddings())
         value, momentum = outer.nesterov(self.value, self.momentum, gradient, config.outer_lr, config.outer_momentum)
+        value, update, error = self._as_told(value, config)
         merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
         parts = tuple((answer.learner, answer.incarnation, answer.first_step, answer.last_step) for answer in answers)
         return FragmentState(value, momentum, self.version + 1, merged,
-                             self.merged_tokens + sum(answer.tokens for answer in answers), parts)
+                             self.merged_tokens + sum(answer.tokens for answer in answers), parts, error, update)
+
+    def _as_told(self, value: Tensors, config: TrainerConfig) -> tuple[Tensors, Tensors, Tensors]:
+        """The new value as a learner that holds this version reads it from a broadcast, for nobody shall have another;
+        what travels; and what that rounds off."""
+        codec = config.codec(config.broadcasts)
+        if not codec.lossy:
+            return value, {}, {}
+        wanted = subtract(value, self.value)
+        wanted = add(wanted, self.error) if self.error else wanted
+        update = codec.pack(wanted, f"{config.seed}/{min(value)}/{self.version + 1}")
+        read = codec.unpack(update, shapes(wanted))
+        return add(self.value, read), update, subtract(wanted, read) if config.error_feedback else {}
 
     def tensors(self) -> Tensors:
-        """Value and momentum under one roof, for a file."""
-        return ({_VALUE + name: array for name, array in self.value.items()}
-                | {_MOMENTUM + name: array for name, array in self.momentum.items()})
+        """Everything of the size of the model under one roof, for a file."""
+        return {prefix + name: array for prefix, tensors in (
+            (_VALUE, self.value), (_MOMENTUM, self.momentum), (_ERROR, self.error)) for name, array in tensors.items()}
 
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
@@ -93,7 +110,8 @@ class FragmentState:
         merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
         parts = tuple((name, int(incarnation), int(first), int(last))
                       for name, incarnation, first, last in meta["contributions"])
-        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]), parts)
+        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]), parts,
+                   under(_ERROR))
 
 
 @dataclass

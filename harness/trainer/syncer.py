@@ -9,77 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
+from harness.trainer import recovery
 from harness.trainer import tensors as arrays
+from harness.trainer.compress import CompressError
 from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import Commit, Effect, Hold, Mark, Record, Send, Snapshot, Timer
+from harness.trainer.effects import Effect, Hold, Mark, Record, Send, Timer
 from harness.trainer.fragments import due
+from harness.trainer.keeper import Keeper
 from harness.trainer.merge import token_weight
-from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Hello, Report, Request, Welcome
-from harness.trainer.reception import HEARTBEAT, Reception
+from harness.trainer.messages import Answer, AnyMessage, Donation, Report, Request
 from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
-from harness.trainer.schedule import snapshot_marks
-from harness.trainer.state import Restored, digests, fragment_file
+from harness.trainer.state import Restored
 from harness.trainer.tensors import Tensors
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
 
-class Syncer(Reception[Peer]):
+class Syncer(Keeper):
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
-        super().__init__(config)
-        self.table = config.fragment_table()
-        self.states = found.states
-        self.ledger = found.ledger
-        self._found = found
-        self._warm, self._budget = config.warm_tokens, config.budget_tokens
+        super().__init__(config, found)
+        self._gradients = config.codec(config.gradients)
         self._offsets, self._most_rounds = config.offsets, config.most_rounds
-        self._blocking, self._patience = config.blocking, config.patience
+        self._patience = config.patience
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
         self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
         self._merged_from: set[str] = set()
         self._sync_time = MovingAverage()
         self._closed_at: dict[str, float] = {}
-        self._marks = snapshot_marks(config)
-        if found.resumed:
-            self._marks = [mark for mark in self._marks if mark[1] > self.processed]
-
-    @property
-    def processed(self) -> int:
-        """Tokens processed so far by all learners, warm start included."""
-        return self._warm + self.ledger.processed
-
-    @property
-    def merged(self) -> float:
-        """Tokens merged so far: mean over fragments weighted by size, warm start included."""
-        total = sum(fragment.size for fragment in self.table)
-        weighted = sum(state.merged_tokens * fragment.size
-                       for state, fragment in zip(self.states, self.table, strict=True))
-        return self._warm + weighted / total
-
-    def status(self) -> dict[str, object]:
-        """For people who ask."""
-        return {"steady": self.steady, "finished": self.finished, "step": self.ledger.step,
-                "processed": self.processed, "merged": round(self.merged), "budget": self._budget,
-                "versions": [state.version for state in self.states],
-                "learners": {name: {"connected": peer.connection is not None, "incarnation": peer.incarnation,
-                                    "step": peer.step} for name, peer in sorted(self.peers.items())}}
-
-    def start(self, now: float) -> Iterable[Effect]:
-        """The first effects of a new process."""
-        for name, why in self._found.repaired.items():
-            yield Record("repaired", {"file": name, "reason": why})
-        for fragment in self._found.to_commit:  # from here on a file that is missing was lost
-            yield self._commit(fragment)
-        yield Record("resumed" if self._found.resumed else "initial", {
-            "versions": [state.version for state in self.states], "digests": digests(self.states),
-            "contributions": [state.contributions for state in self.states],
-            "step": self.ledger.step, "processed": self.processed})
-        yield Timer("heartbeat", now + HEARTBEAT)
-        yield from self._snapshots()
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended. What it had answered stays; what it was asked for is not waited for."""
@@ -88,6 +48,8 @@ class Syncer(Reception[Peer]):
             return
         peer.connection = None
         yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        self._recoveries.forget(peer.name)
+        yield from self._without_donor(peer.name, now)
         for round_ in list(self._rounds.values()):
             if peer.name not in round_.answers:
                 round_.asked.pop(peer.name, None)
@@ -98,6 +60,8 @@ class Syncer(Reception[Peer]):
         """A timer fired: a heartbeat, or the end of a grace window."""
         if key == "heartbeat":
             yield from self._heartbeat(now)
+        elif key.startswith(recovery.TIMER):
+            yield from self._without_donor(key.removeprefix(recovery.TIMER), now)
         else:
             for round_ in list(self._rounds.values()):
                 if key == f"grace {round_.number}":
@@ -115,35 +79,9 @@ class Syncer(Reception[Peer]):
             return self._report(peer, message, now)
         if isinstance(message, Answer):
             return self._answer(peer, message, tensors, now)
+        if isinstance(message, Donation):
+            return self._pass_on(peer, message, tensors, now)
         return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
-
-    def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
-        newest = self.ledger.newest(hello.node)
-        ours = len(hello.versions) == len(hello.steps) == len(self.table)
-        if refusal := self._turn_away(connection, hello, newest, ours):
-            yield from refusal
-            return
-        yield from self._replace(hello, now)
-        fresh = all(version < 0 for version in hello.versions)
-        step = self.ledger.step if fresh else hello.step
-        peer = Peer(hello.node, hello.incarnation, connection, step, list(hello.steps), now)
-        self.peers[hello.node] = self._by_connection[connection] = peer
-        self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
-        if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
-            yield self._commit(0)
-        yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
-                               "versions": [state.version for state in self.states], "held": hello.versions})
-        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
-                           position=max(self.config.warm_start, self.ledger.positions[hello.node])),
-                   to=connection)
-        for index, state in enumerate(self.states):
-            held = hello.versions[index]
-            behind = state.version - held
-            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self._blocking):
-                yield self._fragment(index, connection)
-                peer.c_steps[index] = 0
-        yield from self._advance(now)
-        yield from self._snapshots()
 
     def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:
         if len(report.fragments) != len(self.table):
@@ -173,14 +111,18 @@ class Syncer(Reception[Peer]):
                 yield from self._without(round_, peer, now)
             return
         state = self.states[answer.fragment]
-        reason = state.objection(peer.name, peer.incarnation, answer, tensors, self.config.max_staleness)
+        try:
+            gradient = self._gradients.unpack(tensors, arrays.shapes(state.value))
+        except CompressError:
+            gradient = {}
+        reason = state.objection(peer.name, peer.incarnation, answer, gradient, self.config.max_staleness)
         if reason or not current or round_ is None:
             yield from self._refuse(peer, answer, reason or "late", refresh=bool(reason))
             if current and round_ is not None:
                 yield from self._without(round_, peer, now)
             return
         round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
-                                 answer.steps, answer.tokens, answer.digest, now, tensors))
+                                 answer.steps, answer.tokens, answer.digest, now, gradient))
         if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
             round_.reached(now, self.config.grace, self.config.overlap,
                            typical_step_time(list(self.peers.values()), self.config.step_time),
@@ -201,8 +143,8 @@ class Syncer(Reception[Peer]):
             "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
             "round": answer.round, "first": answer.first_step, "last": answer.last_step,
             "base": answer.base_version, "version": self.states[answer.fragment].version})
-        if refresh and peer.connection is not None:
-            yield self._fragment(answer.fragment, peer.connection)
+        if refresh:
+            yield from self._tell(peer, answer.fragment)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -272,7 +214,7 @@ class Syncer(Reception[Peer]):
         for peer in self.peers.values():
             if peer.connection is not None:
                 peer.c_steps[round_.fragment] = 0
-                yield self._fragment(round_.fragment, peer.connection)
+                yield from self._tell(peer, round_.fragment)
         self._closed_at[f"round {round_.number}"] = now
         yield Mark(f"round {round_.number}")
         self._merged_from.update(round_.answers)
@@ -280,26 +222,3 @@ class Syncer(Reception[Peer]):
             self.steady = True
             yield Record("steady", {"step": self.ledger.step, "processed": self.processed})
             yield from self._send_clock()
-
-    def _commit(self, fragment: int) -> Commit:
-        state = self.states[fragment]
-        return Commit(fragment_file(fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
-
-    # -- what everyone is told -----------------------------------------------------------------------------------
-
-    def _fragment(self, index: int, connection: int) -> Send:
-        state = self.states[index]
-        return Send(Broadcast(fragment=index, version=state.version, digest=arrays.digest(state.value)),
-                    state.value, to=connection)
-
-    def _clock(self) -> Clock:
-        return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
-
-    def _snapshots(self) -> Iterable[Effect]:
-        while self._marks and self.processed >= self._marks[0][1]:
-            yield self._snapshot(self._marks.pop(0)[0])
-
-    def _snapshot(self, number: int) -> Snapshot:
-        value = {name: array for state in self.states for name, array in state.value.items()}
-        return Snapshot(value, {"number": number, "processed": self.processed, "merged": round(self.merged),
-                                "step": self.ledger.step})

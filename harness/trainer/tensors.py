@@ -32,6 +32,11 @@ def copy(tensors: Tensors) -> Tensors:
     return {name: array.copy() for name, array in tensors.items()}
 
 
+def shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Of every tensor."""
+    return {name: array.shape for name, array in tensors.items()}
+
+
 def subtract(left: Tensors, right: Tensors) -> Tensors:
     """left - right, tensor by tensor."""
     return {name: left[name] - right[name] for name in left}

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from harness.trainer.experts import BALANCE, feed_forward, mixture
 from harness.trainer.replica import VALUE
 from harness.trainer.tensors import Tensors
 
@@ -50,7 +51,7 @@ class Transformer:
                 self._views[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
     def train(self, position: int, lr: float) -> float:
-        """One inner step on a batch of this shard; returns its loss in nats per byte."""
+        """One inner step on a batch of this shard; returns its loss in nats per byte, without that of balancing."""
         loss = self._backward(position)
         self._step(lr)
         return loss
@@ -86,15 +87,16 @@ class Transformer:
         """Mean loss on the held-out windows, nats per byte."""
         inputs, targets = self._corpus.held_out()
         with torch.no_grad():
-            losses = [self._loss(torch.from_numpy(inputs[at:at + 64]), torch.from_numpy(targets[at:at + 64])).item()
-                      for at in range(0, len(inputs), 64)]
+            losses = [_cross_entropy(self.logits(torch.from_numpy(inputs[at:at + 64])),
+                                     torch.from_numpy(targets[at:at + 64])).item() for at in range(0, len(inputs), 64)]
         return float(np.mean(losses))
 
     def _backward(self, position: int) -> float:
         inputs, targets = self._corpus.batch(self._learner, position)
         self._grad.zero_()
-        loss = self._loss(torch.from_numpy(inputs), torch.from_numpy(targets))
-        loss.backward()  # type: ignore[no-untyped-call]
+        logits, balance = self._forward(torch.from_numpy(inputs))
+        loss = _cross_entropy(logits, torch.from_numpy(targets))
+        (loss + BALANCE * balance).backward()  # type: ignore[no-untyped-call]
         return float(loss.item())
 
     def _step(self, lr: float) -> None:
@@ -107,12 +109,14 @@ class Transformer:
                             lr=lr, beta1=_BETAS[0], beta2=_BETAS[1], weight_decay=0.0, eps=1e-8, amsgrad=False,
                             maximize=False)
 
-    def _loss(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
-
     def logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """The forward pass: bytes [batch, context] to logits [batch, context, 256]."""
+        return self._forward(inputs)[0]
+
+    def _forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits, and the load-balancing losses of all blocks together; 0 where there are no experts."""
         spec, views = self._spec, self._views
+        balance = torch.zeros(())
         batch, context = inputs.shape
         width, heads = spec.width, spec.heads
         hidden = views["embed.token"][inputs] + views["embed.position"]
@@ -125,5 +129,13 @@ class Transformer:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             hidden = hidden + F.linear(mixed.transpose(1, 2).reshape(batch, context, width), weight("proj"))
             normed = F.layer_norm(hidden, (width,), weight("norm2"))
-            hidden = hidden + F.linear(F.relu(F.linear(normed, weight("up"))).square(), weight("down"))
-        return F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"])
+            if spec.experts:
+                made, uneven = mixture(normed, weight, spec.experts, spec.top_k)
+                hidden, balance = hidden + made, balance + uneven
+            else:
+                hidden = hidden + feed_forward(normed, weight("up"), weight("down"))
+        return F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"]), balance
+
+
+def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())

@@ -49,17 +49,21 @@ def test_all_versions_are_the_same_again(history):
 
 @pytest.mark.parametrize("cluster", [
     {"mode": "diloco"}, {"mode": "streaming"}, {"on_receipt": "overwrite"}, {"merge": "average"}, {"quorum": 2},
-    {"overlap": 0, "quorum": 3}, {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
+    {"overlap": 0, "quorum": 3}, {"gradients": "bfloat16"}, {"gradients": "int8", "broadcasts": "bfloat16"},
+    {"gradients": "int4", "broadcasts": "int4", "error_feedback": True, "rounding": "stochastic"},
+    {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
 def test_it_is_the_same_again_whatever_the_settings(cluster):
     found = again(small({"partition": "learner-2", "at": "1s", "for": "1s"}, **cluster))
     assert (found.difference, found.missing) == (None, "")
     assert found.versions > 20
 
 
+@pytest.mark.parametrize("compressed", [{}, {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}],
+                         ids=["whole", "int4"])
 @settings(deadline=None, max_examples=60)
-@given(plan=plans(learners=3, max_faults=4, budget="80 steps"))
-def test_it_is_the_same_again_whatever_was_broken(plan):
-    result = simulate(plan)
+@given(data=st.data())
+def test_it_is_the_same_again_whatever_was_broken(compressed, data):
+    result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", **compressed)))
     found = again(result.history)
     assert (found.difference, found.missing) == (None, "")
     told = result.history.tape.of("merge") + result.history.merges_told_later

@@ -2,10 +2,14 @@
 
 from collections import Counter, defaultdict
 
+import numpy as np
 import pytest
 
-from harness.trainer.effects import Close
+from harness.trainer.effects import Close, Record
 from harness.trainer.messages import Answer, Broadcast, Clock, Hello, Report, Request, Welcome
+from harness.trainer.tensors import digest
+
+INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}
 
 
 def merged_steps(cluster):
@@ -21,6 +25,13 @@ def merged_steps(cluster):
 def assert_exactly_once(cluster):
     for place, steps in merged_steps(cluster).items():
         assert len(steps) == len(set(steps)), f"{place} merged a step twice"
+
+
+def assert_all_hold_the_same(cluster):
+    told = {(event["fragment"], event["version"]): event["digest"] for event in cluster.tape if event.event == "merge"}
+    told |= {(index, 0): digest for index, digest in enumerate(events(cluster, "initial")[0]["digests"])}
+    for event in events(cluster, "received"):
+        assert told[event["fragment"], event["version"]] == event["digest"]
 
 
 def events(cluster, name, node=None):
@@ -55,8 +66,9 @@ def test_the_same_inputs_give_the_same_tape(make_cluster):
 
 @pytest.mark.parametrize("kind", [Hello, Welcome, Clock, Report, Request, Answer, Broadcast])
 @pytest.mark.parametrize("number", [1, 5])
-@pytest.mark.parametrize("receipt", ["carry", "overwrite"])
-def test_any_message_may_be_lost_and_no_step_is_merged_twice(make_cluster, kind, number, receipt):
+@pytest.mark.parametrize("settings", [{"on_receipt": "carry"}, {"on_receipt": "overwrite"}, INT4],
+                         ids=["carry", "overwrite", "int4"])
+def test_any_message_may_be_lost_and_no_step_is_merged_twice(make_cluster, kind, number, settings):
     seen = Counter()
 
     def lose(sender, receiver, message):
@@ -64,10 +76,11 @@ def test_any_message_may_be_lost_and_no_step_is_merged_twice(make_cluster, kind,
             seen[kind] += 1
             return seen[kind] == number
         return False
-    cluster = make_cluster(lose=lose, on_receipt=receipt)
+    cluster = make_cluster(lose=lose, **settings)
     cluster.run(until=30)
     assert cluster.over, "training did not go on"
     assert_exactly_once(cluster)
+    assert_all_hold_the_same(cluster)
     lost = seen[kind] >= number
     assert lost or kind in (Hello, Welcome)  # there is only one of these unless a connection breaks
     if lost:
@@ -267,3 +280,78 @@ def test_a_stale_process_is_refused_also_by_a_syncer_that_never_met_its_successo
                   versions=[1] * 4, steps=[1] * 4)
     effects = list(cluster.syncer.on_message(99, hello, {}, cluster.now))
     assert [effect.final for effect in effects if isinstance(effect, Close)] == [True]
+
+
+class Seen:
+    """Loses nothing, and remembers what was said."""
+
+    def __init__(self):
+        self.said = []
+
+    def __call__(self, sender, receiver, message):
+        self.said.append((sender, receiver, message))
+        return False
+
+    def broadcasts(self, receiver):
+        return [message for _, name, message in self.said if name == receiver and isinstance(message, Broadcast)]
+
+
+def test_who_holds_the_version_before_is_told_what_has_changed_and_all_others_the_whole_value(make_cluster):
+    seen = Seen()
+    cluster = make_cluster(lose=seen, **INT4)
+    cluster.run(until=1.5)
+    cluster.start_learner("learner-3")
+    cluster.run()
+    for name in ("learner-1", "learner-3"):
+        told = seen.broadcasts(name)
+        assert [message.base for message in told[:4]] == [-1] * 4
+        whole = [message for message in told if message.base < 0]
+        assert len(whole) == (4 if name == "learner-1" else 8)
+        assert all(message.base == message.version - 1 for message in told if message not in whole)
+    assert_all_hold_the_same(cluster)
+
+
+def test_a_syncer_that_restarts_keeps_what_rounding_has_cost(make_cluster):
+    seen = Seen()
+    cluster = make_cluster(lose=seen, **INT4)
+    cluster.run(until=1.5)
+    before = cluster.syncer.states
+    cluster.restart_syncer()
+    after = cluster.syncer.states
+    assert any(state.error for state in before)
+    assert [digest(state.error) for state in after] == [digest(state.error) for state in before]
+    seen.said.clear()
+    cluster.run()
+    assert cluster.over
+    assert_exactly_once(cluster)
+    assert_all_hold_the_same(cluster)
+
+
+def trained(cluster):
+    """(where it began, where it ended), all tensors in a row."""
+    def everything():
+        return np.concatenate([array.ravel() for state in cluster.syncer.states for array in state.value.values()])
+    start = everything()
+    cluster.run()
+    return start, everything()
+
+
+@pytest.mark.parametrize(("precision", "feedback", "bound"), [
+    ("bfloat16", False, 0.002), ("int8", False, 0.003), ("int4", False, 0.08), ("int4", True, 0.025)])
+def test_compressed_training_goes_where_uncompressed_training_goes(make_cluster, precision, feedback, bound):
+    # All of a walker's numbers go to the same place: seven steps of int4 can't tell them apart, feedback can.
+    start, end = trained(make_cluster())
+    _, other = trained(make_cluster(gradients=precision, broadcasts=precision, error_feedback=feedback))
+    assert np.linalg.norm(other - end) < bound * np.linalg.norm(end - start)
+
+
+def test_what_is_no_compressed_gradient_is_refused_and_costs_only_itself(make_cluster):
+    cluster = make_cluster(**INT4)
+    cluster.run(until=1.0)
+    syncer = cluster.syncer
+    peer = syncer.peers["learner-1"]
+    answer = Answer(round=0, fragment=0, base_version=0, first_step=1, last_step=1, steps=1, tokens=1, digest="")
+    effects = list(syncer.on_message(peer.connection, answer, {"codes": np.zeros(3, np.int8)}, 1.0))
+    assert [effect.fields["reason"] for effect in effects if isinstance(effect, Record)] == ["wrong shapes"]
+    cluster.run()
+    assert cluster.over

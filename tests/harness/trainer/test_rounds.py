@@ -26,7 +26,7 @@ def test_the_grace_window_is_a_share_of_the_slack_that_the_overlap_leaves():
 
 
 def peer(name, step, connection=1):
-    return Peer(name, 0, connection, step, [], 0.0)
+    return Peer(name, 0, connection, step, [], 0.0, [])
 
 
 @given(st.lists(st.integers(0, 50), max_size=6), st.integers(1, 6), st.integers(0, 50))

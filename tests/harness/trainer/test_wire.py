@@ -45,7 +45,8 @@ def test_any_split_of_the_stream_gives_the_same_messages(items, sizes):
     assert decoder.pending == (0, 0)
 
 
-SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[tuple[int, int, int]]: [(1, 2, 3)]}
+SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[str]: ["y"],
+           list[tuple[int, int, int]]: [(1, 2, 3)]}
 
 
 @pytest.mark.parametrize("kind", get_args(get_args(AnyMessage)[0]))

@@ -1,0 +1,84 @@
+"""What training says over the wire: bytes for every trained token, and what a thin, long line leaves of its pace.
+
+Data parallelism sends every gradient as it is. Decoupled DiLoCo sends every fragment once in H steps, and here at four
+bits a value. The same star of links for both, every byte at the syncer's sockets counted: frames, headers, scales,
+reports.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from statistics import mean
+from typing import Any
+
+from benchmarks.loss import interval
+from chaos.compare import bytes_on_the_wire, under
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.run import Result
+from chaos.scenario import parse
+from chaos.simulate import simulate
+from harness.trainer.compress import bits_per_value
+
+LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.06, 480
+ROUND_TRIP_S, RATE = 0.1, "1MB/s"
+BEGIN_S, LENGTH_S, SETTLING_S = 2.0, 18.0, 3.0
+"""The thin line: from when, how long, and what of it is not measured because it only begins."""
+_CLUSTER = f"model: tiny, learners: {LEARNERS}, fragments: 8, sync_every: {SYNC_EVERY}, step_time: {STEP_S}s, " \
+           f"budget: {STEPS} steps, snapshots: 4"
+Compare = Callable[[Plan], History]
+
+
+def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Under virtual time, and in real time once."""
+    each = [_of_seed(seed, lambda plan: simulate(plan).history) for seed in range(seeds)]
+    for seed, figures in enumerate(each):
+        say(f"  wire, seed {seed}: {figures}")
+    wanted = 0.85 * 32 / bits_per_value("int4") * SYNC_EVERY
+    return {"simulated": {name: interval([one[name] for one in each]) for name in each[0]},
+            "bytes_ratio_wanted": round(wanted, 1), "bits_per_value": bits_per_value("int4"),
+            "on_local": _of_seed(0, lambda plan: perform(plan).history)}
+
+
+def _of_seed(seed: int, run: Compare) -> dict[str, float]:
+    small = freeze(parse(_scenario("gradients: int4, broadcasts: int4")), seed)
+    ours, its = run(small), run(under(small, "data_parallel"))
+    thin = _scenario("overlap: 8", f"faults:\n  - {{latency: learners, at: {BEGIN_S}s, for: {LENGTH_S}s, "
+                                   f"delay: {ROUND_TRIP_S / 2}s, rate: {RATE}}}\n")
+    slowed = freeze(parse(thin), seed)
+    pace = {"open": merged_per_s(run(freeze(parse(_scenario("overlap: 8")), seed))),
+            "thin": merged_per_s(run(slowed)), "rival": merged_per_s(run(under(slowed, "data_parallel")))}
+    return {"bytes_per_token": round(_per_token(ours), 4), "bytes_per_token_data_parallel": round(_per_token(its), 2),
+            "bytes_ratio": round(_per_token(its) / _per_token(ours), 2),
+            "merged_every_over_h": round(merged_every(ours) / SYNC_EVERY, 4),
+            "thin_over_open": round(pace["thin"] / pace["open"], 4),
+            "thin_over_data_parallel": round(pace["thin"] / pace["rival"], 2)}
+
+
+def _scenario(settings: str, rest: str = "") -> str:
+    return f"diloco_chaos: 1\nname: bench-wire\ndeadline: 300s\ncluster: {{{_CLUSTER}, {settings}}}\n{rest}"
+
+
+def _per_token(history: History) -> float:
+    return bytes_on_the_wire(history) / history.ledger.processed
+
+
+def merged_every(history: History) -> float:
+    """Steps between two merges of a fragment, on average."""
+    steps: dict[int, list[int]] = defaultdict(list)
+    for merge in history.merges:
+        if merge.t >= (history.zero or 0.0):
+            steps[merge["fragment"]].append(merge["step"])
+    return mean(after - before for each in steps.values() for before, after in pairwise(each))
+
+
+def merged_per_s(history: History) -> float:
+    """Tokens merged in a second, the mean over fragments weighted by size, while the line is thin, or would be."""
+    begin = (history.zero or 0.0) + BEGIN_S + SETTLING_S
+    end = begin + LENGTH_S - SETTLING_S
+    sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
+    tokens = sum(part["tokens"] * sizes[merge["fragment"]] for merge in history.merges_between(begin, end)
+                 for part in merge["contributions"])
+    return float(tokens / sum(sizes) / (end - begin))

@@ -1,0 +1,164 @@
+"""What the syncer keeps, and who holds what of it: committed fragments, the run's ledger, the learners that come.
+
+No I/O. `syncer.py` adds the rounds in which fragments are merged.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from harness.trainer import tensors as arrays
+from harness.trainer.config import TrainerConfig
+from harness.trainer.effects import Commit, Effect, Record, Send, Snapshot, Timer
+from harness.trainer.messages import Broadcast, Clock, Donation, Hello, Welcome
+from harness.trainer.reception import HEARTBEAT, Reception
+from harness.trainer.recovery import Recoveries, objection
+from harness.trainer.rounds import Peer
+from harness.trainer.schedule import snapshot_marks
+from harness.trainer.state import Restored, digests, fragment_file
+from harness.trainer.tensors import Tensors
+
+
+class Keeper(Reception[Peer]):
+    """See the module."""
+
+    def __init__(self, config: TrainerConfig, found: Restored) -> None:
+        super().__init__(config)
+        self.table = config.fragment_table()
+        self.states = found.states
+        self.ledger = found.ledger
+        self._found = found
+        self._warm, self._budget, self._blocking = config.warm_tokens, config.budget_tokens, config.blocking
+        self._recoveries = Recoveries(config, self.peers)
+        self._marks = snapshot_marks(config)
+        if found.resumed:
+            self._marks = [mark for mark in self._marks if mark[1] > self.processed]
+
+    @property
+    def processed(self) -> int:
+        """Tokens processed so far by all learners, warm start included."""
+        return self._warm + self.ledger.processed
+
+    @property
+    def merged(self) -> float:
+        """Tokens merged so far: mean over fragments weighted by size, warm start included."""
+        total = sum(fragment.size for fragment in self.table)
+        weighted = sum(state.merged_tokens * fragment.size
+                       for state, fragment in zip(self.states, self.table, strict=True))
+        return self._warm + weighted / total
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self.finished, "step": self.ledger.step,
+                "processed": self.processed, "merged": round(self.merged), "budget": self._budget,
+                "versions": [state.version for state in self.states],
+                "learners": {name: {"connected": peer.connection is not None, "incarnation": peer.incarnation,
+                                    "step": peer.step} for name, peer in sorted(self.peers.items())}}
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """The first effects of a new process."""
+        for name, why in self._found.repaired.items():
+            yield Record("repaired", {"file": name, "reason": why})
+        for fragment in self._found.to_commit:  # from here on a file that is missing was lost
+            yield self._commit(fragment)
+        yield Record("resumed" if self._found.resumed else "initial", {
+            "versions": [state.version for state in self.states], "digests": digests(self.states),
+            "contributions": [state.contributions for state in self.states],
+            "step": self.ledger.step, "processed": self.processed})
+        yield Timer("heartbeat", now + HEARTBEAT)
+        yield from self._snapshots()
+
+    @abstractmethod
+    def _advance(self, now: float) -> Iterable[Effect]:
+        """Somebody came or told something: go on with what that allows."""
+
+    # -- learners come -------------------------------------------------------------------------------------------
+
+    def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
+        newest = self.ledger.newest(hello.node)
+        ours = len(hello.versions) == len(hello.steps) == len(self.table)
+        if refusal := self._turn_away(connection, hello, newest, ours):
+            yield from refusal
+            return
+        yield from self._replace(hello, now)
+        fresh = all(version < 0 for version in hello.versions)
+        step = self.ledger.step if fresh else hello.step
+        steps = [0] * len(self.table) if fresh else list(hello.steps)
+        peer = Peer(hello.node, hello.incarnation, connection, step, steps, now, list(hello.versions))
+        self.peers[hello.node] = self._by_connection[connection] = peer
+        self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
+        if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
+            yield self._commit(0)
+        yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
+                               "versions": [state.version for state in self.states], "held": hello.versions})
+        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
+                           position=max(self.config.warm_start, self.ledger.positions[hello.node])),
+                   to=connection)
+        yield from self._recover(peer, now) if fresh else self._refresh(peer)
+        yield from self._advance(now)
+        yield from self._snapshots()
+
+    def _refresh(self, peer: Peer) -> Iterable[Effect]:
+        """Tell one that comes back what it can't go on from any more."""
+        for index, state in enumerate(self.states):
+            held = peer.holds[index]
+            behind = state.version - held
+            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self._blocking):
+                yield from self._tell(peer, index)
+                peer.c_steps[index] = 0
+
+    def _recover(self, peer: Peer, now: float) -> Iterable[Effect]:
+        """Have a healthy peer bring a new process up to date, or do it."""
+        versions = [state.version for state in self.states]
+        yield from self._recoveries.begin(peer, versions, now)
+        if peer.name not in self._recoveries:
+            for index in [index for index, version in enumerate(versions) if peer.holds[index] < version]:
+                yield from self._tell(peer, index)
+
+    def _without_donor(self, name: str, now: float) -> Iterable[Effect]:
+        """Nothing will come from this one."""
+        for peer in self._recoveries.waiting_for(name):
+            yield from self._recover(peer, now)
+
+    def _pass_on(self, donor: Peer, donation: Donation, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """Hand on what a donor holds; of a merge that was made meanwhile the receiver was told like everybody."""
+        peer = self._recoveries.receiver(donor, donation)
+        if peer is None or peer.connection is None:
+            return
+        if why := objection(donation, tensors, self.states):
+            yield Record("refused", {"learner": donor.name, "incarnation": donor.incarnation, "reason": why})
+            yield from self._recover(peer, now)
+            return
+        self._recoveries.forget(peer.name)
+        peer.holds = list(map(max, peer.holds, donation.versions))
+        yield Send(donation, tensors, to=peer.connection)
+
+    # -- what is kept, and told ----------------------------------------------------------------------------------
+
+    def _commit(self, fragment: int) -> Commit:
+        state = self.states[fragment]
+        return Commit(fragment_file(fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
+
+    def _tell(self, peer: Peer, index: int) -> Iterable[Effect]:
+        """A fragment's value; to who holds the version before it what has changed, where that takes fewer bytes."""
+        if peer.connection is None:
+            return
+        state = self.states[index]
+        changed = bool(state.update) and peer.holds[index] == state.version - 1
+        peer.holds[index] = state.version
+        yield Send(Broadcast(fragment=index, version=state.version, digest=arrays.digest(state.value),
+                             base=state.version - 1 if changed else -1),
+                   state.update if changed else state.value, to=peer.connection)
+
+    def _clock(self) -> Clock:
+        return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
+
+    def _snapshots(self) -> Iterable[Effect]:
+        while self._marks and self.processed >= self._marks[0][1]:
+            yield self._snapshot(self._marks.pop(0)[0])
+
+    def _snapshot(self, number: int) -> Snapshot:
+        value = {name: array for state in self.states for name, array in state.value.items()}
+        return Snapshot(value, {"number": number, "processed": self.processed, "merged": round(self.merged),
+                                "step": self.ledger.step})

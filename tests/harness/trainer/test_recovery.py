@@ -1,0 +1,150 @@
+"""A healthy peer brings a new process up to date; whatever becomes of it, somebody does."""
+
+import numpy as np
+import pytest
+
+from harness.trainer import recovery
+from harness.trainer.effects import Record, Send
+from harness.trainer.messages import Broadcast, Donate, Donation
+from harness.trainer.tensors import digest
+
+
+def events(cluster, name, node=None):
+    return [event for event in cluster.tape if event.event == name and node in (None, event.node)]
+
+
+def assert_up_to_date(cluster, learner, incarnation):
+    """It began with committed versions, and counted again."""
+    told = {(event["fragment"], event["version"]): event["digest"] for event in events(cluster, "merge")}
+    told |= {(index, 0): value for index, value in enumerate(events(cluster, "initial")[0]["digests"])}
+    mine = [event for event in events(cluster, "received", learner) if event.incarnation == incarnation]
+    assert {event["fragment"] for event in mine} == {0, 1, 2, 3}
+    assert all(told[event["fragment"], event["version"]] == event["digest"] for event in mine)
+    assert any((part["learner"], part["incarnation"]) == (learner, incarnation)
+               for merge in events(cluster, "merge") for part in merge["contributions"])
+
+
+class Wire:
+    """Remembers what was said; loses what it is told to."""
+
+    def __init__(self, lose=lambda *_: False):
+        self.said, self._lose = [], lose
+
+    def __call__(self, sender, receiver, message):
+        self.said.append((sender, receiver, message))
+        return self._lose(sender, receiver, message)
+
+
+@pytest.fixture
+def restarted(make_cluster):
+    """restarted(lose) -> a cluster whose learner-3 is a new process, and what was said since."""
+    def make(lose=lambda *_: False, **settings):
+        wire = Wire()
+        cluster = make_cluster(lose=wire, recovery="peer", **settings)
+        cluster.run(until=1.5)
+        wire.said.clear()
+        wire._lose = lose
+        cluster.start_learner("learner-3")
+        return cluster, wire
+    return make
+
+
+def asked(cluster):
+    return [event["from"] for event in events(cluster, "recovering") if event.t > 1.5]
+
+
+def test_a_peer_gives_what_it_holds_and_the_syncer_sends_no_value_of_its_own(restarted):
+    cluster, wire = restarted()
+    cluster.run()
+    assert asked(cluster) == ["learner-1"]
+    assert len([event for event in events(cluster, "donated", "learner-1") if event.t > 1.5]) == 1
+    merges = {(event["fragment"], event["version"]) for event in events(cluster, "merge") if event.t > 1.5}
+    told = [message for _, name, message in wire.said if name == "learner-3" and isinstance(message, Broadcast)]
+    assert told
+    assert all((message.fragment, message.version) in merges for message in told)
+    assert_up_to_date(cluster, "learner-3", 1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"broadcasts": "int4", "gradients": "int4"}], ids=["whole", "int4"])
+@pytest.mark.parametrize("dying", [1, 2, 3])
+def test_a_donor_that_dies_is_passed_over_for_the_next_and_the_syncer_is_the_last(restarted, dying, settings):
+    lost = []
+
+    def lose(sender, receiver, message):
+        if isinstance(message, Donation) and receiver == "syncer" and len(lost) < dying:
+            lost.append(sender)
+            return True
+        return False
+    cluster, _ = restarted(lose, **settings)
+    cluster.run()
+    assert cluster.over
+    assert asked(cluster) == ["learner-1", "learner-2", "learner-4", "syncer"][:dying + 1]
+    assert_up_to_date(cluster, "learner-3", 1)
+
+
+def test_a_donor_that_is_silent_is_not_waited_for(restarted):
+    cluster, _ = restarted()
+    while not asked(cluster):
+        cluster.run(until=cluster.now + 0.001)
+    assert cluster.syncer.peers["learner-1"].live
+    effects = list(cluster.syncer.on_timer(recovery.TIMER + "learner-1", cluster.now))
+    assert [effect.message for effect in effects if isinstance(effect, Send)] \
+        == [Donate(learner="learner-3", incarnation=1)]
+    assert effects[0].fields["from"] == "learner-2"
+    assert not list(cluster.syncer.on_timer(recovery.TIMER + "learner-1", cluster.now))
+
+
+@pytest.mark.parametrize("wrong", ["content", "digest", "version", "fragments"])
+def test_a_donation_that_is_not_true_is_refused_and_the_next_peer_asked(restarted, wrong):
+    cluster, _ = restarted(lambda *said: isinstance(said[2], Donation))
+    syncer = cluster.syncer
+    while not asked(cluster):
+        cluster.run(until=cluster.now + 0.001)
+    donor = syncer.peers["learner-1"]
+    values = {name: array.copy() for state in syncer.states for name, array in state.value.items()}
+    donation = Donation(learner="learner-3", incarnation=1, versions=[state.version for state in syncer.states],
+                        digests=[digest(state.value) for state in syncer.states])
+    if wrong == "content":
+        values[min(values)] = values[min(values)] + np.float32(1)
+    elif wrong == "digest":
+        donation.digests[0] = donation.digests[1]
+    elif wrong == "version":
+        donation.versions[0] += 1
+    else:
+        donation.versions.pop()
+    effects = list(syncer.on_message(donor.connection, donation, values, cluster.now))
+    assert effects[0].fields["learner"] == "learner-1"
+    records = [effect.fields for effect in effects if isinstance(effect, Record) and effect.event == "recovering"]
+    assert [fields["from"] for fields in records] == ["learner-2"]
+    assert not any(isinstance(effect, Send) and isinstance(effect.message, Donation) for effect in effects)
+
+
+def test_what_was_meant_for_a_process_that_is_gone_reaches_nobody(restarted):
+    cluster, wire = restarted()
+    cluster.start_learner("learner-3")
+    cluster.run()
+    given = [message for _, name, message in wire.said if name == "learner-3" and isinstance(message, Donation)]
+    assert all(message.incarnation == 2 for message in given)
+    assert_up_to_date(cluster, "learner-3", 2)
+
+
+def test_who_is_being_brought_up_to_date_is_no_donor(restarted):
+    cluster, _ = restarted(lambda *said: isinstance(said[2], Donation) and said[1] == "learner-3")
+    cluster.start_learner("learner-1")
+    cluster.run()
+    assert cluster.over
+    for event in events(cluster, "recovering"):
+        if event.t > 1.5 and event["from"] != "syncer":
+            donor = events(cluster, "received", event["from"])
+            assert {one["fragment"] for one in donor if one.t < event.t} == {0, 1, 2, 3}
+    assert_up_to_date(cluster, "learner-1", 1)
+
+
+def test_where_the_syncer_recovers_nobody_is_asked(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.5)
+    cluster.start_learner("learner-3")
+    cluster.run()
+    assert not events(cluster, "recovering")
+    assert not events(cluster, "donated")
+    assert_up_to_date(cluster, "learner-3", 1)
