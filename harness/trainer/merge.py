@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.trainer.tensors import Array, Tensors
 
 _TINY = 1e-12
+_PIECE = 1 << 16
+"""Values that are worked on at a time."""
+Shares = Sequence[float] | npt.NDArray[np.float64]
 
 
 def token_weight(tokens: int, steps: int) -> float:
@@ -36,33 +41,48 @@ def merge(gradients: Sequence[Tensors], weights: Sequence[float], method: str, a
         [gradient[name] for gradient in gradients], shares) for name in gradients[0]}
 
 
-def average(arrays: Sequence[Array], shares: Array | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Array:
+def average(arrays: Sequence[Array], shares: Shares) -> Array:
     """sum_m share_m v_m, shares adding up to one."""
-    total = np.zeros_like(arrays[0])
-    for array, share in zip(arrays, shares, strict=True):
-        total += np.float32(share) * array
-    return total
+    return _combined(arrays, shares)[0]
 
 
-def radial_directional(arrays: Sequence[Array],
-                       shares: Array | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Array:
+def radial_directional(arrays: Sequence[Array], shares: Shares) -> Array:
     """Mean norm times the direction of the mean direction: averaging does not shrink what points apart.
 
     (sum share |v|) * phi(sum share phi(v)), phi(x) = x / |x|, phi(0) = 0. Where the mean direction vanishes (norm under
     1e-12) the weighted average is taken.
     """
-    norms = [_norm(array) for array in arrays]
-    directions = [(array / np.float64(norm)).astype(np.float32) if norm > 0 else array  # a tiny norm is no float32
-                  for array, norm in zip(arrays, norms, strict=True)]
-    direction = average(directions, shares)
-    length = _norm(direction)
+    norms = [math.sqrt(sum(map(_squares, _pieces(array)))) for array in arrays]
+    direction, length = _combined(arrays, [share / norm if norm else 0.0
+                                           for share, norm in zip(shares, norms, strict=True)])
     if length < _TINY:
         return average(arrays, shares)
-    radius = float(np.dot(shares, norms))
-    return direction * np.float32(radius / length)
+    direction *= np.float32(float(np.dot(shares, norms)) / length)
+    return direction
 
 
-def _norm(array: Array) -> float:
-    """Euclidean norm; in float64, because squares of small float32 values vanish, and summed by numpy itself: what a
-    BLAS library sums depends on its number of threads, and a merge must be the same in every process."""
-    return math.sqrt(np.square(array, dtype=np.float64).sum())
+def _combined(arrays: Sequence[Array], factors: Iterable[float]) -> tuple[Array, float]:
+    """sum_m factor_m v_m, and its Euclidean norm. In float64 up to the result: a tiny norm makes a factor that is no
+    float32, and what is added piece by piece stays in the processor's cache."""
+    scaled = list(zip(map(_pieces, arrays), map(float, factors), strict=True))
+    result = np.empty(arrays[0].shape, np.float32)
+    squares = 0.0
+    for index, piece in enumerate(_pieces(result)):
+        total = np.zeros(piece.size)
+        for pieces, factor in scaled:
+            total += np.multiply(pieces[index], factor, dtype=np.float64)
+        piece[...] = total
+        squares += _squares(total)
+    return result, math.sqrt(squares)
+
+
+def _pieces(array: Array) -> list[Array]:
+    """Views on it, one after the other."""
+    flat = array.reshape(-1)
+    return [flat[begin:begin + _PIECE] for begin in range(0, flat.size, _PIECE)]
+
+
+def _squares(values: npt.NDArray[np.floating[Any]]) -> float:
+    """Their sum; in float64, because squares of small float32 values vanish, and summed by numpy itself: what a BLAS
+    library sums depends on its number of threads, and a merge must be the same in every process."""
+    return float(np.square(values, dtype=np.float64).sum())

@@ -49,6 +49,16 @@ def test_rda_is_the_mean_norm_times_the_direction_of_the_mean_direction(parts):
     assert_near(merged, expected, 10 * max(np.linalg.norm(array.astype(np.float64)) for array in arrays))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_tensors_are_merged_like_small_ones(order):
+    random = np.random.default_rng(0)
+    arrays = [np.asarray(random.standard_normal((300, 500)), np.float32, order=order) for _ in range(3)]
+    merged = merge([{"x": a} for a in arrays], [1.0, 2.0, 5.0], "rda", ())["x"]
+    assert_near(merged, reference_rda(arrays, [1.0, 2.0, 5.0]), largest(arrays))
+    averaged = merge([{"x": a} for a in arrays], [1.0, 2.0, 5.0], "average", ())["x"]
+    assert_near(averaged, np.average(arrays, axis=0, weights=[1.0, 2.0, 5.0]), largest(arrays))
+
+
 @given(PARTS)
 def test_the_average_is_weighted_by_shares(parts):
     arrays, weights = [a for a, _ in parts], [w for _, w in parts]
