@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import containers, fidelity, links, loss, merging, overhead, recovery, rivals, simulated, wire
+from benchmarks import containers, fidelity, links, loss, merging, overhead, recovery, rivals, scratch, simulated, wire
 from chaos.history import History
 from chaos.live import Silence
 from chaos.plan import Plan, freeze
@@ -87,7 +87,7 @@ def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="kill,recovery,links,containers,overhead,simulated,fidelity,rivals,wire,"
-                                          "merge,loss")
+                                          "merge,scratch,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -104,6 +104,7 @@ def main() -> None:
             "rivals": lambda: rivals.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "wire": lambda: wire.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "merge": lambda: merging.measure(say),
+            "scratch": lambda: scratch.measure(options.seeds, say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         found = {}

@@ -15,7 +15,7 @@ from chaos.history import History
 from chaos.plan import Plan, freeze
 from chaos.references import synchronous
 from chaos.run import Result
-from chaos.scenario import load
+from chaos.scenario import Scenario, load
 from chaos.simulate import performed, simulate
 
 _WORKERS = 2
@@ -55,11 +55,11 @@ def _of_seed(seed: int, seeds: int) -> Figures:
                "tau_of_gain": _of_gain(quiet)}
     if seed < _BASELINE_SEEDS:
         for factor in (0.5, 2.0):
-            other = _with_cluster(quiet_plan, synchronous_lr=quiet_plan.cluster.synchronous_lr * factor)
+            other = with_cluster(quiet_plan, synchronous_lr=quiet_plan.cluster.synchronous_lr * factor)
             figures[f"baseline_at_{factor:g}_of_its_rate"] = performed(synchronous(other)).curve()[-1].loss
     if seed < seeds:
         broken = simulate(freeze(load("flagship")[0], seed)).history
-        blocking = simulate(_with_cluster(quiet_plan, overlap=0.0, quorum=4)).history
+        blocking = simulate(with_cluster(quiet_plan, overlap=0.0, quorum=4)).history
         figures |= {"faults_against_twin": _gap(broken, "twin", "merged"),
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
@@ -71,13 +71,23 @@ def _of_seed(seed: int, seeds: int) -> Figures:
 def _costs(plan: Plan, quiet: History) -> Figures:
     """What else may cost something, with the quiet run's own settings and against its twin, at equal merged tokens."""
     storm = freeze(load("storm")[0], plan.seed)
-    others = {"storm": _with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
-              "heterogeneous": _with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
-              "int4": _with_cluster(plan, gradients="int4", broadcasts="int4"),
-              "int4_with_error_feedback": _with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
+    others = {"storm": with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
+              "heterogeneous": with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
+              "int4": with_cluster(plan, gradients="int4", broadcasts="int4"),
+              "int4_with_error_feedback": with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
     twin = quiet.references["twin"].curve
-    return {f"{name}_against_twin": relative_gap(simulate(other).history.final, twin, "merged")
-            for name, other in others.items()}
+    found = {f"{name}_against_twin": relative_gap(simulate(other).history.final, twin, "merged")
+             for name, other in others.items()}
+    return found | {"scavenging_against_twin": _gap(simulate(_scavenging(plan.seed)).history, "twin", "merged")}
+
+
+def _scavenging(seed: int) -> Plan:
+    """Four learners, eight for a while, and four again; its twin has eight from the beginning to the end."""
+    document = load("no-fault")[0].model_dump(mode="json", by_alias=True)
+    document["cluster"] |= {"learners": 8, "budget": 400, "warm_start": 100}
+    guests = [f"learner-{index}" for index in range(5, 9)]
+    document["faults"] = [{"join": guests, "at": "10s"}, {"terminate": guests, "at": "25s"}]
+    return freeze(Scenario.model_validate(document), seed)
 
 
 def _confirmed(real: History, simulated: Figures) -> dict[str, float]:
@@ -96,7 +106,7 @@ def _of_gain(history: History) -> float:
     return (history.final.loss - curve[-1].loss) / (curve[0].loss - curve[-1].loss)
 
 
-def _with_cluster(plan: Plan, **changes: Any) -> Plan:
+def with_cluster(plan: Plan, **changes: Any) -> Plan:
     """The plan with other cluster settings, held against the synchronous run alone."""
     document = plan.model_dump(mode="json", by_alias=True)
     document["cluster"] |= changes
