@@ -109,6 +109,8 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
                           "wait": chooser.pick(("0s", "50ms", "200ms", "500ms", "1s", "1500ms", "2s"))}}
     count = chooser.pick(range(20, 121, 5))
     if way == "hold":
+        if target != SYNCER and scenario.cluster.donates and chooser.pick((True, False)):
+            return {"when": {"node": target, "hold": "donate.half", "count": chooser.pick((1, 2))}}
         points = _HOLDS.get(target, _HOLDS["learner"])
         return {"when": {"node": target, "hold": chooser.pick(points), "count": count}}
     node = chooser.pick((*scenario.cluster.starters, SYNCER))

@@ -130,7 +130,7 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
     averages = scenario.cluster.mode in SYNCHRONOUS
     mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
-        _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if _donates(scenario.cluster) else _OF_DONORS)
+        _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if scenario.cluster.donates else _OF_DONORS)
     if event not in FIELDS:
         yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/tape.md lists them"
     elif event not in mine:
@@ -138,10 +138,6 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
         yield f"{node} never records {event}{mode}: this would never come"
     elif (most := _most(scenario.cluster, event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
-
-
-def _donates(cluster: TrainerConfig) -> bool:
-    return cluster.recovery == "peer" and cluster.mode not in SYNCHRONOUS
 
 
 def _most(cluster: TrainerConfig, event: str) -> int | None:
@@ -162,7 +158,7 @@ def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
                f"hit {when.node} itself")
     elif when.hold.endswith(".half") == (when.node == SYNCER):
         yield f"only {'a learner' if when.hold.endswith('.half') else 'the syncer'} holds at {when.hold}"
-    elif when.hold == "donate.half" and not _donates(cluster):
+    elif when.hold == "donate.half" and not cluster.donates:
         yield f"nobody comes to {when.hold}: only with `recovery: peer` learners bring others up to date"
     elif when.count > most:
         yield f"{when.node} comes to {when.hold} {most} times at the very most: number {when.count} would never come"

@@ -86,7 +86,7 @@ class Sensing:
 
     def _rogue(self, learner: str, content: Content) -> Rogue:
         config = self._plan.cluster
-        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, len(config.fragment_table()),
+        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, config.fragment_table(),
                      content, config.codec(config.gradients))
 
     def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:

@@ -170,6 +170,11 @@ class TrainerConfig(BaseModel):
         """When fragments are due, see `offsets`; in DiLoCo all at once."""
         return [0] * self.fragments if self.mode == "diloco" else offsets(self.fragments, self.sync_every)
 
+    @property
+    def donates(self) -> bool:
+        """Whether learners bring others up to date."""
+        return self.recovery == "peer" and self.mode not in SYNCHRONOUS
+
     def codec(self, precision: Precision) -> Codec:
         """How these travel."""
         return Codec(precision, self.rounding == "stochastic")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from harness.trainer.compress import Codec
-from harness.trainer.messages import Answer, AnyMessage, Broadcast, Hello, Report, Request, Welcome
+from harness.trainer.compress import BLOCK, Codec
+from harness.trainer.fragments import Fragment
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Donation, Hello, Report, Request, Welcome
 from harness.trainer.tensors import Tensors, digest
 from harness.trainer.wire import Decoder, FrameError, encode
 
@@ -25,11 +27,11 @@ class Rogue:
     Its answers claim step 0, which no learner ever takes, so that they can't be mistaken for the real one's.
     """
 
-    def __init__(self, token: str, learner: str, incarnation: int, fragments: int, content: Content,
-                 codec: Codec = Codec()) -> None:  # noqa: B008 - it is frozen
-        """`fragments`: P; `codec`: how outer gradients travel."""
+    def __init__(self, token: str, learner: str, incarnation: int, table: Sequence[Fragment],
+                 content: Content, codec: Codec = Codec()) -> None:  # noqa: B008 - it is frozen
+        """`table`: the model's fragments; `codec`: how outer gradients travel."""
         self._token, self._learner, self._incarnation = token, learner, incarnation
-        self._fragments, self._content, self._codec = fragments, content, codec
+        self._table, self._content, self._codec = table, content, codec
         self._held: dict[int, tuple[int, Tensors]] = {}
         self._step, self._turns = 0, 0
         self._given: set[int] = set()
@@ -41,7 +43,7 @@ class Rogue:
         """What it says first on every connection."""
         self._given.clear()
         return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
-                     versions=[-1] * self._fragments, steps=[0] * self._fragments)
+                     versions=[-1] * len(self._table), steps=[0] * len(self._table))
 
     def pause(self) -> float:
         """Seconds until it comes back: ever others, spread evenly, so that it does not fall into step with the learner,
@@ -54,6 +56,10 @@ class Rogue:
         """A frame came; what it says to that."""
         if isinstance(message, Welcome):
             self._step = message.step + 1  # else nobody asks while it is there, if the real one is ahead of all others
+        elif isinstance(message, Donation):
+            for fragment, version in zip(self._table, message.versions, strict=True):
+                self._held[fragment.index] = (version, {name: tensors[name] for name in fragment.names})
+            return self._claim()
         elif isinstance(message, Broadcast):
             value = tensors if message.base < 0 else self._held[message.fragment][1]  # of which the shapes are used
             self._held[message.fragment] = (message.version, value)
@@ -68,10 +74,10 @@ class Rogue:
 
     def _claim(self) -> list[tuple[AnyMessage, Tensors]]:
         """Say that there is something to ask for."""
-        if len(self._held) < self._fragments:
+        if len(self._held) < len(self._table):
             return []
         return [(Report(step=self._step, tokens=0, position=0, fragments=[
-            (self._held[index][0], 1, 1) for index in range(self._fragments)]), {})]
+            (self._held[fragment.index][0], 1, 1) for fragment in self._table]), {})]
 
     def _answer(self, request: Request) -> tuple[AnyMessage, Tensors]:
         version, value = self._held[request.fragment]
@@ -110,5 +116,5 @@ def _talk(rogue: Rogue, address: str, count: int, until: float) -> None:
 def _poisoned(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]], content: Content,
               ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     if content == "shape":
-        return np.zeros((*array.shape, 2), np.float32)
+        return np.zeros(array.size + BLOCK, np.float32)  # more also where sizes are rounded up to whole blocks
     return np.full_like(array, np.nan if content == "nan" else np.inf)

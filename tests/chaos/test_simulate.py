@@ -72,6 +72,15 @@ def test_poison_gets_its_turn_also_where_the_real_learner_is_ahead_of_all_others
     assert verdicts["faults_felt"].verdict == "passed", verdicts["faults_felt"].evidence
 
 
+@pytest.mark.parametrize("content", ["nan", "inf", "shape"])
+def test_poison_is_refused_also_compressed_and_where_peers_bring_it_up_to_date(content):
+    other = scenario(learners=3, budget="200 steps", recovery="peer", gradients="int4", broadcasts="int4")
+    result = simulate(plan_of(other, [{"poison": "learner-1", "content": content, "count": 2, "at": "2s"}], 0))
+    assert {verdict.name: verdict.evidence for verdict in result.judgement.checks if verdict.verdict != "passed"} == {}
+    assert {event["reason"] for event in result.history.tape.of("refused", node="syncer") if event["last"] == 0} \
+        == {"wrong shapes" if content == "shape" else "not finite"}
+
+
 ABORTED = """diloco_chaos: 1
 name: aborted
 deadline: 60s
