@@ -14,12 +14,13 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.loss import interval
-from chaos.compare import bytes_on_the_wire, under
+from chaos.compare import under
 from chaos.history import History
 from chaos.plan import Plan, freeze
 from chaos.run import Result
 from chaos.scenario import parse
 from chaos.simulate import simulate
+from chaos.traffic import crossed
 from harness.trainer.compress import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.06, 480
@@ -62,7 +63,7 @@ def _scenario(settings: str, rest: str = "") -> str:
 
 
 def _per_token(history: History) -> float:
-    return bytes_on_the_wire(history) / history.ledger.processed
+    return crossed(history).total / history.ledger.processed
 
 
 def merged_every(history: History) -> float:

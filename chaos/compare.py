@@ -20,7 +20,7 @@ from chaos.live import Terminal
 from chaos.places import Place
 from chaos.plan import Plan, with_checkpoints
 from chaos.run import Result, run_plan
-from chaos.scenario import SYNCER
+from chaos.traffic import crossed
 from harness.trainer.config import COMPLETE, TrainerConfig, implied
 
 _PATIENCE = 3
@@ -113,7 +113,7 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
     return replace(
         planned, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
-        bytes_per_token=round(bytes_on_the_wire(history) / history.ledger.processed, 4),
+        bytes_per_token=round(crossed(history).total / history.ledger.processed, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
         why=result.judgement.inconclusive)
 
@@ -125,12 +125,6 @@ def _finished(result: Result) -> bool:
 
 def _wall(history: History) -> float:
     return history.end - (history.zero or 0.0)
-
-
-def bytes_on_the_wire(history: History) -> int:
-    """Of every incarnation of the syncer, as far as it told."""
-    last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
-    return sum(sum(counts.values()) for event in last.values() for counts in (event["sent"], event["received"]))
 
 
 def document(plan: Plan, found: Sequence[Compared]) -> dict[str, Any]:

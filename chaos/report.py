@@ -17,6 +17,7 @@ from chaos.felt import measure
 from chaos.lanes import Lanes
 from chaos.run import Result, exit_code
 from chaos.story import story
+from chaos.traffic import crossed
 from harness.units import show_seconds
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
@@ -28,7 +29,7 @@ def show(result: Result, console: Console) -> None:
     """Print the whole report."""
     width = min(console.width, _WIDEST)
     for section in (_head(result), _verdicts(result.judgement.checks), *_timeline(result, width), *_faults(result),
-                    *_loss(result, width), _tokens(result), *_story(result)):
+                    *_loss(result, width), _tokens(result), *_wire(result), *_story(result)):
         console.print(section, width=width)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
 
@@ -113,6 +114,21 @@ def _tokens(result: Result) -> RenderableType:
     grid.add_row(_title("Tokens", "after the warm start; mean over fragments, weighted by size"))
     grid.add_row(table)
     return grid
+
+
+def _wire(result: Result) -> list[RenderableType]:
+    traffic, processed = crossed(result.history), result.history.ledger.processed
+    if not traffic.total or not processed:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    for direction in ("from learners", "to learners"):
+        table.add_column(Text(direction, "dim"), justify="right")
+    for purpose in traffic.purposes:
+        table.add_row(purpose, *(f"{way[purpose] / 1e6:,.2f} MB" if way[purpose] else "" for way in (
+            traffic.received, traffic.sent)))
+    note = f"whole frames at the syncer's sockets; {traffic.total / processed:,.1f} bytes a token"
+    return [_title("Wire", note), table]
 
 
 def _story(result: Result) -> list[RenderableType]:

@@ -28,6 +28,7 @@ from chaos.references import (
     loss_curve,
     needed,
 )
+from chaos.traffic import crossed
 from harness.ledger import Ledger
 from harness.processes import identity
 from harness.tape import SCHEMA
@@ -163,13 +164,14 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
 
 def document(result: Result) -> dict[str, object]:
     """The report for programs."""
-    ledger = result.history.ledger
+    ledger, traffic = result.history.ledger, crossed(result.history)
     final = result.history.final if result.history.curve else None
     return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
             "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
             "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,
             "cuts": result.judgement.cuts,
             "checks": [verdict.model_dump(mode="json") for verdict in result.judgement.checks],
+            "bytes": {"received": dict(traffic.received), "sent": dict(traffic.sent)},
             "tokens": {"processed": ledger.processed, **dict(ledger.by_fate)},
             "loss": final.loss if final else None}
 

@@ -1,0 +1,62 @@
+"""Bytes by direction and purpose: what fewer bits save is seen on the wire."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli import app
+from chaos.generate import plan_of
+from chaos.history import History
+from chaos.simulate import simulate
+from chaos.strategies import scenario
+from chaos.traffic import crossed
+from harness.tape import Tape
+from harness.trainer.config import TrainerConfig
+
+
+def run(*faults, **cluster):
+    return simulate(plan_of(scenario(**{"learners": 2, "budget": "60 steps", "step_time": "60ms"} | cluster),
+                            list(faults), 0))
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A real model's fragments, so that frames are more than their headers."""
+    return {precision: run(model="micro", corpus="markov", batch=1, fragments=4, gradients=precision,
+                           broadcasts=precision).history for precision in ("float32", "bfloat16", "int8", "int4")}
+
+
+@pytest.mark.parametrize(("precision", "times"), [("bfloat16", 2), ("int8", 32 / 8.25), ("int4", 32 / 4.25)])
+def test_answers_and_broadcasts_shrink_by_as_much_as_their_values(large, precision, times):
+    whole, fewer = crossed(large["float32"]), crossed(large[precision])
+    assert 0.75 * times < whole.received["answer"] / fewer.received["answer"] <= times  # the frames' heads stay
+    size = sum(fragment.size for fragment in TrainerConfig(model="micro", fragments=4).fragment_table())
+    first = 2 * 4 * size  # to both learners, as float32
+    saved = (whole.sent["broadcast"] - first) / (fewer.sent["broadcast"] - first)
+    assert 0.75 * times < saved <= times
+    assert whole.received["report"] == pytest.approx(fewer.received["report"], rel=0.1)
+
+
+def test_every_incarnation_of_the_syncer_counts():
+    history = run({"kill": "syncer", "at": "1s", "restart_after": "300ms"}).history
+    last = {event.incarnation: event for event in history.tape.of("traffic")}
+    assert set(last) == {0, 1}
+    assert crossed(history).total == sum(sum(event[way].values()) for event in last.values()
+                                         for way in ("sent", "received"))
+
+
+def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("diloco_chaos: 1\nname: s\ncluster: {model: quadratic, budget: 40}\n")
+    shown = CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated"]).stdout
+    wire = shown[shown.index("Wire"):]
+    assert "bytes a token" in wire
+    assert "broadcast" in wire
+    told = json.loads(CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated", "--json"]).stdout)["bytes"]
+    assert told["received"]["answer"] > 0 < told["sent"]["broadcast"]
+
+
+def test_a_run_that_told_nothing_crossed_nothing():
+    history = run().history
+    assert crossed(History(history.plan, Tape([]), [])).total == 0
