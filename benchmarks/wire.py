@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from statistics import mean
 from typing import Any
@@ -20,36 +21,42 @@ from chaos.plan import Plan, freeze
 from chaos.run import Result
 from chaos.scenario import parse
 from chaos.simulate import simulate
-from chaos.traffic import crossed
 from harness.trainer.compress import bits_per_value
 
-LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.06, 480
+LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480
 ROUND_TRIP_S, RATE = 0.1, "1MB/s"
 BEGIN_S, LENGTH_S, SETTLING_S = 2.0, 18.0, 3.0
 """The thin line: from when, how long, and what of it is not measured because it only begins."""
 _CLUSTER = f"model: tiny, learners: {LEARNERS}, fragments: 8, sync_every: {SYNC_EVERY}, step_time: {STEP_S}s, " \
            f"budget: {STEPS} steps, snapshots: 4"
-Compare = Callable[[Plan], History]
+_WORKERS = 2
+Run = Callable[[Plan], History]
 
 
 def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Under virtual time, and in real time once."""
-    each = [_of_seed(seed, lambda plan: simulate(plan).history) for seed in range(seeds)]
-    for seed, figures in enumerate(each):
-        say(f"  wire, seed {seed}: {figures}")
+    each = []
+    with ProcessPoolExecutor(_WORKERS) as pool:
+        for seed, figures in enumerate(pool.map(_simulated, range(seeds))):
+            say(f"  wire, seed {seed}: {figures}")
+            each.append(figures)
     wanted = 0.85 * 32 / bits_per_value("int4") * SYNC_EVERY
     return {"simulated": {name: interval([one[name] for one in each]) for name in each[0]},
             "bytes_ratio_wanted": round(wanted, 1), "bits_per_value": bits_per_value("int4"),
             "on_local": _of_seed(0, lambda plan: perform(plan).history)}
 
 
-def _of_seed(seed: int, run: Compare) -> dict[str, float]:
+def _simulated(seed: int) -> dict[str, float]:
+    return _of_seed(seed, lambda plan: simulate(plan).history)
+
+
+def _of_seed(seed: int, run: Run) -> dict[str, float]:
     small = freeze(parse(_scenario("gradients: int4, broadcasts: int4")), seed)
     ours, its = run(small), run(under(small, "data_parallel"))
-    thin = _scenario("overlap: 8", f"faults:\n  - {{latency: learners, at: {BEGIN_S}s, for: {LENGTH_S}s, "
+    thin = _scenario("overlap: 10", f"faults:\n  - {{latency: learners, at: {BEGIN_S}s, for: {LENGTH_S}s, "
                                    f"delay: {ROUND_TRIP_S / 2}s, rate: {RATE}}}\n")
     slowed = freeze(parse(thin), seed)
-    pace = {"open": merged_per_s(run(freeze(parse(_scenario("overlap: 8")), seed))),
+    pace = {"open": merged_per_s(run(freeze(parse(_scenario("overlap: 10")), seed))),
             "thin": merged_per_s(run(slowed)), "rival": merged_per_s(run(under(slowed, "data_parallel")))}
     return {"bytes_per_token": round(_per_token(ours), 4), "bytes_per_token_data_parallel": round(_per_token(its), 2),
             "bytes_ratio": round(_per_token(its) / _per_token(ours), 2),
@@ -63,7 +70,13 @@ def _scenario(settings: str, rest: str = "") -> str:
 
 
 def _per_token(history: History) -> float:
-    return crossed(history).total / history.ledger.processed
+    """Bytes for a token once everybody has begun: between what the syncer told first in the steady state, and last."""
+    first, *_, last = (event for event in history.tape.of("traffic") if event.t >= (history.zero or 0.0))
+    total = [sum(event[way][purpose] for way in ("sent", "received") for purpose in event[way])
+             for event in (first, last)]
+    tokens = sum(event["tokens"] for events in history.steps.values() for event in events
+                 if first.t <= event.t < last.t)
+    return float((total[1] - total[0]) / tokens)
 
 
 def merged_every(history: History) -> float:
