@@ -216,10 +216,9 @@ class Learner:
         bases = [held.base for held in self.held if held.base is not None]
         if len(bases) < len(self.held):
             return
-        donation = Donation(learner=asked.learner, incarnation=asked.incarnation,
-                            versions=[held.version for held in self.held], digests=list(map(arrays.digest, bases)))
-        yield Record("donated", {"learner": asked.learner, "incarnation": asked.incarnation,
-                                 "versions": donation.versions})
+        donation = Donation(learner=asked.learner, versions=[held.version for held in self.held],
+                            digests=list(map(arrays.digest, bases)))
+        yield Record("donated", {"learner": asked.learner, "versions": donation.versions})
         yield Send(donation, {name: array for base in bases for name, array in base.items()}, half="donate.half")
 
     def _take_over(self, donation: Donation, tensors: Tensors) -> Iterable[Effect]:
@@ -240,10 +239,10 @@ class Learner:
         return payload, read
 
     def _value(self, message: Broadcast, payload: Tensors, held: Held) -> Tensors:
-        """The value that a broadcast tells of; empty where it can't be known."""
+        """The value that a broadcast tells of, as its digest will show; empty where there is none."""
         if message.base < 0:
             return payload
-        if held.base is None or held.version != message.base:
+        if held.base is None:
             return {}
         try:
             return arrays.add(held.base, self._broadcasts.unpack(payload, arrays.shapes(held.base)))

@@ -122,7 +122,6 @@ class Donate(Message):
     type: Literal["donate"] = "donate"
     learner: str
     """Who."""
-    incarnation: Count
 
 
 @dataclass(kw_only=True, slots=True)
@@ -132,7 +131,6 @@ class Donation(Message):
     type: Literal["donation"] = "donation"
     learner: str
     """Whom it is for."""
-    incarnation: Count
     versions: list[Count]
     """The donor's vector clock."""
     digests: list[str]

@@ -51,7 +51,7 @@ class Recoveries:
                                         "from": donor.name if donor else "syncer", "versions": list(versions)})
         if donor is not None:
             self._waiting[peer.name] = _Waiting(donor.name, tried | {donor.name})
-            yield Send(Donate(learner=peer.name, incarnation=peer.incarnation), to=donor.connection)
+            yield Send(Donate(learner=peer.name), to=donor.connection)
             yield Timer(TIMER + donor.name, now + self._config.silence)
 
     def forget(self, learner: str) -> None:
@@ -63,10 +63,9 @@ class Recoveries:
         return [self._peers[name] for name, waiting in self._waiting.items() if waiting.donor == donor]
 
     def receiver(self, donor: Peer, donation: Donation) -> Peer | None:
-        """Whom a donation is for; None where nobody waits for it any more."""
-        peer, waiting = self._peers.get(donation.learner), self._waiting.get(donation.learner)
-        wanted = waiting is not None and waiting.donor == donor.name
-        return peer if wanted and peer and peer.incarnation == donation.incarnation else None
+        """Whom a donation is for; None where nobody waits for it any more. It is as good for a newer process."""
+        waiting = self._waiting.get(donation.learner)
+        return self._peers.get(donation.learner) if waiting and waiting.donor == donor.name else None
 
 
 def objection(donation: Donation, tensors: Tensors, states: Sequence[FragmentState]) -> str:

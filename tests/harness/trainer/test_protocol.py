@@ -7,6 +7,8 @@ import pytest
 
 from harness.trainer.effects import Close, Record
 from harness.trainer.messages import Answer, Broadcast, Clock, Hello, Report, Request, Welcome
+from harness.trainer.rounds import Contribution
+from harness.trainer.state import FragmentState
 from harness.trainer.tensors import digest
 
 INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}
@@ -343,6 +345,37 @@ def test_compressed_training_goes_where_uncompressed_training_goes(make_cluster,
     start, end = trained(make_cluster())
     _, other = trained(make_cluster(gradients=precision, broadcasts=precision, error_feedback=feedback))
     assert np.linalg.norm(other - end) < bound * np.linalg.norm(end - start)
+
+
+def test_what_rounding_cost_an_answer_that_was_lost_is_not_owed(make_cluster):
+    cluster = make_cluster(**INT4)
+    cluster.run(until=1.0)
+    learner = cluster.learners["learner-2"]
+    learner._computing = False
+    list(learner.on_message(Request(round=1, fragment=0), {}, 1.0))
+    assert learner.held[0].owed
+    before = learner.held[0].error
+    list(learner.on_lost("", 1.0))
+    value = learner.held[0].base
+    list(learner.on_message(Broadcast(fragment=0, version=99, digest=digest(value)), value, 1.0))
+    assert (learner.held[0].version, learner.held[0].error is before) == (99, True)
+
+
+def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster):
+    cluster = make_cluster(**INT4)
+    state, config = cluster.syncer.states[0], cluster.config
+    moved = {name: np.zeros_like(array) for name, array in state.value.items()}
+    start, random = state.value, np.random.default_rng(0)
+    for step in range(1, 6):
+        gradient = {name: random.standard_normal(array.shape).astype(np.float32) for name, array in start.items()}
+        answer = Contribution("learner-1", 0, step - 1, step, step, 1, 1, "", 0.0, gradient)
+        exact = FragmentState(state.value, state.momentum).after([answer], config.model_copy(
+            update={"broadcasts": "float32"}))
+        moved = {name: moved[name] + exact.value[name] - state.value[name] for name in moved}
+        state = state.after([answer], config)
+        for name, array in state.value.items():
+            assert np.allclose(array + state.error[name], start[name] + moved[name], atol=1e-5)
+            assert state.error[name].any()
 
 
 def test_what_is_no_compressed_gradient_is_refused_and_costs_only_itself(make_cluster):

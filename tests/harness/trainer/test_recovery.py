@@ -75,10 +75,13 @@ def test_a_donor_that_dies_is_passed_over_for_the_next_and_the_syncer_is_the_las
             lost.append(sender)
             return True
         return False
-    cluster, _ = restarted(lose, **settings)
+    cluster, wire = restarted(lose, **settings)
     cluster.run()
     assert cluster.over
     assert asked(cluster) == ["learner-1", "learner-2", "learner-4", "syncer"][:dying + 1]
+    told = [(message.fragment, message.version) for _, name, message in wire.said
+            if name == "learner-3" and isinstance(message, Broadcast)]
+    assert len(told) == len(set(told))
     assert_up_to_date(cluster, "learner-3", 1)
 
 
@@ -89,7 +92,7 @@ def test_a_donor_that_is_silent_is_not_waited_for(restarted):
     assert cluster.syncer.peers["learner-1"].live
     effects = list(cluster.syncer.on_timer(recovery.TIMER + "learner-1", cluster.now))
     assert [effect.message for effect in effects if isinstance(effect, Send)] \
-        == [Donate(learner="learner-3", incarnation=1)]
+        == [Donate(learner="learner-3")]
     assert effects[0].fields["from"] == "learner-2"
     assert not list(cluster.syncer.on_timer(recovery.TIMER + "learner-1", cluster.now))
 
@@ -102,7 +105,7 @@ def test_a_donation_that_is_not_true_is_refused_and_the_next_peer_asked(restarte
         cluster.run(until=cluster.now + 0.001)
     donor = syncer.peers["learner-1"]
     values = {name: array.copy() for state in syncer.states for name, array in state.value.items()}
-    donation = Donation(learner="learner-3", incarnation=1, versions=[state.version for state in syncer.states],
+    donation = Donation(learner="learner-3", versions=[state.version for state in syncer.states],
                         digests=[digest(state.value) for state in syncer.states])
     if wrong == "content":
         values[min(values)] = values[min(values)] + np.float32(1)
@@ -119,25 +122,43 @@ def test_a_donation_that_is_not_true_is_refused_and_the_next_peer_asked(restarte
     assert not any(isinstance(effect, Send) and isinstance(effect.message, Donation) for effect in effects)
 
 
-def test_what_was_meant_for_a_process_that_is_gone_reaches_nobody(restarted):
-    cluster, wire = restarted()
+def test_whoever_takes_the_newcomers_place_meanwhile_is_brought_up_to_date_too(restarted):
+    cluster, _ = restarted()
     cluster.start_learner("learner-3")
     cluster.run()
-    given = [message for _, name, message in wire.said if name == "learner-3" and isinstance(message, Donation)]
-    assert all(message.incarnation == 2 for message in given)
+    assert cluster.over
     assert_up_to_date(cluster, "learner-3", 2)
 
 
 def test_who_is_being_brought_up_to_date_is_no_donor(restarted):
-    cluster, _ = restarted(lambda *said: isinstance(said[2], Donation) and said[1] == "learner-3")
+    cluster, wire = restarted(learners=3)
     cluster.start_learner("learner-1")
+    cluster.start_learner("learner-2")
+    cluster.run(until=cluster.now + 0.0005)
+    assert not [message for _, _, message in wire.said if isinstance(message, Donate)]
     cluster.run()
-    assert cluster.over
-    for event in events(cluster, "recovering"):
-        if event.t > 1.5 and event["from"] != "syncer":
-            donor = events(cluster, "received", event["from"])
-            assert {one["fragment"] for one in donor if one.t < event.t} == {0, 1, 2, 3}
-    assert_up_to_date(cluster, "learner-1", 1)
+    for learner in ("learner-1", "learner-2", "learner-3"):
+        assert_up_to_date(cluster, learner, 1)
+
+
+def test_one_that_was_brought_up_to_date_is_told_what_changes(restarted):
+    cluster, wire = restarted(gradients="int4", broadcasts="int4")
+    cluster.run()
+    told = [message for _, name, message in wire.said if name == "learner-3"]
+    begun = next(index for index, message in enumerate(told) if isinstance(message, Donation))
+    assert all(message.base == message.version - 1 for message in told[begun:] if isinstance(message, Broadcast))
+
+
+def test_what_is_there_already_is_not_taken_from_a_donor(make_cluster):
+    cluster = make_cluster()
+    cluster.run(until=1.5)
+    learner = cluster.learners["learner-2"]
+    versions, steps = ([getattr(held, name) for held in learner.held] for name in ("version", "steps"))
+    same = Donation(learner="learner-2", versions=versions, digests=[digest(held.base) for held in learner.held])
+    bases = {name: array for held in learner.held for name, array in held.base.items()}
+    learner._computing = False
+    assert not [effect for effect in learner.on_message(same, bases, 1.5) if isinstance(effect, Record)]
+    assert [held.steps for held in learner.held] == steps
 
 
 def test_where_the_syncer_recovers_nobody_is_asked(make_cluster):
