@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from harness.trainer import recovery
+from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Record, Send
 from harness.trainer.messages import Broadcast, Donate, Donation
+from harness.trainer.rounds import Peer
 from harness.trainer.tensors import digest
 
 
@@ -130,15 +132,30 @@ def test_whoever_takes_the_newcomers_place_meanwhile_is_brought_up_to_date_too(r
     assert_up_to_date(cluster, "learner-3", 2)
 
 
-def test_who_is_being_brought_up_to_date_is_no_donor(restarted):
-    cluster, wire = restarted(learners=3)
-    cluster.start_learner("learner-1")
-    cluster.start_learner("learner-2")
-    cluster.run(until=cluster.now + 0.0005)
-    assert not [message for _, _, message in wire.said if isinstance(message, Donate)]
-    cluster.run()
-    for learner in ("learner-1", "learner-2", "learner-3"):
-        assert_up_to_date(cluster, learner, 1)
+def test_only_who_was_told_all_that_is_committed_is_a_donor():
+    peers = {name: Peer(name, 0, connection, 5, [0, 0], 0.0, holds) for name, connection, holds in (
+        ("a", 1, [-1, -1]), ("b", 2, [3, 1]), ("c", None, [3, 2]), ("d", 4, [3, 2]),
+        ("e", 5, [3, 2]), ("f", 6, [-1, -1]))}
+    found = recovery.Recoveries(TrainerConfig(recovery="peer", model="micro", fragments=2), peers)
+    for expected in ("d", "e", "syncer"):
+        effects = list(found.begin(peers["f"], [3, 2], 0.0))
+        assert effects[0].fields["from"] == expected
+        assert ("f" in found) == (expected != "syncer")
+    assert [effect.to for effect in found.begin(peers["a"], [3, 2], 0.0) if isinstance(effect, Send)] == [4]
+    assert not [effect for effect in found.begin(peers["a"], [4, 2], 0.0) if isinstance(effect, Send)]
+
+
+def test_the_syncer_tells_only_what_was_not_told_while_a_donor_was_waited_for(restarted):
+    cluster, _ = restarted()
+    while not asked(cluster):
+        cluster.run(until=cluster.now + 0.001)
+    syncer = cluster.syncer
+    syncer.peers["learner-3"].holds[1] = syncer.states[1].version
+    effects = [effect for donor in ("learner-1", "learner-2", "learner-4")
+               for effect in syncer.on_timer(recovery.TIMER + donor, cluster.now)]
+    told = [effect.message.fragment for effect in effects
+            if isinstance(effect, Send) and isinstance(effect.message, Broadcast)]
+    assert told == [0, 2, 3]
 
 
 def test_one_that_was_brought_up_to_date_is_told_what_changes(restarted):
