@@ -70,7 +70,7 @@ def _scenario(settings: str, rest: str = "") -> str:
 
 
 def _per_token(history: History) -> float:
-    """Bytes for a token once everybody has begun: between what the syncer told first in the steady state, and last."""
+    """Bytes for a token once everybody has begun: from the steady state to the end."""
     first, *_, last = (event for event in history.tape.of("traffic") if event.t >= (history.zero or 0.0))
     total = [sum(event[way][purpose] for way in ("sent", "received") for purpose in event[way])
              for event in (first, last)]

@@ -9,12 +9,12 @@ from harness.simulation.network import Connection
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.surroundings import Surroundings
 from harness.trainer import checkpoint
-from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
+from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
 from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Refused
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
-from harness.trainer.traffic import Traffic
+from harness.trainer.traffic import TOLD_AT, Traffic
 
 
 class SimulatedServer(SimulatedProcess):
@@ -96,6 +96,11 @@ class SimulatedServer(SimulatedProcess):
         if connection is not None:
             self._to(connection, Refused(reason=effect.reason, final=effect.final), {})
             connection.close_server()
+
+    def _write(self, effect: Record) -> None:
+        super()._write(effect)
+        if effect.event == TOLD_AT:
+            self.record("traffic", **self._traffic.fields())
 
     def _snapshot(self, effect: Snapshot) -> None:
         super()._snapshot(effect)

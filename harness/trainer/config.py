@@ -114,18 +114,17 @@ class TrainerConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
-        """What a mode implies."""
+        """What a mode implies, where it is not given."""
         if not isinstance(given, dict):
             return given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
-        settings = implied(mode, learners)
-        for key, value in settings.items():
-            if given.get(key, value) != value:
-                raise ValueError(f"mode {mode} means {key} {value}: leave {key} out")
-        return given | settings
+        return implied(mode, learners) | given
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
+        for key, value in implied(self.mode, self.learners).items():
+            if getattr(self, key) != value:
+                raise ValueError(f"mode {self.mode} means {key} {value}: leave {key} out")
         if self.quorum > self.learners:
             raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
         if self.joining and self.quorum > self.learners - self.joining:

@@ -12,12 +12,12 @@ import numpy as np
 
 from harness.tape import TapeWriter
 from harness.trainer.driver import Driver
-from harness.trainer.effects import Close, Compute, Effect, Send, Snapshot, Stop
+from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
 from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
-from harness.trainer.traffic import Traffic
+from harness.trainer.traffic import TOLD_AT, Traffic
 from harness.trainer.wire import Decoder, FrameError
 
 _CHUNK = 1 << 18
@@ -65,7 +65,7 @@ class ServerDriver(Driver):
 
     async def _do(self, effect: Effect) -> None:
         await super()._do(effect)
-        if isinstance(effect, (Snapshot, Stop)):
+        if isinstance(effect, (Snapshot, Stop)) or (isinstance(effect, Record) and effect.event == TOLD_AT):
             self.tape.record("traffic", **self._traffic.fields())
 
     def frame(self, message: AnyMessage, tensors: Tensors | None = None) -> bytes:

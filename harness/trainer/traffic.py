@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+TOLD_AT = "steady"
+"""Beside snapshots and the end: the event at which it is told, so that what it takes to begin can be told apart."""
+
 
 class Traffic:
     """Whole frames, headers included; running totals of one process, which it writes to its tape now and then."""

@@ -38,6 +38,14 @@ def test_answers_and_broadcasts_shrink_by_as_much_as_their_values(large, precisi
     assert whole.received["report"] == pytest.approx(fewer.received["report"], rel=0.1)
 
 
+@pytest.mark.parametrize("mode", ["decoupled", "data_parallel"])
+def test_what_it_takes_to_begin_can_be_told_apart(mode):
+    history = run(mode=mode).history
+    begun, *_, ended = history.tape.of("traffic")[1 if mode == "decoupled" else 0:]
+    assert begun.t == history.zero
+    assert sum(ended["sent"].values()) > sum(begun["sent"].values()) > 0
+
+
 def test_every_incarnation_of_the_syncer_counts():
     history = run({"kill": "syncer", "at": "1s", "restart_after": "300ms"}).history
     last = {event.incarnation: event for event in history.tape.of("traffic")}
