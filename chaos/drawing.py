@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from rich.padding import Padding
 from rich.text import Text
 
 from chaos.lanes import LOOKS, Lanes
@@ -38,15 +39,15 @@ def _marks(view: Lanes, start: float, end: float, columns: int) -> str:
     return "".join(row[:columns])
 
 
-def legend(view: Lanes) -> Text:
-    """The marks of the states that occur."""
+def legend(view: Lanes) -> Padding:
+    """The marks of the states that occur, under the lanes, on as many lines as they need."""
     seen = {state for lane in view.nodes.values() for _, state in lane.changes} - {"done"}
-    text = Text(" " * (_NAME + 1), overflow="fold")
+    text = Text(overflow="fold")
     for state, look in LOOKS.items():
         if state in seen:
             text.append(look.mark, style=look.colour)
-            text.append(f" {state}  ", style="dim")
-    return text
+            text.append(f"\u00a0{state}  ", style="dim")
+    return Padding(text, (0, 0, 0, _NAME + 1))
 
 
 def scale(start: float, end: float, zero: float, width: int) -> Text:

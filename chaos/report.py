@@ -23,6 +23,8 @@ from harness.units import show_seconds
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
 _WIDEST = 100
+_LITTLE = 0.001
+"""Share of all bytes below which a purpose has no line of its own."""
 
 
 def show(result: Result, console: Console) -> None:
@@ -124,9 +126,12 @@ def _wire(result: Result) -> list[RenderableType]:
     table.add_column()
     for direction in ("from learners", "to learners"):
         table.add_column(Text(direction, "dim"), justify="right")
-    for purpose in traffic.purposes:
-        table.add_row(purpose, *(f"{way[purpose] / 1e6:,.2f} MB" if way[purpose] else "" for way in (
-            traffic.received, traffic.sent)))
+    much = [purpose for purpose in traffic.purposes
+            if traffic.received[purpose] + traffic.sent[purpose] >= _LITTLE * traffic.total]
+    rest = [sum(way[purpose] for purpose in way if purpose not in much) for way in (traffic.received, traffic.sent)]
+    for name, ways in [*((purpose, [traffic.received[purpose], traffic.sent[purpose]]) for purpose in much),
+                       ("all else", rest)]:
+        table.add_row(name, *(f"{count / 1e6:,.2f} MB" if count else "" for count in ways))
     note = f"whole frames at the syncer's sockets; {traffic.total / processed:,.1f} bytes a token"
     return [_title("Wire", note), table]
 

@@ -1,9 +1,15 @@
 """What is drawn fits where it is drawn."""
 
+import io
+
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from chaos import drawing
+from chaos.lanes import LOOKS, Lanes
+from chaos.plan import freeze
+from chaos.scenario import parse
 
 
 @given(end=st.floats(0.5, 2000), zero=st.floats(0, 30), width=st.integers(60, 200))
@@ -12,3 +18,16 @@ def test_the_seconds_under_a_timeline_fit_its_width_and_are_told_apart(end, zero
     assert len(row) <= width
     labels = row.split(" s")
     assert all(label.lstrip(" -").isdigit() for label in labels if label.strip())
+
+
+def test_a_legend_that_needs_two_lines_stays_under_the_lanes_and_breaks_no_mark_from_its_name():
+    view = Lanes(freeze(parse("diloco_chaos: 1\nname: s\ncluster: {model: quadratic}\n"), 0))
+    for t, state in enumerate(LOOKS):
+        view.nodes["learner-1"].changes.append((float(t), state))
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(drawing.legend(view))
+    lines = console.export_text().rstrip("\n").split("\n")
+    assert len(lines) > 1
+    assert all(line.startswith(" " * 11) and line[11] != " " for line in lines)
+    shown = " ".join(lines)
+    assert all(f"{look.mark}\u00a0{state}" in shown for state, look in LOOKS.items() if state != "done")
