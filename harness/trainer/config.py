@@ -118,7 +118,7 @@ class TrainerConfig(BaseModel):
         if not isinstance(given, dict):
             return given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
-        return implied(mode, learners) | given
+        return implied(mode, learners) | given if isinstance(learners, int) else given
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:

@@ -1,10 +1,12 @@
 """The rivals under the same faults: whole runs under virtual time, in which what is blocked must go on."""
 
 import pytest
+from pydantic import ValidationError
 
 from chaos.generate import plan_of
 from chaos.simulate import simulate
 from chaos.strategies import scenario
+from harness.trainer.config import TrainerConfig
 
 MODES = [{"mode": "decoupled"}, {"mode": "streaming"}, {"mode": "diloco"}]
 modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode["mode"])
@@ -44,3 +46,11 @@ def test_a_dead_learner_costs_the_others_nothing_only_where_nobody_waits_for_it(
     assert made["decoupled"] >= 48  # 3 s at 60 ms a step
     assert made["streaming"] <= 10  # H and tau
     assert made["diloco"] <= 8
+
+
+def test_what_a_mode_implies_is_not_held_against_who_did_not_write_it():
+    with pytest.raises(ValidationError) as wrong:
+        TrainerConfig.model_validate({"mode": "diloco", "learners": "x", "gradients": "int5"})
+    assert {error["loc"][0] for error in wrong.value.errors()} == {"learners", "gradients"}
+    with pytest.raises(ValidationError, match="mode diloco means quorum 3: leave quorum out"):
+        TrainerConfig.model_validate({"mode": "diloco", "learners": 3, "quorum": 2})
