@@ -72,8 +72,7 @@ def _scenario(settings: str, rest: str = "") -> str:
 def _per_token(history: History) -> float:
     """Bytes for a token once everybody has begun: from the steady state to the end."""
     first, *_, last = (event for event in history.tape.of("traffic") if event.t >= (history.zero or 0.0))
-    total = [sum(event[way][purpose] for way in ("sent", "received") for purpose in event[way])
-             for event in (first, last)]
+    total = [sum(sum(event[way].values()) for way in ("sent", "received")) for event in (first, last)]
     tokens = sum(event["tokens"] for events in history.steps.values() for event in events
                  if first.t <= event.t < last.t)
     return float((total[1] - total[0]) / tokens)

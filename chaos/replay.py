@@ -68,7 +68,7 @@ class _Again:
         config = history.plan.cluster
         # With a pace a core asks for a timer before each step: it stands at a boundary when it is given something.
         self._config = config.model_copy(update={"step_time": config.step_time or 1.0})
-        self._gradients = config.codec(config.gradients)
+        self._gradients = config.gradient_codec
         self._values: dict[tuple[int, int], Tensors] = {}
         self._states = [FragmentState.initial({name: initial[name] for name in fragment.names})
                         for fragment in config.fragment_table()]
@@ -174,7 +174,7 @@ class _Again:
         self._keep([fragment])
         self._found.versions += 1
         state = self._states[fragment]
-        again = digest(state.value)
+        again = state.digest
         if (merge["version"], merge["digest"]) != (state.version, again):
             self._differs(merge, f"merged of {', '.join(map(_named, merge['contributions']))}: was version "
                                  f"{merge['version']} {merge['digest']}, is version {state.version} {again}")

@@ -85,9 +85,7 @@ class Sensing:
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
     def _rogue(self, learner: str, content: Content) -> Rogue:
-        config = self._plan.cluster
-        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, config.fragment_table(),
-                     content, config.codec(config.gradients))
+        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, content)
 
     def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.trainer import tensors as arrays
 from harness.trainer.fragments import Shape
 from harness.trainer.tensors import Array, Tensors
 
@@ -34,6 +35,17 @@ def bits_per_value(precision: Precision) -> float:
     return whole + 16 / BLOCK if precision in _LARGEST else whole
 
 
+class Sent(NamedTuple):
+    """What became of tensors that were to be sent."""
+
+    payload: Tensors
+    """What travels."""
+    read: Tensors
+    """What whoever receives it makes of it."""
+    error: Tensors
+    """What rounding has cost, to be added to what is sent next; empty without error feedback."""
+
+
 @dataclass(frozen=True)
 class Codec:
     """One way to compress; the same values and the same key give the same bytes everywhere."""
@@ -41,11 +53,22 @@ class Codec:
     precision: Precision = "float32"
     stochastic: bool = False
     """Round integers up or down by chance, so that the error is zero on average; else to the nearest."""
+    feedback: bool = False
+    """Add what rounding has cost to what is sent next."""
 
     @property
     def lossy(self) -> bool:
         """Whether what arrives may differ from what was sent."""
         return self.precision != "float32"
+
+    def send(self, tensors: Tensors, error: Tensors, key: str) -> Sent:
+        """Pack these tensors and what rounding has cost before, if anything (`error`); `key` as of `pack`."""
+        if not self.lossy:
+            return Sent(tensors, tensors, {})
+        wanted = arrays.add(tensors, error) if error else tensors
+        payload = self.pack(wanted, key)
+        read = self.unpack(payload, arrays.shapes(wanted))
+        return Sent(payload, read, arrays.subtract(wanted, read) if self.feedback else {})
 
     def pack(self, tensors: Tensors, key: str) -> Tensors:
         """What goes over the wire in place of these tensors. `key` seeds what is left to chance.

@@ -174,9 +174,18 @@ class TrainerConfig(BaseModel):
         """Whether learners bring others up to date."""
         return self.recovery == "peer" and self.mode not in SYNCHRONOUS
 
-    def codec(self, precision: Precision) -> Codec:
-        """How these travel."""
-        return Codec(precision, self.rounding == "stochastic")
+    @property
+    def gradient_codec(self) -> Codec:
+        """How outer gradients travel."""
+        return self._codec(self.gradients)
+
+    @property
+    def broadcast_codec(self) -> Codec:
+        """How what a merge has changed travels."""
+        return self._codec(self.broadcasts)
+
+    def _codec(self, precision: Precision) -> Codec:
+        return Codec(precision, self.rounding == "stochastic", self.error_feedback)
 
     @property
     def spec(self) -> ModelSpec | QuadraticSpec:

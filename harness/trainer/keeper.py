@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from harness.trainer import tensors as arrays
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Commit, Effect, Record, Send, Snapshot, Timer
 from harness.trainer.messages import Broadcast, Clock, Donation, Hello, Welcome
@@ -16,7 +15,7 @@ from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.recovery import Recoveries, objection
 from harness.trainer.rounds import Peer
 from harness.trainer.schedule import snapshot_marks
-from harness.trainer.state import Restored, digests, fragment_file
+from harness.trainer.state import Restored, fragment_file
 from harness.trainer.tensors import Tensors
 
 
@@ -63,7 +62,7 @@ class Keeper(Reception[Peer]):
         for fragment in self._found.to_commit:  # from here on a file that is missing was lost
             yield self._commit(fragment)
         yield Record("resumed" if self._found.resumed else "initial", {
-            "versions": [state.version for state in self.states], "digests": digests(self.states),
+            "versions": [state.version for state in self.states], "digests": [state.digest for state in self.states],
             "contributions": [state.contributions for state in self.states],
             "step": self.ledger.step, "processed": self.processed})
         yield Timer("heartbeat", now + HEARTBEAT)
@@ -147,7 +146,7 @@ class Keeper(Reception[Peer]):
         state = self.states[index]
         changed = bool(state.update) and peer.holds[index] == state.version - 1
         peer.holds[index] = state.version
-        yield Send(Broadcast(fragment=index, version=state.version, digest=arrays.digest(state.value),
+        yield Send(Broadcast(fragment=index, version=state.version, digest=state.digest,
                              base=state.version - 1 if changed else -1),
                    state.update if changed else state.value, to=peer.connection)
 

@@ -7,7 +7,7 @@ kept for the step's end; while the learner waits out its pace it stands at a bou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.trainer import tensors as arrays
 from harness.trainer.compress import CompressError
@@ -47,9 +47,9 @@ class Held:
     answered: Tensors | None = None
     """Own value when it was last answered; None when nothing is under way."""
     answered_steps: int = 0
-    error: Tensors | None = None
+    error: Tensors = field(default_factory=dict)
     """What rounding has cost what it sent before it received this version; for error feedback."""
-    owed: Tensors | None = None
+    owed: Tensors = field(default_factory=dict)
     """The same, of its newest answer."""
 
 
@@ -62,7 +62,7 @@ class Learner:
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         self.table = config.fragment_table()
-        self._gradients, self._broadcasts = config.codec(config.gradients), config.codec(config.broadcasts)
+        self._gradients, self._broadcasts = config.gradient_codec, config.broadcast_codec
         self._per_step, self._blocking, self._patience = config.tokens_per_step, config.blocking, config.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
@@ -97,7 +97,7 @@ class Learner:
         """The connection ended; the driver makes a new one. What was asked on the old one is void."""
         yield Record("disconnected", {"reason": reason, "step": self.step})
         for held in self.held:
-            held.answered = held.owed = None
+            held.answered, held.owed = None, {}
 
     def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -201,7 +201,9 @@ class Learner:
                               first_step=0, last_step=0, steps=0, tokens=0, digest=""))
             return
         current = self.replica.read(fragment.names)
-        payload, delta = self._compressed(held, arrays.subtract(held.base, current), f"{fragment.index}/{self.step}")
+        payload, delta, held.owed = self._gradients.send(
+            arrays.subtract(held.base, current), held.error,
+            f"{self.config.seed}/{self.name}/{self.incarnation}/{fragment.index}/{self.step}")
         held.answered, held.answered_steps = current, held.steps
         answer = Answer(round=request.round, fragment=request.fragment, base_version=held.version,
                         first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
@@ -227,16 +229,6 @@ class Learner:
             if version > self.held[fragment.index].version:
                 value = {name: tensors[name] for name in fragment.names if name in tensors}
                 yield from self._receive(Broadcast(fragment=fragment.index, version=version, digest=digest), value)
-
-    def _compressed(self, held: Held, delta: Tensors, key: str) -> tuple[Tensors, Tensors]:
-        """An outer gradient as it travels, and what the syncer reads of it."""
-        if not self._gradients.lossy:
-            return delta, delta
-        wanted = arrays.add(delta, held.error) if held.error else delta
-        payload = self._gradients.pack(wanted, f"{self.config.seed}/{self.name}/{self.incarnation}/{key}")
-        read = self._gradients.unpack(payload, arrays.shapes(delta))
-        held.owed = arrays.subtract(wanted, read) if self.config.error_feedback else None
-        return payload, read
 
     def _value(self, message: Broadcast, payload: Tensors, held: Held) -> Tensors:
         """The value that a broadcast tells of, as its digest will show; empty where there is none."""

@@ -77,6 +77,6 @@ def objection(donation: Donation, tensors: Tensors, states: Sequence[FragmentSta
         if version > state.version:
             return "impossible version"
         found = digest({name: tensors[name] for name in state.value if name in tensors})
-        if found != told or (version == state.version and told != digest(state.value)):
+        if found != told or (version == state.version and told != state.digest):
             return "wrong digest"
     return ""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from harness.trainer.compress import BLOCK, Codec
-from harness.trainer.fragments import Fragment
+from harness.trainer.compress import BLOCK
+from harness.trainer.config import TrainerConfig
 from harness.trainer.messages import Answer, AnyMessage, Broadcast, Donation, Hello, Report, Request, Welcome
 from harness.trainer.tensors import Tensors, digest
 from harness.trainer.wire import Decoder, FrameError, encode
@@ -27,11 +26,10 @@ class Rogue:
     Its answers claim step 0, which no learner ever takes, so that they can't be mistaken for the real one's.
     """
 
-    def __init__(self, token: str, learner: str, incarnation: int, table: Sequence[Fragment],
-                 content: Content, codec: Codec = Codec()) -> None:  # noqa: B008 - it is frozen
-        """`table`: the model's fragments; `codec`: how outer gradients travel."""
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig,
+                 content: Content) -> None:
         self._token, self._learner, self._incarnation = token, learner, incarnation
-        self._table, self._content, self._codec = table, content, codec
+        self._table, self._content, self._codec = config.fragment_table(), content, config.gradient_codec
         self._held: dict[int, tuple[int, Tensors]] = {}
         self._step, self._turns = 0, 0
         self._given: set[int] = set()

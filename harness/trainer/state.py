@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
 from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
-from harness.trainer.tensors import Tensors, add, all_finite, digest, same_shapes, shapes, subtract
+from harness.trainer.tensors import Tensors, add, all_finite, digest, same_shapes, subtract
 
 STATE = "state"
 """The syncer's folder, in the run's."""
@@ -45,6 +46,11 @@ class FragmentState:
     def initial(cls, value: Tensors) -> FragmentState:
         """Version 0, momentum at rest."""
         return cls(value, {name: np.zeros_like(array) for name, array in value.items()})
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the value. Nobody changes one: a merge makes another."""
+        return digest(self.value)
 
     def already_merged(self, learner: str, incarnation: int, first_step: int) -> str:
         """Why a contribution that begins at this step must be refused; empty where it may be merged."""
@@ -83,14 +89,12 @@ class FragmentState:
     def _as_told(self, value: Tensors, config: TrainerConfig) -> tuple[Tensors, Tensors, Tensors]:
         """The new value as a learner that holds this version reads it from a broadcast, for nobody shall have another;
         what travels; and what that rounds off."""
-        codec = config.codec(config.broadcasts)
+        codec = config.broadcast_codec
         if not codec.lossy:
             return value, {}, {}
-        wanted = subtract(value, self.value)
-        wanted = add(wanted, self.error) if self.error else wanted
-        update = codec.pack(wanted, f"{config.seed}/{min(value)}/{self.version + 1}")
-        read = codec.unpack(update, shapes(wanted))
-        return add(self.value, read), update, subtract(wanted, read) if config.error_feedback else {}
+        update, read, error = codec.send(subtract(value, self.value), self.error,
+                                         f"{config.seed}/{min(value)}/{self.version + 1}")
+        return add(self.value, read), update, error
 
     def tensors(self) -> Tensors:
         """Everything of the size of the model under one roof, for a file."""
@@ -199,8 +203,3 @@ def restore(disk: Disk, table: list[Fragment], initial: Tensors, step: int) -> R
         lost = ", ".join(fragment_file(index) for index in missing)
         raise checkpoint.CheckpointError(f"both copies of {lost} are gone, and training had begun")
     return restored
-
-
-def digests(states: list[FragmentState]) -> list[str]:
-    """Digest of every fragment's value."""
-    return [digest(state.value) for state in states]

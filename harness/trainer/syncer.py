@@ -31,7 +31,7 @@ class Syncer(Keeper):
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
         super().__init__(config, found)
-        self._gradients = config.codec(config.gradients)
+        self._gradients = config.gradient_codec
         self._offsets, self._most_rounds = config.offsets, config.most_rounds
         self._patience = config.patience
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
@@ -201,7 +201,7 @@ class Syncer(Keeper):
         yield self._commit(round_.fragment)
         yield Record("merge", {
             "round": round_.number, "fragment": round_.fragment, "version": state.version,
-            "digest": arrays.digest(state.value), "step": self.ledger.step, "processed": self.processed,
+            "digest": state.digest, "step": self.ledger.step, "processed": self.processed,
             "merged": round(self.merged), "opened": round_.opened, "quorum_at": round_.quorum_at,
             "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
             "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),

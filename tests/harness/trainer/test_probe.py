@@ -115,7 +115,7 @@ def test_poison_is_asked_for_sent_refused_and_never_merged(syncer, content, reas
 
 
 def assert_refused(address, events, content, reason):
-    rogue = Rogue(TOKEN, "learner-1", 0, CONFIG.fragment_table(), content)
+    rogue = Rogue(TOKEN, "learner-1", 0, CONFIG, content)
     assert attack(rogue, address, 2, 5.0) == 2
     while len(events("refused")) < 2:
         pass
@@ -127,4 +127,4 @@ def assert_refused(address, events, content, reason):
 def test_poison_finds_nobody_where_nobody_is():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "{}:{}".format(*free.getsockname())
-    assert attack(Rogue(TOKEN, "learner-1", 0, CONFIG.fragment_table(), "nan"), address, 2, 5.0) == 0
+    assert attack(Rogue(TOKEN, "learner-1", 0, CONFIG, "nan"), address, 2, 5.0) == 0
