@@ -1,10 +1,10 @@
-"""What faults, overlap and merging cost in loss: whole trainings under virtual time, on the real model, paired by seed;
-and one in real time that confirms them."""
+"""What faults, overlap, compression and merging cost in loss: whole trainings under virtual time, on the real model,
+paired by seed; and one of each in real time that confirms them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import mean, stdev
@@ -13,16 +13,18 @@ from typing import Any
 from chaos.checks.outcome import relative_gap
 from chaos.history import History
 from chaos.plan import Plan, freeze
-from chaos.references import synchronous
+from chaos.references import Point, synchronous
 from chaos.run import Result
 from chaos.scenario import Scenario, load
-from chaos.simulate import performed, simulate
+from chaos.simulate import initial_values, performed, simulate
 
 _WORKERS = 2
 _BASELINE_SEEDS = 2
 """Seeds with which the baseline is trained at half and at twice its learning rate, too."""
 _STUDENT_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262, 12: 2.201}
 """Two-sided 95% quantiles of Student's t for n samples."""
+_SMALL = ("int4", "int4_with_error_feedback")
+"""Costs so small that it takes all pairs to tell them from chance."""
 _MARGINS = ("twin_against_itself", "tau_against_synchronous")
 Figures = dict[str, float]
 
@@ -42,17 +44,21 @@ def measure(perform: Callable[[Plan], Result], seeds: int, pairs: int, say: Call
     return {"simulated": {name: interval(of) for name, of in values.items()},
             "margins_mean_plus_3_sd": {name: round(mean(values[name]) + 3 * stdev(values[name]), 4)
                                        for name in _MARGINS if len(values[name]) >= 10},
-            "in_real_time_seed_0": _confirmed(perform(freeze(load("no-fault")[0], 0)).history, found[0])}
+            "in_real_time_seed_0": _confirmed(perform, found[0])}
 
 
 def _of_seed(seed: int, seeds: int) -> Figures:
     quiet_plan = freeze(load("no-fault")[0], seed)
     quiet = simulate(quiet_plan).history
     baseline = quiet.references["synchronous"].curve[-1].loss
+    twin = quiet.references["twin"].curve
     figures = {"final": quiet.final.loss, "baseline": baseline,
                "twin_against_itself": _gap(quiet, "twin", "merged"),
                "tau_against_synchronous": _gap(quiet, "synchronous", "processed"),
                "tau_of_gain": _of_gain(quiet)}
+    for name, plan in _costly(quiet_plan).items():
+        if seed < seeds or name in _SMALL:
+            figures[f"{name}_against_twin"] = relative_gap(simulate(plan).history.final, twin, "merged")
     if seed < _BASELINE_SEEDS:
         for factor in (0.5, 2.0):
             other = with_cluster(quiet_plan, synchronous_lr=quiet_plan.cluster.synchronous_lr * factor)
@@ -64,37 +70,60 @@ def _of_seed(seed: int, seeds: int) -> Figures:
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
                     "tau0_against_synchronous": _gap(blocking, "synchronous", "processed"),
-                    "tau0_of_gain": _of_gain(blocking)} | _costs(quiet_plan, quiet)
+                    "tau0_of_gain": _of_gain(blocking)} | _scavenged(seed, twin)
     return figures
 
 
-def _costs(plan: Plan, quiet: History) -> Figures:
-    """What else may cost something, with the quiet run's own settings and against its twin, at equal merged tokens."""
+def _costly(plan: Plan) -> dict[str, Plan]:
+    """What else may cost something, with the quiet run's own settings, so that it has the same twin."""
     storm = freeze(load("storm")[0], plan.seed)
-    others = {"storm": with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
-              "heterogeneous": with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
-              "int4": with_cluster(plan, gradients="int4", broadcasts="int4"),
-              "int4_with_error_feedback": with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
-    twin = quiet.references["twin"].curve
-    found = {f"{name}_against_twin": relative_gap(simulate(other).history.final, twin, "merged")
-             for name, other in others.items()}
-    scavenging = simulate(_scavenging(plan.seed)).history
-    return found | {"scavenging_against_twin": _gap(scavenging, "twin", "merged"),  # of eight: larger, fewer steps
-                    "scavenging_against_four": relative_gap(scavenging.final, twin, "merged")}
+    return {"storm": with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
+            "heterogeneous": with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
+            "int4": with_cluster(plan, gradients="int4", broadcasts="int4"),
+            "int4_with_error_feedback": with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
 
 
-def _scavenging(seed: int) -> Plan:
-    """Four learners, eight for a while, and four again; its twin has eight from the beginning to the end."""
-    document = load("no-fault")[0].model_dump(mode="json", by_alias=True)
-    document["cluster"] |= {"learners": 8, "budget": 400, "warm_start": 100}
+def _scavenged(seed: int, four: Sequence[Point]) -> Figures:
+    """Against as many learners all the time as there were on average, from the same warm start, and against as many as
+    were left at the end; the tokens are the same."""
+    six = _by(6, seed)
+    warm = initial_values(six)
+    final = performed(scavenging(seed), initial=warm).curve()[-1]
+    return {"scavenging_against_six": relative_gap(final, performed(six, initial=warm).curve(), "merged"),
+            "scavenging_against_four": relative_gap(final, four, "merged")}
+
+
+def scavenging(seed: int) -> Plan:
+    """Four learners, eight for twice as long, and four again: six on average."""
     guests = [f"learner-{index}" for index in range(5, 9)]
-    document["faults"] = [{"join": guests, "at": "10s"}, {"terminate": guests, "at": "25s"}]
-    return freeze(Scenario.model_validate(document), seed)
+    return _by(8, seed, [{"join": guests, "at": "10s"}, {"terminate": guests, "at": "30s"}])
 
 
-def _confirmed(real: History, simulated: Figures) -> dict[str, float]:
-    return {"final": real.final.loss, "final_against_simulated": round(real.final.loss / simulated["final"] - 1, 5),
-            "tau_against_synchronous": round(_gap(real, "synchronous", "processed"), 5)}
+def _by(learners: int, seed: int, faults: Sequence[dict[str, Any]] = ()) -> Plan:
+    """The quiet run by so many learners; each takes its share of the steps."""
+    document = load("no-fault")[0].model_dump(mode="json", by_alias=True)
+    cluster = document["cluster"]
+    steps = {name: round(cluster[name] * cluster["learners"] / learners) for name in ("budget", "warm_start", "warmup")}
+    document["cluster"] |= {"learners": learners} | steps
+    document["checks"]["loss_parity"]["against_twin"] = None
+    return freeze(Scenario.model_validate(document | {"faults": list(faults)}), seed)
+
+
+def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[str, float]:
+    """The same in real time, of one seed."""
+    plan = freeze(load("no-fault")[0], 0)
+    real = perform(plan).history
+    found = {"final": real.final.loss, "final_against_simulated": real.final.loss / simulated["final"] - 1,
+             "tau_against_synchronous": _gap(real, "synchronous", "processed")}
+    blocking = perform(with_cluster(plan, overlap=0.0, quorum=4)).history
+    found["tau0_against_synchronous"] = _gap(blocking, "synchronous", "processed")
+    twin = real.references["twin"].curve
+    for name, other in _costly(plan).items():
+        found[f"{name}_against_twin"] = relative_gap(perform(other).history.final, twin, "merged")
+    guests = scavenging(0)
+    found["scavenging_against_simulated"] = relative_gap(perform(guests).history.final, performed(guests).curve(),
+                                                          "merged")
+    return {name: round(value, 5) for name, value in found.items()}
 
 
 def _gap(history: History, kind: str, count: str) -> float:

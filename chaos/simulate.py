@@ -104,7 +104,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     Raises:
         CorpusError: as `simulate`.
     """
-    initial = _initial(plan, parameters) if initial is None else initial
+    initial = initial_values(plan, parameters) if initial is None else initial
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
     make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
     stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
@@ -124,7 +124,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _initial(plan: Plan, parameters: Parameters) -> Tensors:
+def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:
     """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
     if not plan.cluster.warm_start or plan.cluster.mode == "synchronous":
         return plan.cluster.spec.initial(plan.cluster.seed)
