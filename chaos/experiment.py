@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from chaos.nodes import node_specs
 from chaos.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from chaos.origin import Origin
 from chaos.plan import Plan, PlannedFault
 from chaos.scenario import SYNCER
 from chaos.sensing import Sensing
@@ -41,19 +43,26 @@ class Outcome:
 class Experiment:
     """One performance of a plan."""
 
-    def __init__(self, plan: Plan, stage: Stage, observer: Observer) -> None:
-        self.plan, self.observer = plan, observer
+    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: Origin | None = None) -> None:
+        """`origin`: what it goes on from; the stage has its tape already."""
+        self.plan, self.observer, self._origin = plan, observer, origin
         self._stage, self._cluster = stage, stage.cluster
         self._orchestrator = Orchestrator(plan)
-        self._specs = {spec.name: spec for spec in node_specs(plan, stage.run, stage.epoch, stage.reads)}
+        self._specs = {spec.name: spec for spec in node_specs(
+            plan, stage.run, stage.epoch, stage.reads, origin.incarnations if origin else {},
+            origin.over if origin else ())}
         self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.ledger.token)
 
     def perform(self) -> Outcome:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
         outcome = Outcome("broken", "the run was not started")
         try:
-            self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-            self._cluster.start([self._specs[name] for name in (SYNCER, *self.plan.cluster.starters)])
+            if self._origin is None:
+                self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
+            else:
+                self._catch_up(self._origin)
+            names = (SYNCER, *self.plan.cluster.starters) if self._origin is None else self._origin.incarnations
+            self._cluster.start([self._specs[name] for name in names])
             outcome = self._follow()
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C")
@@ -63,6 +72,16 @@ class Experiment:
             with self._stage.undisturbed():
                 self._end(outcome)
         return outcome
+
+    def _catch_up(self, origin: Origin) -> None:
+        """Be where the run was at the cut; whoever was there and is no part of it has crashed."""
+        past = sorted(self._stage.events(), key=lambda event: event.t)
+        for event in past:
+            self.observer.on_event(event)
+        self._orchestrator.catch_up(past, origin.over)
+        self._record("continued", run=origin.run, cut=origin.cut)
+        for name, incarnation in origin.ended:
+            self._record("exit", target=name, incarnation=incarnation, status=-signal.SIGKILL, killed=True)
 
     def _record(self, event: str, **fields: Any) -> None:
         self._stage.record(event, **fields)

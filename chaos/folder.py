@@ -125,7 +125,7 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
                    and (path / "plan.json").is_file() and (path / "tape").is_dir())
     removed = []
     for path in found[:len(found) - keep]:
-        if not _over(path):
+        if not is_over(path):
             continue
         try:
             shutil.rmtree(path)
@@ -135,7 +135,7 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
     return removed
 
 
-def _over(run: Path) -> bool:
+def is_over(run: Path) -> bool:
     """Whether nobody writes to a run any more: the harness recorded its end, or is dead."""
     try:
         manifest = json.loads((run / "manifest.json").read_text())

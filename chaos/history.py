@@ -179,10 +179,26 @@ class History:
         """When a fault was over, as far as the run is judged; its end where it never was."""
         return self.end if span.ended is None else min(span.ended, self.end)
 
+    @cached_property
+    def outages(self) -> list[tuple[float, float]]:
+        """From when the whole run had been ended and went on again, to its next merge: no fault of the plan, and no
+        failure of who was ended."""
+        return [(event.t, next((merge.t for merge in self.merges if merge.t > event.t), self.end))
+                for event in self.tape.of("continued", node="harness")]
+
+    def awake(self, start: float, end: float) -> list[tuple[float, float]]:
+        """What is left of [start, end) without the outages."""
+        parts = []
+        for down, up in self.outages:
+            if down < end and start < up:
+                parts += [(start, down)] if start < down else []
+                start = min(up, end)
+        return [*parts, (start, end)] if start < end or not parts else parts
+
     def gaps(self, start: float, end: float) -> list[float]:
-        """Seconds between merges from `start` to `end`, the borders counting as merges."""
-        times = [start, *(merge.t for merge in self.merges if start < merge.t < end), end]
-        return [later - earlier for earlier, later in pairwise(times)]
+        """Seconds between merges from `start` to `end`, the borders, and those of outages, counting as merges."""
+        return [later - earlier for left, right in self.awake(start, end) for earlier, later in pairwise(
+            [left, *(merge.t for merge in self.merges if left < merge.t < right), right])]
 
     def merges_between(self, start: float, end: float) -> list[Event]:
         """Merges in [start, end)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from chaos.plan import Plan
@@ -13,9 +14,14 @@ _COPIES = 6
 """How often all checkpoints fit onto a small disk: value and momentum, each twice, and room to write the next one."""
 
 
-def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()) -> list[NodeSpec]:
-    """Syncer and learners; hold points that faults wait for are armed in the first incarnation. `reads`: files beyond
-    the run's folder."""
+def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
+               incarnations: Mapping[str, int] | None = None, over: Collection[str] = ()) -> list[NodeSpec]:
+    """Syncer and learners; hold points that faults wait for are armed in the first incarnation.
+
+    `reads`: files beyond the run's folder. `incarnations`: numbers of the first ones, where they are not 0. `over`:
+    faults that came before this run went on.
+    """
+    numbers = incarnations or {}
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = _COPIES * 4 * sum(fragment.size for fragment in plan.cluster.fragment_table()) if full else 0
 
@@ -23,10 +29,11 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         argv = ("{python}", "-m", "harness.trainer.node", "--role", role, "--name", name, "--run", str(run),
                 "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
         held = [f"{planned.fault.when.hold}:{planned.fault.when.count}" for planned in plan.faults
-                if planned.fault.when and planned.fault.when.hold and planned.fault.when.node == name]
+                if planned.fault.when and planned.fault.when.hold and planned.fault.when.node == name
+                and planned.id not in over]
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
-                        connects_to="" if syncer else SYNCER, reads=reads,
+                        connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
                         first_start=tuple(part for hold in held for part in ("--hold", hold)))
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,6 +124,17 @@ class Orchestrator:
         self._counted = {(when.node, when.event) for when in whens}
         self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
         self._give_up_at = float("inf")
+
+    def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:
+        """Know what was known of a run that now goes on: its events up to there, and the faults that had come by then;
+        all others are still to come, also those whose moment has passed."""
+        waiting, self._waiting = [planned for planned in self._waiting if planned.id not in over], []
+        for event in events:
+            self.on_event(event)
+        self._waiting = [] if self.aborted else waiting
+        for when in (planned.fault.when for planned in waiting):
+            if when is not None and when.event and self._seen[when.node, when.event] >= when.count:
+                self._seen[when.node, when.event] = when.count - 1  # the next one brings it about
 
     def on_event(self, event: Event) -> list[Action]:
         """An event came up on the tape."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from chaos.traffic import crossed
 from harness.ledger import Ledger
 from harness.processes import identity
 from harness.tape import SCHEMA
+from harness.trainer.cuts import CUTS
 from harness.trainer.node import NodeSettings
 from harness.trainer.replicas import corpus_for
 
@@ -100,11 +102,22 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
         "harness": identity(os.getpid()),
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
         "references": {kind: reference.key for kind, reference in had.items()},
-        "repeat": f"diloco-chaos run --plan {folder.path / 'plan.json'}" + place.option, **environment()})
+        "repeat": repeating(folder, place), **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
-    outcome = Experiment(plan, place.stage(plan, folder, settings, ledger), audience.watch(plan, "run")).perform()
+    return concluded(Experiment(plan, place.stage(plan, folder, settings, ledger), audience.watch(plan, "run")),
+                     folder, audience)
+
+
+def repeating(folder: RunFolder, place: Place) -> str:
+    """The command that performs a run's plan again."""
+    return f"diloco-chaos run --plan {folder.path / 'plan.json'}{place.option}"
+
+
+def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> Result:
+    """Perform it, and judge what it left."""
+    outcome = experiment.perform()
     if outcome.kind == "finished":
         audience.say("measuring the held-out loss")
         try:
@@ -114,6 +127,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
             audience.say(str(error))
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
+        shutil.rmtree(folder.path / CUTS, ignore_errors=True)  # nobody goes on from a run that is over
     return judged(folder, outcome)
 
 

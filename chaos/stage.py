@@ -116,7 +116,7 @@ class LiveStage:
     def __init__(self, folder: RunFolder, settings: NodeSettings, make: MakeCluster, ledger: Ledger) -> None:
         self.run, self.ledger = folder.path, ledger
         (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
-        self.epoch = time.monotonic()
+        self.epoch = time.monotonic() - settings.elapsed
         self.reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
         self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
         self._tail = Tail(self.run / "tape")

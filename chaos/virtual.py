@@ -111,12 +111,7 @@ class VirtualStage:
 
     def save(self, folder: Path) -> None:
         """Write the tape as files, as real nodes do."""
-        folder.mkdir(parents=True, exist_ok=True)
-        lines: dict[str, list[str]] = {}
-        for event in self._events:
-            lines.setdefault(f"{event.node}.{event.incarnation}.jsonl", []).append(tape.line(event))
-        for name, text in lines.items():
-            (folder / name).write_text("".join(text), encoding="utf-8")
+        tape.write(self._events, folder)
 
 
 class FolderStage(VirtualStage):

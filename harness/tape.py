@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,7 +31,9 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
              "asked declined contributions",
     "refused": "reason", "refused_frame": "peer reason", "partial_frame": "peer bytes expected", "steady": "step",
     "grouped": "epoch step learners", "rolled_back": "step processed", "traffic": "sent received",
-    "finished": "step", "exit": "", "begin": "plan", "end": "outcome message",
+    "cut": "cut step nodes", "part": "cut step", "cut_done": "cut", "cut_broken": "cut without",
+    "not_saved": "cut reason", "finished": "step", "exit": "", "begin": "plan", "continued": "run cut",
+    "end": "outcome message",
     "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
     "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
     "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason", "failed": "reason",
@@ -86,6 +88,16 @@ def parse(text: str) -> Event:
     return Event(float(t), node, incarnation, name, raw)
 
 
+def write(events: Iterable[Event], folder: Path) -> None:
+    """Write events as their nodes would have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, list[str]] = {}
+    for event in events:
+        lines.setdefault(f"{event.node}.{event.incarnation}.jsonl", []).append(line(event))
+    for name, text in lines.items():
+        (folder / name).write_text("".join(text), encoding="utf-8")
+
+
 class TapeWriter:
     """Writes one node's tape; each event is in the kernel's hands before `record` returns."""
 
@@ -94,12 +106,12 @@ class TapeWriter:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(  # noqa: SIM115 - open as long as the node lives
             folder / f"{node}.{incarnation}.jsonl", "a", encoding="utf-8")
-        self._node, self._incarnation, self._epoch = node, incarnation, epoch
+        self.node, self._incarnation, self._epoch = node, incarnation, epoch
 
     def record(self, event: str, **fields: Any) -> None:
         """Append one event, stamped with the time now."""
         now = time.monotonic() - self._epoch
-        self._file.write(line(Event(now, self._node, self._incarnation, event, fields)))
+        self._file.write(line(Event(now, self.node, self._incarnation, event, fields)))
         self._file.flush()
 
     def close(self) -> None:
@@ -118,6 +130,7 @@ class NoTape(TapeWriter):
 
     def __init__(self, folder: Path, node: str, incarnation: int, epoch: float) -> None:
         """Opens no file."""
+        self.node = node
 
     def record(self, event: str, **fields: Any) -> None:
         """Nothing."""

@@ -11,6 +11,7 @@ from chaos.history import History, Span
 from chaos.scenario import SYNCER
 from chaos.tokens import MERGED
 from faults import Latency, Zombie
+from harness.tape import Event
 from harness.units import show_seconds
 
 WINDOW_S = 2.0
@@ -47,17 +48,18 @@ def _fault_free_p99(history: History, start: float) -> float:
 def uptime(history: History) -> Finding:
     """Share of 1 s bins with a step that was later merged."""
     start = zero(history)
-    bins = int(history.end - start)
-    need(bins >= 1, "less than a second after the steady state")
     ledger = history.ledger
     merged = {(node, step) for (_, node), fates in ledger.fates.items()
               for step, fate in fates.items() if fate == MERGED}
     up = {int(event.t - start) for node, events in history.steps.items() for event in events
           if event.t >= start and (node, event["step"]) in merged}
-    idle = [second for second in range(bins) if second not in up]
+    awake = {second for left, right in history.awake(start, history.end)
+             for second in range(math.ceil(left - start), int(right - start))}
+    need(awake, "less than a second after the steady state")
+    idle = sorted(awake - up)
     bound = history.plan.checks.uptime.at_least
-    value = 1 - len(idle) / bins
-    return Finding(value >= bound, f"{value:.1%} of {bins} s", f"≥ {bound:.0%}",
+    value = 1 - len(idle) / len(awake)
+    return Finding(value >= bound, f"{value:.1%} of {len(awake)} s", f"≥ {bound:.0%}",
                    [f"no merged step in second {second} after the steady state" for second in idle[:3]])
 
 
@@ -72,7 +74,7 @@ def self_healing(history: History) -> Finding | None:
     contributors *= 1 - len(history.dead_for_good - {SYNCER}) / history.plan.cluster.learners
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
     need(ends, "no fault was injected")
-    last = max(ends)
+    last = max(ends + [up for _, up in history.outages])
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
     for at in _moments(history, last):
         now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
@@ -108,7 +110,8 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
     merges = history.merges_between(start, end)
     if not merges:
         return 0.0, 0.0
-    return len(merges) / (end - start), mean(len(merge["contributions"]) for merge in merges)
+    seconds = sum(right - left for left, right in history.awake(start, end))
+    return len(merges) / seconds, mean(len(merge["contributions"]) for merge in merges)
 
 
 def reintegration(history: History) -> Finding | None:
@@ -132,7 +135,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one,
     none where the new process was hit by the next fault before it could be back."""
     spawn = next((event for event in history.tape.of("spawn", node="harness")
-                  if event["target"] == target and event.t >= (span.injected or 0)), None)
+                  if event["target"] == target and event.t >= (span.injected or 0)
+                  and not _ended_with_all(history, event)), None)
     if spawn is None:
         raise Unknown(f"{target} was not started again")
     incarnation = spawn["incarnation"]
@@ -154,6 +158,14 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         return []
     need(history.end >= spawn.t + within, f"{target}.{incarnation} was not merged from before the run ended")
     return [(float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from")]
+
+
+def _ended_with_all(history: History, spawn: Event) -> bool:
+    """Whether a process had not been merged from when the whole run was ended: its successor has to come back."""
+    merged = next((merge.t for merge in history.merges if merge.t > spawn.t and any(
+        (part["learner"], part["incarnation"]) == (spawn["target"], spawn["incarnation"])
+        for part in merge["contributions"])), math.inf)
+    return any(spawn.t < down < merged and spawn["target"] != SYNCER for down, _ in history.outages)
 
 
 def blast_radius(history: History) -> Finding | None:
@@ -199,6 +211,8 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
     for span in history.spans:
         if span.injected is not None:
             end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
+            if len(history.awake(span.injected, end)) > 1:
+                continue  # everybody was down for a while
             windows.append((span.injected, end, span.planned.fault.words()))
     return windows
 

@@ -70,6 +70,43 @@ def run(
     raise typer.Exit(exit_code(result))
 
 
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended, runs/<id>.")],
+    cut: Annotated[int, typer.Option(min=0, help="Go on from this one; 0: the newest that is whole.")] = 0,
+    runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
+                                                  "given.")] = None,
+    toxiproxy: Annotated[str, typer.Option(help="As of `run`.")] = "embedded",
+    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="As of `run`.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a run after everything was killed, from the last consistent checkpoint of all its nodes, and judge it.
+
+    Nothing from before that checkpoint is lost or done twice; what lay after it is listed.
+
+    Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
+    """
+    from chaos.folder import RunFolder
+    from chaos.report import show as show_report
+    from chaos.resume import origin_of
+    from chaos.resume import resume as go_on
+    from chaos.run import document, exit_code
+    run = RunFolder.open(folder)
+    on = run.manifest().get("backend", "local")
+    if on == "simulated":
+        raise Failure(f"{folder}: a simulation that was ended left no tape; run it again: {run.repeat}", 2)
+    origin, refused = origin_of(run, cut)
+    _must_be_free(toxiproxy_port)
+    place = place_of(on, toxiproxy_port, toxiproxy)
+    console = Console(stderr=as_json)
+    for why in refused:
+        console.print(f"warning: {why}", style="yellow", markup=False)
+    with Terminal(console) as terminal:
+        result = go_on(run, origin, runs_dir or run.path.parent, terminal, place)
+    print_json(document(result)) if as_json else show_report(result, console)
+    raise typer.Exit(exit_code(result))
+
+
 def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> list[Plan]:
     if plan is not None and (seed is not None or repeat > 1):
         raise Failure(f"--{'seed' if seed is not None else 'repeat'}: a frozen plan has its seed; run the scenario "

@@ -45,6 +45,8 @@ class NodeSpec:
     """Others connect to it: it starts first, on a port that it keeps for life."""
     connects_to: str = ""
     """The node it talks to, through a link that bears this node's own name."""
+    incarnation: int = 0
+    """Number of the first incarnation: another one where a run goes on that was ended."""
     first_start: tuple[str, ...] = ()
     """Further arguments for the first incarnation only."""
     state: str = ""
@@ -59,7 +61,8 @@ class NodeSpec:
         `{connect}` the address (host:port) that it is to connect to, `{incarnation}` its number."""
         filled = {"{incarnation}": str(incarnation), "{python}": python, "{host}": host, "{listen}": str(listen),
                   "{connect}": connect}
-        return [filled.get(part, part) for part in self.argv] + list(self.first_start if incarnation == 0 else ())
+        return [filled.get(part, part) for part in self.argv] + list(
+            self.first_start if incarnation == self.incarnation else ())
 
 
 @dataclass(frozen=True)

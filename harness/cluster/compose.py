@@ -75,7 +75,7 @@ class ComposeCluster(SupervisedCluster[Node]):
         for spec in (node for node in nodes if node.listens):
             if spec.disk:
                 self._disk = SmallDisk(self._project, spec.disk)
-            self._spawn(spec, 0)
+            self._spawn(spec, spec.incarnation)
             _ = self._nodes[spec.name].container  # one that could not be started says so first
             self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
@@ -88,7 +88,7 @@ class ComposeCluster(SupervisedCluster[Node]):
         self._ports[node.name] = _FIRST_LINK + len(self._ports)
         self._upstreams[node.name] = f"{node.connects_to}:{_LISTEN}"
         self._make_link(node.name)
-        self._spawn(node, 0)
+        self._spawn(node, node.incarnation)
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         assert self._watch is not None, "the cluster was started"

@@ -48,7 +48,7 @@ class LocalCluster(SupervisedCluster[Process]):
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
         for spec in (node for node in nodes if node.listens):
             self._ports[spec.name] = self._hold_port()
-            self._spawn(spec, 0)
+            self._spawn(spec, spec.incarnation)
             self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
@@ -57,7 +57,7 @@ class LocalCluster(SupervisedCluster[Process]):
         """Make the link, start the node."""
         upstream = f"{_LOOPBACK}:{self._ports[node.connects_to]}"
         self._addresses[node.name] = self._links().create(node.name, upstream)
-        self._spawn(node, 0)
+        self._spawn(node, node.incarnation)
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""

@@ -168,7 +168,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Those that listen first; they are waited for."""
         for spec in (node for node in nodes if node.listens):
-            self._spawn(spec, 0)
+            self._spawn(spec, spec.incarnation)
             self._await_listening(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
@@ -177,7 +177,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """Make the link, start the node."""
         self._network.create(node.name)
         self._addresses[node.name] = node.name
-        self._spawn(node, 0)
+        self._spawn(node, node.incarnation)
 
     def stop(self) -> None:
         """Nothing is left."""
@@ -279,7 +279,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         self._record("spawn", target=spec.name, incarnation=number, pid=node.pid)
 
     def _incarnation(self, spec: NodeSpec, number: int) -> SimulatedIncarnation:
-        points: Mapping[str, int] = holds(spec.first_start[1::2]) if number == 0 else {}
+        points: Mapping[str, int] = holds(spec.first_start[1::2]) if number == spec.incarnation else {}
         process: SimulatedProcess
         if spec.listens:
             disk = self._disks.setdefault(spec.name, MemoryDisk())

@@ -162,14 +162,15 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
 
     def _listening_port(self, name: str) -> int:
         """The port that a node says it listens on."""
-        until = time.monotonic() + START_TIMEOUT_S
+        until, number = time.monotonic() + START_TIMEOUT_S, self._nodes[name].incarnation
         while time.monotonic() < until:
             for event in tape.read(self._run / "tape").of("listening", node=name):
-                return int(event["port"])
+                if event.incarnation == number:
+                    return int(event["port"])
             if (status := self._nodes[name].ended()) is not None:
-                raise ClusterError(f"{name} did not start ({status_words(status)}):\n{self._last_lines(name, 0)}")
+                raise ClusterError(f"{name} did not start ({status_words(status)}):\n{self._last_lines(name, number)}")
             time.sleep(0.02)
-        raise ClusterError(f"{name} did not listen within {START_TIMEOUT_S:.0f} s:\n{self._last_lines(name, 0)}")
+        raise ClusterError(f"{name} did not listen within {START_TIMEOUT_S:.0f} s:\n{self._last_lines(name, number)}")
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

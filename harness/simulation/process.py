@@ -16,7 +16,20 @@ from harness.simulation.disk import MemoryDisk
 from harness.simulation.surroundings import Surroundings
 from harness.trainer import checkpoint
 from harness.trainer.disk import Content
-from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.effects import (
+    Close,
+    Commit,
+    Compute,
+    Effect,
+    Hold,
+    Mark,
+    Record,
+    Save,
+    Send,
+    Snapshot,
+    Stop,
+    Timer,
+)
 from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.learner import Learner
@@ -165,10 +178,19 @@ class SimulatedProcess:
         return {Send: self._send, Record: self._write, Timer: self._set_timer, Compute: self._compute,
                 Commit: self._commit, Mark: lambda effect: self.feed(self._on_mark, effect.key),
                 Hold: lambda effect: self._hold(effect.point), Close: self._close,
-                Snapshot: self._snapshot, Stop: self._stop}
+                Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop}
 
     def _snapshot(self, effect: Snapshot) -> None:
         self.around.snapshot(effect.tensors, effect.meta | {"t": self.world.now})
+
+    def _save_part(self, effect: Save) -> None:
+        """Beside everything else."""
+        self.around.save(self.name, effect)
+        self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.cut)
+
+    def _on_saved(self, cut: int) -> Iterable[Effect]:
+        assert self.core is not None, "it asked for that"
+        return self.core.on_saved(cut, self.now())
 
     def _stop(self, effect: Stop) -> None:
         self.exit(0)

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from harness.simulation.parameters import Parameters
 from harness.simulation.sizes import Sizes
 from harness.simulation.world import World
+from harness.trainer.disk import Content
+from harness.trainer.effects import Save
 
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""
@@ -36,9 +38,17 @@ class Surroundings:
         self._load, self._training = load, 0
         self.world, self.parameters, self.record, self.snapshot = world, parameters, record, snapshot
         self.sizes = Sizes()
+        self.cuts: dict[int, dict[str, Content]] = {}
+        """Parts by cut and node."""
         self.numbers, self.pids = count(1), count(1001)
         """Of connections, and of processes."""
         self._starting: list[Starting] = []
+
+    def save(self, node: str, effect: Save) -> None:
+        """A node's part of a cut; older ones that may go, go."""
+        self.cuts.setdefault(effect.cut, {})[node] = Content(effect.tensors, effect.meta)
+        for cut in [cut for cut in self.cuts if cut < effect.keep]:
+            del self.cuts[cut]
 
     def trains(self, more: int) -> None:
         """So many more learners are up, or less."""

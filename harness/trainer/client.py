@@ -67,9 +67,7 @@ class ClientDriver(Driver):
 
     def _check(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and (error := done.exception()):
-            def fail(now: float) -> Iterable[Effect]:
-                raise error
-            self.feed(fail)
+            self.fail(error)
 
     def on_mark(self, key: str, now: float) -> Iterable[Effect]:
         """Learners set no marks."""

@@ -13,6 +13,8 @@ from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
 from harness.units import Seconds, Share, Steps
 
+SYNCER = "syncer"
+"""The name of the node that all learners talk to."""
 BLOCKING = ("streaming", "diloco")
 """Modes in which nobody goes on without all the others."""
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
@@ -105,6 +107,9 @@ class TrainerConfig(BaseModel):
     """A peer that says nothing for so long counts as gone."""
     checkpoint_every: int = Field(0, ge=0, le=1_000_000)
     """Data parallelism: steps between two checkpoints. 0: by Young and Daly, from the plan's faults."""
+    cut_every: int = Field(100, ge=0, le=1_000_000)
+    """Global steps between two consistent checkpoints of the whole run, from which `diloco-chaos resume` goes on. 0:
+    none. Data parallelism has its own."""
     reconfiguration: Seconds = 1.0
     """Elastic data parallelism: how long all stand still when somebody goes or comes."""
     snapshots: int = Field(20, ge=1, le=200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.data_parallel import DataParallel
-from harness.trainer.disk import Disk
+from harness.trainer.disk import Content, Disk
 from harness.trainer.elastic_data_parallel import ElasticDataParallel
 from harness.trainer.hub import Hub, Saved
 from harness.trainer.learner import Learner
@@ -28,7 +28,13 @@ def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation
     return Syncer(config, found, incarnation)
 
 
-def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> Learner | Peer:
-    """A learner; where gradients are averaged, a peer."""
-    kind = Peer if config.mode in SYNCHRONOUS else Learner
-    return kind(config, name, incarnation, token, replica)
+def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,
+                 part: Content | None = None) -> Learner | Peer:
+    """A learner; where gradients are averaged, a peer. `part`: of the cut that its run goes on from; a process that is
+    another than the one that saved it begins afresh."""
+    if config.mode in SYNCHRONOUS:
+        return Peer(config, name, incarnation, token, replica)
+    learner = Learner(config, name, incarnation, token, replica)
+    if part is not None and part.meta["incarnation"] == incarnation:
+        learner.go_on_from(part)
+    return learner

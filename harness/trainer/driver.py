@@ -12,8 +12,22 @@ from typing import Any, Protocol
 
 from harness.tape import TapeWriter
 from harness.trainer import checkpoint
+from harness.trainer.cuts import keep
 from harness.trainer.disk import Content, FolderDisk
-from harness.trainer.effects import Close, Commit, Compute, Effect, Hold, Mark, Record, Send, Snapshot, Stop, Timer
+from harness.trainer.effects import (
+    Close,
+    Commit,
+    Compute,
+    Effect,
+    Hold,
+    Mark,
+    Record,
+    Save,
+    Send,
+    Snapshot,
+    Stop,
+    Timer,
+)
 from harness.trainer.holds import HoldPoints
 from harness.trainer.messages import AnyMessage
 from harness.trainer.state import STATE
@@ -29,6 +43,10 @@ class Core(Protocol):
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """A timer fired."""
+        ...
+
+    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+        """Its part of a cut is on stable storage."""
         ...
 
     def status(self) -> Mapping[str, Any]:
@@ -92,6 +110,8 @@ class Driver:
                 content = Content(effect.tensors, effect.meta)
                 for moment in checkpoint.saving_both(FolderDisk(self._run_folder / STATE), effect.name, content):
                     self._hold(moment)
+            case Save():
+                self._save(effect)
             case Snapshot():
                 checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
                                 effect.tensors, effect.meta | {"t": self.now()})
@@ -105,6 +125,25 @@ class Driver:
                 self.close(effect)
             case Stop():
                 self.feed(None)
+
+    def _save(self, save: Save) -> None:
+        """Nobody waits for it; what can't be saved now costs this cut, and nothing else."""
+        def saved(done: asyncio.Future[None]) -> None:
+            error = done.exception()
+            if error is None:
+                self.feed(lambda now: self._core.on_saved(save.cut, now))
+            elif isinstance(error, OSError):
+                self.tape.record("not_saved", cut=save.cut, reason=str(error))
+            else:
+                self.fail(error)
+        asyncio.get_running_loop().run_in_executor(
+            None, keep, self._run_folder, self.tape.node, save).add_done_callback(saved)
+
+    def fail(self, error: BaseException) -> None:
+        """End the node, with this error's traceback in its log."""
+        def fail(now: float) -> Iterable[Effect]:
+            raise error
+        self.feed(fail)
 
     def _set_timer(self, timer: Timer) -> None:
         if timer.key in self._timers:

@@ -53,6 +53,16 @@ class Commit(NamedTuple):
     meta: dict[str, Any]
 
 
+class Save(NamedTuple):
+    """Write this node's part of a cut, beside everything else, and call `on_saved(cut)` once it is safe."""
+
+    cut: int
+    tensors: Tensors
+    meta: dict[str, Any]
+    keep: int = 0
+    """Older cuts than this may go; 0: none."""
+
+
 class Snapshot(NamedTuple):
     """Write the whole model for the loss curve."""
 
@@ -86,4 +96,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Send | Close | Timer | Record | Commit | Snapshot | Hold | Mark | Compute | Stop
+Effect = Send | Close | Timer | Record | Commit | Save | Snapshot | Hold | Mark | Compute | Stop

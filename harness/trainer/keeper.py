@@ -8,9 +8,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import Commit, Effect, Record, Send, Snapshot, Timer
-from harness.trainer.messages import Broadcast, Clock, Donation, Hello, Welcome
+from harness.trainer.config import SYNCER, TrainerConfig
+from harness.trainer.cuts import Cuts, syncers
+from harness.trainer.effects import Commit, Effect, Record, Save, Send, Snapshot, Timer
+from harness.trainer.messages import Broadcast, Clock, Cut, Donation, Hello, Welcome
 from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.recovery import Recoveries, objection
 from harness.trainer.rounds import Peer
@@ -22,7 +23,7 @@ from harness.trainer.tensors import Tensors
 class Keeper(Reception[Peer]):
     """See the module."""
 
-    def __init__(self, config: TrainerConfig, found: Restored) -> None:
+    def __init__(self, config: TrainerConfig, found: Restored, incarnation: int) -> None:
         super().__init__(config)
         self.table = config.fragment_table()
         self.states = found.states
@@ -30,6 +31,7 @@ class Keeper(Reception[Peer]):
         self._found = found
         self._warm, self._budget, self._blocking = config.warm_tokens, config.budget_tokens, config.blocking
         self._recoveries = Recoveries(config, self.peers)
+        self._cuts = Cuts(config.cut_every, incarnation)
         self._marks = snapshot_marks(config)
         if found.resumed:
             self._marks = [mark for mark in self._marks if mark[1] > self.processed]
@@ -149,6 +151,19 @@ class Keeper(Reception[Peer]):
         yield Send(Broadcast(fragment=index, version=state.version, digest=state.digest,
                              base=state.version - 1 if changed else -1),
                    state.update if changed else state.value, to=peer.connection)
+
+    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+        """The syncer's own part of a cut is on stable storage."""
+        return self._cuts.saved(SYNCER, cut)
+
+    def _cut(self) -> Iterable[Effect]:
+        """Have everybody save what they are now."""
+        there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
+        number, told = self._cuts.begin(self.ledger.step, [SYNCER, *there])
+        yield from told
+        yield Save(number, *syncers(self.states, self.ledger), keep=self._cuts.whole)
+        for connection in there.values():
+            yield Send(Cut(number=number), to=connection)
 
     def _clock(self) -> Clock:
         return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)

@@ -7,23 +7,26 @@ kept for the step's end; while the learner waits out its pace it stands at a bou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from harness.trainer import tensors as arrays
 from harness.trainer.compress import CompressError
 from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import Compute, Effect, Record, Send, Stop, Timer
+from harness.trainer.disk import Content
+from harness.trainer.effects import Compute, Effect, Record, Save, Send, Stop, Timer
+from harness.trainer.held import Held, packed, unpacked
 from harness.trainer.messages import (
     Answer,
     AnyMessage,
     Broadcast,
     Clock,
+    Cut,
     Donate,
     Donation,
     Finish,
     Hello,
     Report,
     Request,
+    Saved,
     Welcome,
 )
 from harness.trainer.metronome import Metronome
@@ -31,26 +34,9 @@ from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
 
-_TOLD, _ASKED = (Broadcast, Donation), (Request, Donate)
+_TOLD, _ASKED = (Broadcast, Donation), (Request, Donate, Cut)
 """What is taken in before a step is reported, and what is answered after that."""
-
-
-@dataclass
-class Held:
-    """A learner's view of one fragment."""
-
-    version: int = -1
-    base: Tensors | None = None
-    """Value of that version, as received."""
-    steps: int = 0
-    """c_steps: inner steps since it was received (with `carry`: since the last answer that was merged or dropped)."""
-    answered: Tensors | None = None
-    """Own value when it was last answered; None when nothing is under way."""
-    answered_steps: int = 0
-    error: Tensors = field(default_factory=dict)
-    """What rounding has cost what it sent before it received this version; for error feedback."""
-    owed: Tensors = field(default_factory=dict)
-    """The same, of its newest answer."""
+_REPLICA = "replica/"
 
 
 class Learner:
@@ -80,6 +66,7 @@ class Learner:
         self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._stepped: float | None = None  # when the last step was done
         self._done = False
+        self._resumed = False  # it goes on from a cut, and nobody was told yet
 
     def status(self) -> dict[str, object]:
         """For people who ask."""
@@ -88,6 +75,9 @@ class Learner:
 
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands: introduce yourself."""
+        if self._resumed:
+            yield from self.on_lost("the run goes on from a cut", now)
+            self._resumed = False
         self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, _ASKED)]
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
                          tokens=self.tokens, position=self.position, versions=[held.version for held in self.held],
@@ -107,7 +97,9 @@ class Learner:
         elif isinstance(message, Welcome):
             self._global_tokens = max(self._global_tokens, message.tokens)
             self.position = max(self.position, message.position)
-            if not self._started:
+            if self._has_all:
+                yield from self._begin(now)
+            elif not self._started:
                 self.step = message.step
         elif isinstance(message, Finish):
             self._done = True
@@ -133,12 +125,16 @@ class Learner:
         yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
                               "position": self.position - 1, "began": round(began, 6)})
         inbox, self._inbox = self._inbox, []
+        cut = next((index for index, (message, _) in enumerate(inbox) if isinstance(message, Cut)), len(inbox))
+        inbox, behind = inbox[:cut], inbox[cut:]  # what came after a cut must not be part of it
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], _TOLD)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
         yield self._report(took)
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], _ASKED)], now, resume=False)
+        if behind:
+            yield from self._at_boundary(behind, now, resume=False)
         yield from self._next_step(now)
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
@@ -165,11 +161,22 @@ class Learner:
                 yield from self._give(message)
             elif isinstance(message, Donate):
                 yield from self._donate(message)
-        if not self._started and all(held.base is not None for held in self.held):
+            elif isinstance(message, Cut):
+                yield from self._save(message)
+        if not self._started and self._has_all:
+            yield from self._begin(now)
+        elif resume and self._stands:
+            yield from self._next_step(now)
+
+    @property
+    def _has_all(self) -> bool:
+        return all(held.base is not None for held in self.held)
+
+    def _begin(self, now: float) -> Iterable[Effect]:
+        """It has all that it takes to train, if it does not do so already."""
+        if not self._started:
             self._started = True
             yield Record("ready", {"step": self.step, "position": self.position})
-            yield from self._next_step(now)
-        elif resume and self._stands:
             yield from self._next_step(now)
 
     def _next_step(self, now: float) -> Iterable[Effect]:
@@ -229,6 +236,27 @@ class Learner:
             if version > self.held[fragment.index].version:
                 value = {name: tensors[name] for name in fragment.names if name in tensors}
                 yield from self._receive(Broadcast(fragment=fragment.index, version=version, digest=digest), value)
+
+    # -- cuts --------------------------------------------------------------------------------------------------------
+
+    def _save(self, cut: Cut) -> Iterable[Effect]:
+        """Everything that training goes on from, as of now."""
+        tensors, fragments = packed(self.held)
+        tensors |= arrays.over(_REPLICA, self.replica.state())
+        yield Record("part", {"cut": cut.number, "step": self.step})
+        yield Save(cut.number, tensors, {"incarnation": self.incarnation, "step": self.step, "position": self.position,
+                                         "tokens": self.tokens, "fragments": fragments})
+
+    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+        """What was to be saved is on stable storage."""
+        yield Send(Saved(number=cut))
+
+    def go_on_from(self, part: Content) -> None:
+        """Be what a learner was at a cut; all that it had under way is void, as after a connection that broke."""
+        self.replica.load(arrays.under(_REPLICA, part.tensors))
+        self.step, self.position, self.tokens = (int(part.meta[name]) for name in ("step", "position", "tokens"))
+        self.held = unpacked(part.tensors, part.meta["fragments"])
+        self._resumed = True
 
     def _value(self, message: Broadcast, payload: Tensors, held: Held) -> Tensors:
         """The value that a broadcast tells of, as its digest will show; empty where there is none."""

@@ -138,6 +138,22 @@ class Donation(Message):
 
 
 @dataclass(kw_only=True, slots=True)
+class Cut(Message):
+    """The syncer asks everybody to save what they are at this place among all messages."""
+
+    type: Literal["cut"] = "cut"
+    number: Count
+
+
+@dataclass(kw_only=True, slots=True)
+class Saved(Message):
+    """A learner's part of a cut is on stable storage."""
+
+    type: Literal["saved"] = "saved"
+    number: Count
+
+
+@dataclass(kw_only=True, slots=True)
 class Gradient(Message):
     """Data parallelism: one peer's gradient of one training step."""
 
@@ -236,6 +252,6 @@ class Refused(Message):
 
 
 AnyMessage = Annotated[
-    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Donate | Donation | Gradient | Average | Resume
-    | Fetch | State | Probe | Echo | Finish | Refused, Field(discriminator="type")]
+    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Donate | Donation | Cut | Saved | Gradient
+    | Average | Resume | Fetch | State | Probe | Echo | Finish | Refused, Field(discriminator="type")]
 ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.lifeline import die_with_parent
 from harness.processes import TOKEN
 from harness.tape import NoTape, TapeWriter, next_incarnation
-from harness.trainer import checkpoint
+from harness.trainer import checkpoint, cuts
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.data import CorpusError
@@ -54,6 +54,10 @@ class NodeSettings(BaseModel):
     """None for a model that needs none."""
     initial: Path | None = None
     """Checkpoint that the run begins from; None: fresh values from the seed."""
+    cut: int = 0
+    """Cut that the run goes on from; 0: it begins."""
+    elapsed: float = 0.0
+    """Seconds that it has lasted by then."""
 
     def initial_values(self) -> Tensors:
         """The model at the beginning.
@@ -152,8 +156,10 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
-    core = syncer_core(settings.trainer, FolderDisk(options.run / STATE), settings.initial_values(),
-                       options.incarnation)
+    disk = FolderDisk(options.run / STATE)
+    if settings.cut and (part := cuts.part_of(options.run, settings.cut, options.name)):
+        cuts.put_back(part, disk)
+    core = syncer_core(settings.trainer, disk, settings.initial_values(), options.incarnation)
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 
 
@@ -162,8 +168,9 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
     config = settings.trainer
     make = replicas(config, settings.corpus_file, settings.initial_values())
     tape.record("imported")
+    part = cuts.part_of(options.run, settings.cut, options.name) if settings.cut else None
     core = learner_core(config, options.name, options.incarnation, os.environ[TOKEN],
-                        make(config.names.index(options.name)))
+                        make(config.names.index(options.name)), part)
     return ClientDriver(core, tape, options.epoch, options.run, holds(options.hold))
 
 

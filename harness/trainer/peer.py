@@ -101,6 +101,10 @@ class Peer:
         elif self._waiting and self._epoch is not None and not self._done:
             yield self._compute(self._epoch)
 
+    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+        """Peers make no cuts: the hub has its checkpoints."""
+        return ()
+
     def _sign(self, now: float) -> Timer:
         return Timer("sign", now + self.config.sign_s)
 

@@ -62,6 +62,10 @@ class Reception(ABC, Generic[P]):
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
 
+    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+        """Its part of a cut is on stable storage; who makes none is never told."""
+        return ()
+
     @abstractmethod
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
         """Somebody introduces itself."""

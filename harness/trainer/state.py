@@ -16,7 +16,7 @@ from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
 from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
-from harness.trainer.tensors import Tensors, add, all_finite, digest, same_shapes, subtract
+from harness.trainer.tensors import Tensors, add, all_finite, digest, over, same_shapes, subtract, under
 
 STATE = "state"
 """The syncer's folder, in the run's."""
@@ -98,8 +98,7 @@ class FragmentState:
 
     def tensors(self) -> Tensors:
         """Everything of the size of the model under one roof, for a file."""
-        return {prefix + name: array for prefix, tensors in (
-            (_VALUE, self.value), (_MOMENTUM, self.momentum), (_ERROR, self.error)) for name, array in tensors.items()}
+        return over(_VALUE, self.value) | over(_MOMENTUM, self.momentum) | over(_ERROR, self.error)
 
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
@@ -109,13 +108,11 @@ class FragmentState:
     @classmethod
     def restored(cls, tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
         """The inverse of `tensors` and `meta`."""
-        def under(prefix: str) -> Tensors:
-            return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
         merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
         parts = tuple((name, int(incarnation), int(first), int(last))
                       for name, incarnation, first, last in meta["contributions"])
-        return cls(under(_VALUE), under(_MOMENTUM), int(meta["version"]), merged, int(meta["merged_tokens"]), parts,
-                   under(_ERROR))
+        return cls(under(_VALUE, tensors), under(_MOMENTUM, tensors), int(meta["version"]), merged,
+                   int(meta["merged_tokens"]), parts, under(_ERROR, tensors))
 
 
 @dataclass

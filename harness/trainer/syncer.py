@@ -17,7 +17,7 @@ from harness.trainer.effects import Effect, Hold, Mark, Record, Send, Timer
 from harness.trainer.fragments import due
 from harness.trainer.keeper import Keeper
 from harness.trainer.merge import token_weight
-from harness.trainer.messages import Answer, AnyMessage, Donation, Report, Request
+from harness.trainer.messages import Answer, AnyMessage, Donation, Report, Request, Saved
 from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
 from harness.trainer.state import Restored
 from harness.trainer.tensors import Tensors
@@ -30,7 +30,7 @@ class Syncer(Keeper):
     complete; a merge exists once it is committed, and is broadcast only then."""
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
-        super().__init__(config, found)
+        super().__init__(config, found, incarnation)
         self._gradients = config.gradient_codec
         self._offsets, self._most_rounds = config.offsets, config.most_rounds
         self._patience = config.patience
@@ -48,6 +48,7 @@ class Syncer(Keeper):
             return
         peer.connection = None
         yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        yield from self._cuts.broken(peer.name)
         self._recoveries.forget(peer.name)
         yield from self._without_donor(peer.name, now)
         for round_ in list(self._rounds.values()):
@@ -81,6 +82,8 @@ class Syncer(Keeper):
             return self._answer(peer, message, tensors, now)
         if isinstance(message, Donation):
             return self._pass_on(peer, message, tensors, now)
+        if isinstance(message, Saved):
+            return self._cuts.saved(peer.name, message.number)
         return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
 
     def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:
@@ -153,8 +156,10 @@ class Syncer(Keeper):
         step = global_step(list(self.peers.values()), self.config.quorum, self.ledger.step)
         if step > self.ledger.step:
             self._want(due(self.ledger.step, step, self._offsets, self.config.sync_every))
-            self.ledger.step = step
+            before, self.ledger.step = self.ledger.step, step
             yield from self._send_clock()
+            if self._cuts.due(before, step):
+                yield from self._cut()
         if self.finished:
             return
         if self._blocking:

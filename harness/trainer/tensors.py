@@ -37,6 +37,16 @@ def shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in tensors.items()}
 
 
+def over(prefix: str, tensors: Tensors) -> Tensors:
+    """The same under longer names."""
+    return {prefix + name: array for name, array in tensors.items()}
+
+
+def under(prefix: str, tensors: Tensors) -> Tensors:
+    """The inverse of `over`, of those whose names begin so."""
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+
+
 def subtract(left: Tensors, right: Tensors) -> Tensors:
     """left - right, tensor by tensor."""
     return {name: left[name] - right[name] for name in left}

@@ -23,6 +23,12 @@ class Walker:
         for name, array in tensors.items():
             self.values[name] = array.copy()
 
+    def state(self):
+        return {"value/" + name: array.copy() for name, array in self.values.items()}
+
+    def load(self, state):
+        self.write({name.removeprefix("value/"): array for name, array in state.items()})
+
     def train(self, position, lr):
         random = np.random.default_rng((self.learner, position))
         for name, array in self.values.items():

@@ -1,0 +1,128 @@
+"""Where a run goes on from that was ended: what its tape tells of a cut, and of what lay after it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from chaos.plan import Plan
+from chaos.scenario import SYNCER
+from chaos.tokens import Node
+from harness.tape import Event, Tape
+
+HARNESS = "harness"
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What lay after a cut, and is done again or not at all."""
+
+    steps: Mapping[Node, tuple[int, int]]
+    """First and last inner step of each incarnation of a learner."""
+    tokens: int
+    versions: Mapping[int, tuple[int, int]]
+    """First and last version of each fragment."""
+    faults: Sequence[str]
+    """Those that came after it, or were on: they come again, whole."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One cut of one run."""
+
+    plan: Plan
+    tape: Tape
+    """Of the run that was ended."""
+    run: str
+    cut: int
+    _marks: dict[Node, Event] = field(init=False, default_factory=dict)
+
+    @cached_property
+    def at(self) -> Event:
+        """The syncer's part of it."""
+        return next(event for event in self.tape.of("cut", node=SYNCER) if event["cut"] == self.cut)
+
+    @cached_property
+    def parts(self) -> dict[Node, Event]:
+        """The last event of everybody who is part of it."""
+        of = [event for event in self.tape.of("part") if event["cut"] == self.cut]
+        return {(event.node, event.incarnation): event for event in (self.at, *of)}
+
+    @cached_property
+    def over(self) -> set[str]:
+        """Faults that had come and gone by then."""
+        lasting = {planned.id for planned in self.plan.faults if planned.fault.lasts}
+        told = {name: {event["fault"] for event in self.tape.of(name, node=HARNESS) if event.t <= self.at.t}
+                for name in ("injected", "healed")}
+        return (told["injected"] - lasting) | told["healed"]
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Everything up to the cut, in the order of time. Who is no part of it (the harness, and who was gone or cut
+        off) is cut at the moment at which the syncer was: what it knew by then was sent before."""
+        kept, done = [], set[Node]()
+        for event in self.tape.events:
+            node = (event.node, event.incarnation)
+            if node in done or (node not in self.parts and event.t > self.at.t):
+                continue
+            if event.node == HARNESS and event.fields.get("fault", "") not in self.over | {""}:
+                continue  # it comes again
+            kept.append(event)
+            if event is self.parts.get(node):
+                done.add(node)
+        return kept
+
+    @cached_property
+    def lost(self) -> Lost:
+        """What lay after it."""
+        kept = set(map(id, self.events))
+        after = [event for event in self.tape.events if id(event) not in kept]
+        steps: dict[Node, tuple[int, int]] = {}
+        versions: dict[int, tuple[int, int]] = {}
+        for event in after:
+            if event.event == "step":
+                node = (event.node, event.incarnation)
+                steps[node] = (steps.get(node, (event["step"], 0))[0], event["step"])
+            elif event.event == "merge":
+                versions[event["fragment"]] = (versions.get(event["fragment"], (event["version"], 0))[0],
+                                               event["version"])
+        return Lost(steps, sum(event["tokens"] for event in after if event.event == "step"), versions,
+                    [planned.fault.words() for planned in self.plan.faults if planned.id not in self.over and any(
+                        event["fault"] == planned.id for event in self.tape.of("injecting", node=HARNESS))])
+
+    @cached_property
+    def time(self) -> float:
+        """What the run's clock says when it goes on, in seconds."""
+        return max(event.t for event in self.events)
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        """Newest incarnation of every node that had been started."""
+        spawned = [event for event in self.events if event.event == "spawn" and event.node == HARNESS]
+        return {event["target"]: event["incarnation"] for event in spawned}
+
+    @cached_property
+    def ended(self) -> list[Node]:
+        """Incarnations that were there and are no part of it: for them it was a crash; the syncer's, too."""
+        gone = {(event["target"], event["incarnation"]) for event in self.events
+                if event.event == "exit" and event.node == HARNESS}
+        spawned = [(event["target"], event["incarnation"]) for event in self.events
+                   if event.event == "spawn" and event.node == HARNESS]
+        go_on = {(name, number) for name, number in self.incarnations.items() if name != SYNCER}
+        return sorted(set(spawned) - gone - go_on)
+
+    @cached_property
+    def incarnations(self) -> dict[str, int]:
+        """What is started: who is part of it as the same incarnation, all others as the next one; not who had left, was
+        to stay dead, or was still to join."""
+        for_good = {target for planned in self.plan.faults if planned.id in self.over and planned.fault.downs
+                    and planned.fault.outage() is None for target in planned.fault.targets}
+        return {name: number if name != SYNCER and (name, number) in self.parts else number + 1
+                for name, number in self._newest.items() if name not in for_good}
+
+
+def cuts_of(tape: Tape) -> list[int]:
+    """Cuts that everybody has saved, the newest first; that which the run itself went on from is one."""
+    return sorted({event["cut"] for event in tape.of("cut_done", node=SYNCER) + tape.of("continued", node=HARNESS)},
+                  reverse=True)

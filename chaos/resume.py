@@ -1,0 +1,146 @@
+"""Goes on with a run that was ended, from the last cut that everybody had saved, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from chaos import plan as plans
+from chaos.custody import clean
+from chaos.experiment import Experiment
+from chaos.folder import FolderError, RunFolder, environment, is_over
+from chaos.origin import Lost, Origin, cuts_of
+from chaos.places import Place
+from chaos.run import Audience, Result, concluded, repeating
+from chaos.scenario import SYNCER
+from harness import tape
+from harness.processes import identity
+from harness.trainer import checkpoint, cuts
+from harness.trainer.config import SYNCHRONOUS
+from harness.trainer.disk import CheckpointError
+from harness.trainer.node import SETTINGS, NodeSettings
+from harness.units import show_seconds
+from harness.wording import first
+
+
+def origin_of(folder: RunFolder, cut: int = 0) -> tuple[Origin, list[str]]:
+    """What a run can go on from, and why not from something newer. `cut`: a certain one; 0: the newest that is whole.
+
+    Raises:
+        ScenarioError: its plan can't be read.
+        FolderError: it can't go on; the message says why.
+    """
+    plan = folder.plan()
+    if not is_over(folder.path):
+        raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
+    if plan.cluster.mode in SYNCHRONOUS:
+        raise FolderError(f"{folder.path}: a run of {plan.cluster.mode} has the hub's checkpoints and no cuts; begin "
+                          f"again: {folder.repeat}")
+    recorded = folder.tape()
+    if recorded.of("finished", node=SYNCER):
+        raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
+                          f"diloco-chaos check {folder.path}")
+    known = cuts_of(recorded)
+    if cut and cut not in known:
+        raise FolderError(f"{folder.path}: there is no cut {cut}: {_there(known)}")
+    refused: list[str] = []
+    for number in [cut] if cut else known:
+        found = Origin(plan, recorded, folder.path.name, number)
+        try:
+            for name, _ in found.parts:
+                if cuts.part_of(folder.path, number, name) is None:
+                    raise CheckpointError(f"{cuts.part_file(folder.path, number, name)} is missing")
+            return found, refused
+        except CheckpointError as error:
+            refused.append(f"cut {number} can't be trusted: {error}")
+    raise FolderError("\n".join([f"{folder.path}: there is no cut to go on from; begin again: {folder.repeat}",
+                                  *refused]))
+
+
+def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, place: Place) -> Result:
+    """Go on, to the end, and judge the whole run: what lay before the cut, and what comes after it.
+
+    Args:
+        folder: of the run that was ended; nothing in it is changed.
+        origin: of that run.
+        runs: where the new folder is made.
+        audience: who is told.
+        place: where to run.
+
+    Raises:
+        FolderError, ScenarioError: what it began from is not there any more, or the place can't do what is asked for.
+        LedgerError: the ledger can't be written.
+    """
+    place.refuse(origin.plan)
+    try:
+        settings = NodeSettings.model_validate(folder.document(SETTINGS))
+    except ValidationError as error:
+        raise FolderError(f"{folder.path}: {SETTINGS} can't be understood: {first(error)}") from error
+    for path in filter(None, (settings.corpus_file, settings.initial)):
+        if not path.exists():
+            raise FolderError(f"{path}, which the run began from, is not there any more; begin again: {folder.repeat}")
+    for line in clean():
+        audience.say(f"left behind by an earlier run: {line}")
+    with place.custody() as ledger:
+        new = _copied(folder, origin, runs, place)
+        for line in told(origin):
+            audience.say(line)
+        stage = place.stage(origin.plan, new, settings.model_copy(
+            update={"cut": origin.cut, "elapsed": origin.time}), ledger)
+        return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
+
+
+def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunFolder:
+    """A new folder with all that the run had left by the cut."""
+    new = RunFolder.create(runs, origin.plan.scenario)
+    plans.save(origin.plan, new.path / "plan.json")
+    tape.write(origin.events, new.path / "tape")
+    here, there = (cuts.part_file(path, origin.cut, SYNCER).parent for path in (folder.path, new.path))
+    shutil.copytree(here, there)
+    if (folder.path / "references").is_dir():
+        shutil.copytree(folder.path / "references", new.path / "references")
+    (new.path / "snapshots").mkdir()
+    for snapshot in (folder.path / "snapshots").glob("*.safetensors"):
+        with suppress(CheckpointError):  # then the loss curve lacks a point
+            if checkpoint.load(snapshot)[1]["t"] <= origin.at.t:
+                shutil.copy2(snapshot, new.path / "snapshots")
+    new.write("manifest.json", folder.manifest() | {
+        "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "harness": identity(os.getpid()), "repeat": repeating(new, place),
+        "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time}, **environment()})
+    return new
+
+
+def told(origin: Origin) -> Iterator[str]:
+    """From where it goes on, and what lay after that."""
+    lost = origin.lost
+    yield (f"going on from cut {origin.cut} of {origin.run}: global step {origin.at['step']}, "
+           f"{show_seconds(origin.at.t)} after its begin")
+    new = [f"{name}.{number}" for name, number in origin.incarnations.items()
+           if name != SYNCER and (name, number) not in origin.parts]
+    if new:
+        yield f"no part of it, and begun anew: {', '.join(new)}"
+    if not (lost.steps or lost.versions or lost.faults):
+        yield "nothing lay after it"
+    for (name, number), (begin, end) in sorted(lost.steps.items()):
+        yield f"after it, and void: steps {begin} to {end} of {name}.{number}"
+    if lost.versions:
+        yield f"after it, and void: {_versions(lost)}"
+    for words in lost.faults:
+        yield f"after it, or on at it, and to come again: {words}"
+
+
+def _versions(lost: Lost) -> str:
+    return "versions " + ", ".join(f"{begin} to {end} of fragment {fragment}" if begin < end else
+                                   f"{begin} of fragment {fragment}"
+                                   for fragment, (begin, end) in sorted(lost.versions.items()))
+
+
+def _there(known: Sequence[int]) -> str:
+    return f"there are {', '.join(map(str, known))}" if known else "there are none"

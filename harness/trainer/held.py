@@ -1,0 +1,40 @@
+"""What a learner holds of each fragment, and how that is kept in a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from harness.trainer.tensors import Tensors, over, under
+
+
+@dataclass
+class Held:
+    """A learner's view of one fragment."""
+
+    version: int = -1
+    base: Tensors | None = None
+    """Value of that version, as received."""
+    steps: int = 0
+    """c_steps: inner steps since it was received (with `carry`: since the last answer that was merged or dropped)."""
+    answered: Tensors | None = None
+    """Own value when it was last answered; None when nothing is under way."""
+    answered_steps: int = 0
+    error: Tensors = field(default_factory=dict)
+    """What rounding has cost what it sent before it received this version; for error feedback."""
+    owed: Tensors = field(default_factory=dict)
+    """The same, of its newest answer."""
+
+
+def packed(held: Sequence[Held]) -> tuple[Tensors, list[tuple[int, int]]]:
+    """Tensors under one roof, and (version, c_steps) of each fragment; without what is under way."""
+    tensors: Tensors = {}
+    for index, one in enumerate(held):
+        tensors |= over(f"{index}/base/", one.base or {}) | over(f"{index}/error/", one.error)
+    return tensors, [(one.version, one.steps) for one in held]
+
+
+def unpacked(tensors: Tensors, fragments: Iterable[tuple[int, int]]) -> list[Held]:
+    """The inverse."""
+    return [Held(version, under(f"{index}/base/", tensors) or None, steps, error=under(f"{index}/error/", tensors))
+            for index, (version, steps) in enumerate(fragments)]
