@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -74,14 +73,11 @@ class Experiment:
         return outcome
 
     def _catch_up(self, origin: Origin) -> None:
-        """Be where the run was at the cut; whoever was there and is no part of it has crashed."""
+        """Be where the run was at the cut."""
         past = sorted(self._stage.events(), key=lambda event: event.t)
         for event in past:
             self.observer.on_event(event)
-        self._orchestrator.catch_up(past, origin.over)
-        self._record("continued", run=origin.run, cut=origin.cut)
-        for name, incarnation in origin.ended:
-            self._record("exit", target=name, incarnation=incarnation, status=-signal.SIGKILL, killed=True)
+        self._orchestrator.catch_up(past, origin.over, set(origin.incarnations) - {SYNCER})
 
     def _record(self, event: str, **fields: Any) -> None:
         self._stage.record(event, **fields)

@@ -181,10 +181,18 @@ class History:
 
     @cached_property
     def outages(self) -> list[tuple[float, float]]:
-        """From when the whole run had been ended and went on again, to its next merge: no fault of the plan, and no
-        failure of who was ended."""
-        return [(event.t, next((merge.t for merge in self.merges if merge.t > event.t), self.end))
-                for event in self.tape.of("continued", node="harness")]
+        """From when the whole run had been ended and went on again, to its next merge with all its learners: no fault
+        of the plan, and no failure of who was ended."""
+        return [(event.t, self._up_again(event.t)) for event in self.tape.of("continued", node="harness")]
+
+    def _up_again(self, start: float) -> float:
+        first = next((merge.t for merge in self.merges if merge.t > start), self.end)
+        started = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")
+                   if start <= event.t < first]
+        ready = [min((event.t for event in self.tape.of("ready", node=name)
+                      if event.incarnation == incarnation and event.t > start), default=start)
+                 for name, incarnation in started]
+        return next((merge.t for merge in self.merges if merge.t > max([start, *ready])), self.end)
 
     def awake(self, start: float, end: float) -> list[tuple[float, float]]:
         """What is left of [start, end) without the outages."""

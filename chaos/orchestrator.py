@@ -16,7 +16,7 @@ from chaos.scenario import SYNCER
 from faults import Fault
 from harness.tape import Event
 
-_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "held"})
+_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "held", "ready"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
@@ -124,14 +124,17 @@ class Orchestrator:
         self._counted = {(when.node, when.event) for when in whens}
         self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
         self._give_up_at = float("inf")
+        self._starting: set[str] = set()
 
-    def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:
+    def catch_up(self, events: Iterable[Event], over: Collection[str], starting: Collection[str]) -> None:
         """Know what was known of a run that now goes on: its events up to there, and the faults that had come by then;
-        all others are still to come, also those whose moment has passed."""
+        all others are still to come, also those whose moment has passed. None comes at a time before all learners that
+        are `starting` train again."""
         waiting, self._waiting = [planned for planned in self._waiting if planned.id not in over], []
         for event in events:
             self.on_event(event)
         self._waiting = [] if self.aborted else waiting
+        self._starting = set(starting)
         for when in (planned.fault.when for planned in waiting):
             if when is not None and when.event and self._seen[when.node, when.event] >= when.count:
                 self._seen[when.node, when.event] = when.count - 1  # the next one brings it about
@@ -141,6 +144,8 @@ class Orchestrator:
         if not (event.event in _TELLING or self._by_training or (event.node, event.event) in self._counted):
             return []  # as nearly all are
         self._training.on_event(event, self._learners)
+        if event.event == "ready":
+            self._starting.discard(event.node)
         if event.event == "steady" and self.zero is None:
             self.zero = event.t
         if event.event == "finished" and event.node == SYNCER and not self.ended:
@@ -169,7 +174,7 @@ class Orchestrator:
             if now >= until:
                 del self._active[planned.id]
                 actions.append(Heal(planned))
-        if self.zero is not None:
+        if self._goes_on:
             actions += [self._inject(planned, due, now) for planned in list(self._waiting)
                         if (due := self._due(planned.fault)) is not None and now >= due]
         return actions
@@ -179,7 +184,7 @@ class Orchestrator:
         """When `on_time` has something to do next, if nothing happens until then; infinite for never."""
         if self.ended:
             return float("inf")
-        dues = [] if self.zero is None else [
+        dues = [] if not self._goes_on else [
             due for planned in self._waiting if (due := self._due(planned.fault)) is not None]
         return min([self.plan.deadline, self._give_up_at, *(until for _, until in self._active.values()), *dues])
 
@@ -190,7 +195,13 @@ class Orchestrator:
                 planned.fault.when is not None and not planned.fault.when.empty for planned in self._waiting):
             return None
         waits = [planned.fault.when for planned in self._waiting if planned.fault.when is not None]
-        return {(SYNCER, "steady"), (SYNCER, "finished"), *((when.node, when.event or "held") for when in waits)}
+        return {(SYNCER, "steady"), (SYNCER, "finished"), *((name, "ready") for name in self._starting),
+                *((when.node, when.event or "held") for when in waits)}
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether it is the time for faults."""
+        return self.zero is not None and not self._starting
 
     def active(self) -> list[PlannedFault]:
         """Faults that were injected and not healed yet."""

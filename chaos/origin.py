@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,12 +67,22 @@ class Origin:
             node = (event.node, event.incarnation)
             if node in done or (node not in self.parts and event.t > self.at.t):
                 continue
-            if event.node == HARNESS and event.fields.get("fault", "") not in self.over | {""}:
-                continue  # it comes again
-            kept.append(event)
+            if event.event == "continued" and event["cut"] == self.cut:
+                done.add(node)
+            elif event.node != HARNESS or event.fields.get("fault", "") in self.over | {""}:
+                kept.append(event)  # else it is of a fault that comes again
             if event is self.parts.get(node):
                 done.add(node)
         return kept
+
+    @cached_property
+    def begun(self) -> list[Event]:
+        """The same, and that it goes on: the tape as which the run's next part begins."""
+        def told(event: str, **fields: object) -> Event:
+            return Event(self.time, HARNESS, 0, event, fields)
+        crashed = [told("exit", target=name, incarnation=number, status=-signal.SIGKILL, killed=True)
+                   for name, number in self.ended]
+        return [*self.events, told("continued", run=self.run, cut=self.cut), *crashed]
 
     @cached_property
     def lost(self) -> Lost:

@@ -99,8 +99,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, pl
 def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunFolder:
     """A new folder with all that the run had left by the cut."""
     new = RunFolder.create(runs, origin.plan.scenario)
-    plans.save(origin.plan, new.path / "plan.json")
-    tape.write(origin.events, new.path / "tape")
+    tape.write(origin.begun, new.path / "tape")
     here, there = (cuts.part_file(path, origin.cut, SYNCER).parent for path in (folder.path, new.path))
     shutil.copytree(here, there)
     if (folder.path / "references").is_dir():
@@ -114,6 +113,8 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunF
         "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "harness": identity(os.getpid()), "repeat": repeating(new, place),
         "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time}, **environment()})
+    new.write(SETTINGS, folder.document(SETTINGS))
+    plans.save(origin.plan, new.path / "plan.json")  # what makes it a run's folder comes last
     return new
 
 

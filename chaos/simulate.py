@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +16,14 @@ from chaos.checks import Judgement, judge
 from chaos.experiment import Experiment, Observer, Outcome
 from chaos.folder import cache_folder
 from chaos.history import History
+from chaos.origin import Origin
 from chaos.plan import Plan
 from chaos.references import Kind, Point, Reference, needed, synchronous
 from chaos.virtual import VirtualStage
 from harness.simulation.parameters import Parameters
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
+from harness.trainer.disk import Content
 from harness.trainer.replicas import MakeReplica, corpus_for, replicas
 from harness.trainer.tensors import Tensors
 
@@ -98,8 +100,9 @@ class Performed:
         return points
 
 
-def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None) -> Performed:
-    """Perform a plan, from these parameters or from those that it says.
+def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
+              origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> Performed:
+    """Perform a plan, from these values or from those that it says; with `origin`, go on from a cut with these parts.
 
     Raises:
         CorpusError: as `simulate`.
@@ -107,9 +110,10 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     initial = initial_values(plan, parameters) if initial is None else initial
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
     make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
-    stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
+    stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)),
+                         origin=origin, parts=parts)
     with _uncollected():
-        return Performed(stage, Experiment(plan, stage, Nobody()).perform(), snapshots, make)
+        return Performed(stage, Experiment(plan, stage, Nobody(), origin).perform(), snapshots, make)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from chaos.bounds import Bounds
 from chaos.folder import RunFolder
+from chaos.origin import Origin
 from chaos.plan import Plan
 from chaos.stage import Prober
 from faults import Fault, Felt, Hit, Poison
@@ -23,6 +24,7 @@ from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
 from harness.tape import Event, Tape
 from harness.trainer import checkpoint
+from harness.trainer.disk import Content
 from harness.trainer.node import SETTINGS, NodeSettings
 from harness.trainer.probe import Sounding
 from harness.trainer.replicas import MakeReplica, replicas
@@ -42,20 +44,23 @@ class VirtualStage:
     reads: tuple[Path, ...] = ()
 
     def __init__(self, plan: Plan, parameters: Parameters, initial: Tensors, replicas: MakeReplica,
-                 snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated")) -> None:
-        """`snapshot(tensors, meta)` is told of each."""
+                 snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
+                 origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> None:
+        """`snapshot(tensors, meta)` is told of each. `origin`: what the run goes on from; `parts`: of its cut."""
         self.run = run
         bare = plan.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
-        self.world = World(bare.digest)
+        self.world = World(f"{bare.digest}/{origin.cut}" if origin else bare.digest)
+        self.world.now = origin.time if origin else 0.0
         self.ledger: Ledger = NoLedger("simulated")
         self._tick = parameters.tick
-        self._events: list[Event] = []
+        self._events: list[Event] = list(origin.begun) if origin else []
         self._seen = 0
         self._heeds: set[tuple[str, str]] | None = set()
         pace = plan.cluster.step_time
         around = Surroundings(self.world, parameters, self._note, snapshot,
                               min(1.0, parameters.compute / pace) if pace else 1.0)
-        self._simulated = SimulatedCluster(around, plan.cluster, initial, replicas, self.record, self.ledger)
+        self.cuts = around.cuts
+        self._simulated = SimulatedCluster(around, plan.cluster, initial, replicas, self.record, self.ledger, parts)
         self.cluster: Cluster = self._simulated
         self.prober: Prober = VirtualProber(self.world, self._simulated)
 

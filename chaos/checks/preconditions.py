@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 from chaos.history import History
 from chaos.scenario import SYNCER
@@ -47,9 +47,9 @@ def slowest_pace(history: History, start: float, end: float) -> tuple[str, float
     found: list[tuple[float, float, str]] = []  # time of a step as a share of nominal, in seconds, whose
     if not history.plan.cluster.step_time:
         return None
-    for (learner, _), events in history.steps.items():
-        times = [event.t for event in events if start <= event.t <= end]
-        times += [end] if times else []  # who stands still at the end does not hold its pace either
+    for ((learner, _), events), (left, right) in product(history.steps.items(), history.awake(start, end)):
+        times = [event.t for event in events if left <= event.t <= right]
+        times += [right] if times else []  # who stands still at the end does not hold its pace either
         index, nominal = 0, history.step_time(learner)
         for last, (_, now) in enumerate(pairwise(times), 1):
             while now - times[index + 1] >= PACE_WINDOW_S:

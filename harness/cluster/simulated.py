@@ -19,13 +19,17 @@ from harness.simulation.network import Connection, Link, Network
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
 from harness.simulation.surroundings import Surroundings
+from harness.trainer import cuts
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
+from harness.trainer.disk import Content
+from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage
 from harness.trainer.node import holds
 from harness.trainer.probe import PROBE_TIMEOUT_S, Sounding
 from harness.trainer.replicas import MakeReplica
 from harness.trainer.rogue import Rogue
+from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
 
 _QUESTION_BYTES = 120
@@ -152,8 +156,10 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
     """Implements `harness.cluster.base.Cluster`."""
 
     def __init__(self, around: Surroundings, config: TrainerConfig, initial: Tensors, replicas: MakeReplica,
-                 record: Recorder, ledger: Ledger) -> None:
+                 record: Recorder, ledger: Ledger, parts: Mapping[str, Content] | None = None) -> None:
+        """`parts`: of the cut that the run goes on from."""
         self._around, self._config, self._initial, self._replicas = around, config, initial, replicas
+        self._parts = parts or {}
         self._world = around.world
         super().__init__(Path("simulated"), record, ledger, lambda: self._world.now)
         self._disks: dict[str, MemoryDisk] = {}
@@ -284,14 +290,20 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         if spec.listens:
             disk = self._disks.setdefault(spec.name, MemoryDisk())
             process = SimulatedServer(self._around, spec.name, number, points, disk,
-                                      lambda: syncer_core(self._config, disk, self._initial, number))
+                                      lambda: self._syncer_core(spec.name, disk, number))
         else:
             index = self._config.names.index(spec.name)
             process = SimulatedClient(
                 self._around, spec.name, number, points, self._network.links[spec.name],
                 lambda: self._server(spec.connects_to),
-                lambda: learner_core(self._config, spec.name, number, self._ledger.token, self._replicas(index)))
+                lambda: learner_core(self._config, spec.name, number, self._ledger.token, self._replicas(index),
+                                     self._parts.get(spec.name)))
         return SimulatedIncarnation(spec, number, self._ledger, process)
+
+    def _syncer_core(self, name: str, disk: MemoryDisk, number: int) -> Syncer | Hub:
+        if (part := self._parts.get(name)) is not None:
+            cuts.put_back(part, disk)
+        return syncer_core(self._config, disk, self._initial, number)
 
     def _server(self, name: str) -> SimulatedServer:
         process = self._nodes[name].process

@@ -195,6 +195,9 @@ class Toy:
     def write(self, tensors: Tensors) -> None:
         self._values |= copy(tensors)
 
+    def state(self) -> Tensors:
+        return copy(self._values)
+
     def train(self, position: int, lr: float) -> float:
         for array in self._values.values():
             noise = np.float32(self._random.standard_normal())

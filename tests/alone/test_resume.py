@@ -1,0 +1,112 @@
+"""After everything was killed a run goes on from its last cut, in processes and in containers."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from chaos.folder import RunFolder
+from chaos.resume import origin_of
+from harness import tape
+
+PLAN = """diloco_chaos: 1
+name: interrupted
+deadline: 90s
+cluster: {model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 240, step_time: 60ms,
+          snapshots: 4, silence: 2s, cut_every: 40}
+faults:
+  - {kill: learner-1, at: 2s, restart_after: 1s}
+  - {pause: learner-2, at: 9s, for: 1s}
+checks: {reintegration: {within: 9s}, self_healing: {within: 8s}, goodput: {at_least: 60%}}
+"""
+
+
+def command(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=180,
+                          check=False, **options)
+
+
+def begun(*arguments):
+    return subprocess.Popen([sys.executable, "-m", "chaos.cli", *arguments], stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.STDOUT)
+
+
+def killed(folder, place, cuts):
+    """The folder of a run whose harness was killed when so many cuts were whole; the reaper has ended the rest."""
+    (folder / "interrupted.yaml").write_text(PLAN)
+    process = begun("run", str(folder / "interrupted.yaml"), "--on", place, "--runs-dir", str(folder / "runs"))
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for run in (folder / "runs").glob("*"):
+            if len(tape.read(run / "tape").of("cut_done")) >= cuts:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                return run
+        time.sleep(0.05)
+    process.kill()
+    pytest.fail("no cut was made")
+
+
+def resumed(run, *options):
+    """Go on, and the folder in which it did."""
+    before = set(run.parent.iterdir())
+    done = command("resume", str(run), *options)
+    new = [path for path in set(run.parent.iterdir()) - before if path.is_dir()]
+    assert len(new) <= 1
+    return done, new[0] if new else None
+
+
+def assert_whole(run):
+    """Every check holds of the run as one, and it is the same again from its begin, with no end in between."""
+    report = json.loads((run / "report.json").read_text())
+    assert {check["name"]: check["verdict"] for check in report["checks"]} == {
+        check["name"]: "passed" for check in report["checks"]}, report["inconclusive"]
+    done = command("replay", str(run))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("all the same, bit for bit\n")
+
+
+@pytest.mark.parametrize("place", ["local", "compose"])
+def test_a_run_that_was_killed_goes_on_and_holds_all_that_it_promised(place, request, tmp_path):
+    if place == "compose":
+        request.getfixturevalue("engine_there")
+    run = killed(tmp_path, place, cuts=3)
+    origin, _ = origin_of(RunFolder.open(run))
+    done, new = resumed(run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from cut {origin.cut} of {run.name}" in done.stdout
+    begin, end = origin.lost.steps["learner-3", 0]
+    assert f"void: steps {begin} to {end} of learner-3.0" in done.stdout
+    assert_whole(new)
+    assert not (new / "cuts").exists()
+
+
+def test_it_is_killed_again_and_a_cut_is_torn_and_it_goes_on_nevertheless(tmp_path):
+    run = killed(tmp_path, "local", cuts=3)
+    newest, before = sorted((run / "cuts").iterdir(), reverse=True)[:2]
+    torn = newest / "learner-3.safetensors"
+    torn.write_bytes(torn.read_bytes()[:1000])
+    process = begun("resume", str(run))
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if "void" in line:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert f"cut {int(newest.name)} can't be trusted" in "".join(said).replace("\n", " ")
+    (second,) = set(run.parent.iterdir()) - {run}
+    done, third = resumed(second)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from cut {int(before.name)} of {second.name}" in done.stdout
+    assert_whole(third)
+    assert command("resume", str(third)).returncode == 2
+    shutil.rmtree(run / "cuts")
+    done = command("resume", str(run))
+    assert done.returncode == 2
+    assert "there is no cut to go on from; begin again: diloco-chaos run --plan" in done.stderr.replace("\n", " ")

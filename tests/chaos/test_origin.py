@@ -1,0 +1,152 @@
+"""A run that was ended goes on from a cut as if nothing had happened: whatever had been broken before, and after."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.checks import judge
+from chaos.generate import plan_of
+from chaos.history import History
+from chaos.origin import Origin, cuts_of
+from chaos.replay import replay
+from chaos.simulate import corpus_file, performed
+from chaos.strategies import plans, scenario
+from harness.tape import Tape
+from harness.trainer.replicas import replicas
+
+NEVER_BROKEN = {"exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"}
+COMPRESSED = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True, "rounding": "stochastic"}
+
+
+def ended(plan):
+    """A run that is over, and its cuts that are still there: as if it had been killed at the very end."""
+    done = performed(plan)
+    tape = done.stage.tape()
+    return done, tape, [cut for cut in cuts_of(tape) if cut in done.stage.cuts]
+
+
+def gone_on(plan, origin, parts):
+    """The whole run, from its begin through the cut to its end."""
+    done = performed(plan, origin=origin, parts=parts)
+    assert done.outcome.kind == "finished"
+    return History(plan, done.stage.tape(), done.curve())
+
+
+def plan_with(*faults, **cluster):
+    return plan_of(scenario(**{"learners": 3, "budget": "150 steps", "cut_every": 20} | cluster), list(faults), 0)
+
+
+def assert_the_same_bit_for_bit(history):
+    """Done again from its begin, without anybody having been ended, it comes to the same versions."""
+    cluster = history.plan.cluster
+    initial = cluster.spec.initial(cluster.seed)
+    found = replay(history, initial, replicas(cluster, corpus_file(cluster), initial))
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions > 0
+
+
+@pytest.mark.parametrize("cluster", [
+    {}, {"on_receipt": "overwrite"}, {"mode": "diloco"}, {"mode": "streaming"}, {"overlap": 0, "quorum": 3},
+    COMPRESSED, {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
+def test_nothing_is_lost_and_nothing_done_twice(cluster):
+    plan = plan_with(**cluster)
+    done, tape, cuts = ended(plan)
+    assert cuts
+    for cut in cuts:
+        origin = Origin(plan, tape, "before", cut)
+        history = gone_on(plan, origin, done.stage.cuts[cut])
+        assert_the_same_bit_for_bit(history)
+        assert {verdict.name: verdict.verdict for verdict in judge(history).checks} == dict.fromkeys(
+            [verdict.name for verdict in judge(history).checks], "passed")
+        assert history.ledger.by_fate["crash"] == 0
+        for name in plan.cluster.names:
+            steps = [event["step"] for event in history.steps[name, 0]]
+            assert steps == list(range(steps[0], steps[-1] + 1))
+            positions = [event["position"] for event in history.steps[name, 0]]
+            assert len(set(positions)) == len(positions)
+
+
+@pytest.mark.parametrize("compressed", [{}, COMPRESSED], ids=["whole", "int4"])
+@settings(deadline=None, max_examples=20)
+@given(data=st.data())
+def test_it_goes_on_whatever_was_broken(compressed, data):
+    plan = data.draw(plans(learners=3, max_faults=4, budget="100 steps", cut_every=15, **compressed))
+    done, tape, cuts = ended(plan)
+    for cut in cuts:
+        origin = Origin(plan, tape, "before", cut)
+        assert_consistent(origin, done.stage.cuts[cut])
+        history = gone_on(plan, origin, done.stage.cuts[cut])
+        assert_the_same_bit_for_bit(history)
+        failed = {verdict.name for verdict in judge(history).checks if verdict.verdict == "failed"}
+        assert not failed & NEVER_BROKEN
+
+
+def assert_consistent(origin, parts):
+    """Nobody knows of anything that another part does not tell of."""
+    fragments = parts["syncer"].meta["fragments"]
+    for name, part in parts.items():
+        if name == "syncer":
+            continue
+        for (version, _), committed in zip(part.meta["fragments"], fragments, strict=True):
+            assert version <= committed["version"]
+            incarnation, merged = committed["merged"].get(name, (-1, 0))
+            assert incarnation < part.meta["incarnation"] or merged <= part.meta["step"]
+    assert {name for name, _ in origin.parts} == set(parts)
+
+
+def test_what_lay_after_it_is_told():
+    plan = plan_with()
+    _, tape, cuts = ended(plan)
+    origin = Origin(plan, tape, "before", cuts[-1])
+    cut = next(event for event in tape.of("cut") if event["cut"] == cuts[-1])
+    for (name, number), (begin, end) in origin.lost.steps.items():
+        part = next(event for event in tape.of("part", node=name) if event["cut"] == cuts[-1])
+        assert (number, begin) == (0, part["step"] + 1)
+        assert end == tape.of("step", node=name)[-1]["step"]
+    after = [merge for merge in tape.of("merge") if merge.t > cut.t]
+    assert sum(end - begin + 1 for begin, end in origin.lost.versions.values()) == len(after)
+    assert origin.lost.tokens == sum(event["tokens"] for event in tape.of("step")) - sum(
+        event["tokens"] for event in origin.events if event.event == "step")
+
+
+def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_does():
+    faults = [{"pause": "learner-1", "at": "1s", "for": "500ms"}, {"partition": "learner-2", "at": "3s", "for": "2s"},
+              {"kill": "learner-3", "at": "6s", "restart_after": "300ms"}]
+    plan = plan_with(*faults)
+    _, tape, _ = ended(plan)
+    cuts = [event for event in tape.of("cut") if event["cut"] in cuts_of(tape)]
+    spans = History(plan, tape).spans
+    on = next(cut for cut in cuts if spans[1].injected < cut.t < spans[1].ended)
+    origin = Origin(plan, tape, "before", on["cut"])
+    assert origin.over == {"f1"}
+    assert not [event for event in origin.events if event.fields.get("fault") in ("f2", "f3")]
+    assert [words.split(",")[0] for words in origin.lost.faults] == [
+        planned.fault.words().split(",")[0] for planned in plan.faults[1:]]
+
+
+def test_who_was_gone_for_good_or_had_not_come_yet_is_not_started():
+    plan = plan_with({"kill": "learner-1", "at": "1s"}, {"join": "learner-4", "at": "8s"}, learners=4)
+    _, tape, _ = ended(plan)
+    early = next(event["cut"] for event in tape.of("cut") if event["cut"] in cuts_of(tape)
+                 and History(plan, tape).spans[0].injected < event.t < History(plan, tape).spans[1].injected)
+    assert Origin(plan, tape, "before", early).incarnations == {"syncer": 1, "learner-2": 0, "learner-3": 0}
+
+
+def test_who_was_no_part_of_it_begins_anew_and_its_process_has_crashed():
+    plan = plan_with({"partition": "learner-2", "at": "2s", "for": "4s"})
+    _, tape, _ = ended(plan)
+    cut = next(event["cut"] for event in tape.of("cut") if "learner-2" not in event["nodes"])
+    origin = Origin(plan, tape, "before", cut)
+    assert origin.incarnations == {"syncer": 1, "learner-1": 0, "learner-2": 1, "learner-3": 0}
+    assert origin.ended == [("learner-2", 0), ("syncer", 0)]
+
+
+def test_a_run_that_went_on_can_go_on_again_from_where_it_did():
+    plan = plan_with()
+    done, tape, cuts = ended(plan)
+    origin = Origin(plan, tape, "before", cuts[-1])
+    kept = Tape(origin.begun)
+    again = Origin(plan, kept, "second", cuts_of(kept)[0])
+    assert (again.cut, again.events) == (cuts[-1], origin.events)
+    history = gone_on(plan, again, done.stage.cuts[cuts[-1]])
+    assert_the_same_bit_for_bit(history)
