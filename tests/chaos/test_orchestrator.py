@@ -192,3 +192,48 @@ def test_every_injected_fault_is_healed_once_and_in_time(times, ticks):
         mine = [(now, type(action)) for now, action in log if action.planned.id == f"f{index + 1}"]
         assert [kind for _, kind in mine] == [Inject, Heal]
         assert mine[1][0] >= mine[0][0] + times[index][1]
+
+
+# -- a run that goes on -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_goes_on_knows_its_time_zero_and_brings_only_what_had_not_come():
+    machine = orchestrator(["{pause: learner-1, at: 2s, for: 1s}", "{kill: learner-2, at: 4s, restart_after: 1s}"])
+    machine.catch_up([event(10, "steady"), event(12, "injected", "harness", fault="f1", felt={}),
+                      event(13, "healed", "harness", fault="f1", felt={})], {"f1"}, [])
+    assert machine.zero == 10
+    assert machine.next_at == 14
+    assert [action.planned.id for action in machine.on_time(20)] == ["f2"]  # its moment has passed
+
+
+def test_no_fault_comes_at_a_time_before_everybody_trains_again():
+    machine = orchestrator(["{kill: learner-2, at: 4s, restart_after: 1s}"])
+    machine.catch_up([event(10, "steady")], set(), ["learner-1", "learner-2"])
+    assert machine.heeds >= {("learner-1", "ready"), ("learner-2", "ready")}
+    machine.on_event(event(20, "ready", "learner-1"))
+    assert (machine.on_time(21), machine.next_at) == ([], 60.0)
+    machine.on_event(event(22, "ready", "learner-2"))
+    assert [action.planned.id for action in machine.on_time(22)] == ["f1"]
+
+
+def test_a_fault_whose_event_had_passed_unheeded_comes_with_the_next_one():
+    machine = orchestrator(["{kill: learner-1, when: {node: learner-2, event: upload, count: 2}}"])
+    machine.catch_up([event(1, "steady"), *(event(t, "upload", "learner-2") for t in (2, 3, 4))], set(), [])
+    assert [type(action) for action in machine.on_event(event(9, "upload", "learner-2"))] == [Inject]
+
+
+def test_after_another_fault_means_after_that_of_the_time_before():
+    machine = orchestrator(["{id: first, pause: learner-1, at: 2s, for: 1s}",
+                            "{kill: learner-2, after: {fault: first, wait: 3s}, restart_after: 1s}"])
+    machine.catch_up([event(10, "steady"), event(12, "injected", "harness", fault="first", felt={}),
+                      event(13, "healed", "harness", fault="first", felt={})], {"first"}, [])
+    assert machine.next_at == 16
+
+
+def test_a_run_that_had_been_aborted_brings_nothing_more():
+    machine = orchestrator(["{kill: learner-1, at: 4s, restart_after: 1s}"], more="abort_when: {alive_below: 6}")
+    machine.catch_up([event(1, "steady"), *(event(1, "spawn", "harness", target=f"learner-{index}", incarnation=0)
+                                            for index in range(1, 7)),
+                      event(2, "exit", "harness", target="learner-3", incarnation=0)], set(), [])
+    assert machine.aborted
+    assert not [action for action in machine.on_time(30) if isinstance(action, Inject)]

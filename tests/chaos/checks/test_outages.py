@@ -1,0 +1,90 @@
+"""While a whole run is down, and is started again, nothing is held against it; everything before and after is."""
+
+import pytest
+
+CUT = {"run": "before", "cut": 3}
+
+
+def gone_on(story, start):
+    """The run had been ended, and its clock went on here."""
+    return story.said(start, "harness", "continued", **CUT)
+
+
+@pytest.fixture
+def down(calm):
+    """Nothing was merged from 3 s to 6 s."""
+    return calm.silent("merge", 3, 6)
+
+
+@pytest.mark.parametrize(("outages", "start", "end", "left"), [
+    ([], 1, 9, [(1, 9)]),
+    ([(3, 5)], 1, 9, [(1, 3), (5, 9)]),
+    ([(3, 5), (6, 7)], 1, 9, [(1, 3), (5, 6), (7, 9)]),
+    ([(3, 5)], 4, 9, [(5, 9)]),
+    ([(3, 5)], 1, 4, [(1, 3)]),
+    ([(3, 5)], 5, 9, [(5, 9)]),
+    ([(3, 5)], 1, 3, [(1, 3)]),
+    ([(1, 5)], 1, 9, [(5, 9)]),
+    ([(3, 5)], 6, 6, [(6, 6)]),
+])
+def test_a_window_is_what_is_left_of_it(calm, outages, start, end, left):
+    history = calm.history()
+    history.__dict__["outages"] = outages
+    assert history.awake(start, end) == left
+
+
+@pytest.mark.parametrize("check", ["no_global_stall", "uptime"])
+def test_being_down_is_no_stall(down, check):
+    assert down.verdict(check).verdict == "failed"
+    story = gone_on(down, down.history().merges_between(0, 3)[-1].t + 1e-6)
+    assert story.verdict(check).verdict == "passed"
+
+
+def test_goodput_is_that_of_the_time_in_which_it_was_up(calm, down):
+    value = [float(story.verdict("goodput").measured.split("%")[0]) for story in (calm, down, gone_on(down, 3.0))]
+    assert value[1] < value[0] - 20
+    assert value[2] == pytest.approx(value[0], abs=8)  # what was not merged before it, and made just before it was up
+
+
+def test_a_stall_before_it_or_after_it_is_one_nevertheless(calm, down):
+    assert gone_on(down, 5.0).verdict("no_global_stall").verdict == "failed"  # nothing went on for two seconds before
+    after = gone_on(down.silent("merge", 6.3, 8.5), 3.0)
+    assert after.verdict("no_global_stall").verdict == "failed"
+    assert after.verdict("uptime").verdict == "failed"
+
+
+def test_it_is_up_again_with_the_first_merge_after_all_its_learners_train(down):
+    story = gone_on(down, 3.0).said(3.1, "harness", "spawn", target="learner-2", incarnation=0)
+    assert story.history().outages == [(3.0, story.history().merges_between(3, 99)[0].t)]
+    story = story.said(7.0, "learner-2", "ready")
+    assert story.history().outages == [(3.0, story.history().merges_between(7.0, 99)[0].t)]
+
+
+def test_a_machine_that_was_down_was_not_busy(calm):
+    still = calm.silent(("merge", "step"), 3, 6)
+    assert "too busy" in still.judged().inconclusive
+    assert gone_on(still, 3.0).judged().inconclusive == ""
+
+
+def test_a_fault_while_all_were_down_tells_nothing_of_bystanders(storm):
+    span = storm.history().spans[0]
+    bystander = next(name for name in storm.plan.cluster.names if name not in span.planned.fault.targets)
+    hit = storm.silent("step", span.injected, span.injected + 2, node=bystander)
+    assert hit.verdict("blast_radius").verdict == "failed"
+    assert gone_on(hit, span.injected + 0.01).verdict("blast_radius").verdict == "passed"
+
+
+def test_whoever_was_starting_when_all_were_ended_is_back_with_its_successor(storm):
+    spawn = next(event for event in storm.all("spawn", "harness")
+                 if event["incarnation"] == 1 and event["target"] != "syncer")
+    name = spawn["target"]
+
+    def second(parts):
+        return [part | {"incarnation": 2} if (part["learner"], part["incarnation"]) == (name, 1) else part
+                for part in parts]
+    hello = storm.one("hello", "syncer", learner=name, incarnation=1)
+    told = gone_on(storm, spawn.t + 0.1).said(spawn.t + 0.2, "harness", "spawn", target=name, incarnation=2)
+    told = told.forged(hello, incarnation=2).forged("merge", contributions=second)
+    words = told.verdict("reintegration").evidence
+    assert any(f"{name}.2 started" in line for line in words)
+    assert not any(f"{name}.1 started" in line for line in words)
