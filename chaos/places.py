@@ -17,6 +17,8 @@ from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULAT
 from harness.cluster.local import LocalCluster
 from harness.ledger import Ledger, NoLedger
 from harness.simulation.parameters import Parameters
+from harness.trainer.device import Device
+from harness.trainer.device import missing as unavailable
 from harness.trainer.node import NodeSettings
 
 if TYPE_CHECKING:
@@ -48,7 +50,12 @@ class Place:
     def refusals(self, plan: Plan) -> list[str]:
         """Why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
-        return [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        return found + self._no_device(plan.cluster.device)
+
+    def _no_device(self, device: Device) -> list[str]:
+        why = "containers have none" if self.name == "compose" and device != "cpu" else unavailable(device)
+        return [f"device {device}: {why}; run it with --device cpu"] if why else []
 
     def _advice(self, missing: Collection[Ability]) -> str:
         if self.virtual:

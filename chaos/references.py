@@ -26,8 +26,8 @@ from harness.trainer.node import NodeSettings
 from harness.trainer.sources import source_digest
 
 Kind = Literal["synchronous", "twin"]
-_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "batch", "synchronous_lr", "warmup", "final_lr", "budget",
-                       "warm_start", "snapshots", "seed"}
+_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
+                       "budget", "warm_start", "snapshots", "seed"}
 
 
 _DEADLINE_S = 600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,8 +89,6 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, pl
         audience.say(f"left behind by an earlier run: {line}")
     with place.custody() as ledger:
         new = _copied(folder, origin, runs, place)
-        for line in told(origin):
-            audience.say(line)
         stage = place.stage(origin.plan, new, settings.model_copy(
             update={"cut": origin.cut, "elapsed": origin.time}), ledger)
         return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
@@ -118,23 +116,18 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunF
     return new
 
 
-def told(origin: Origin) -> Iterator[str]:
-    """From where it goes on, and what lay after that."""
+def told_of(origin: Origin) -> list[str]:
+    """From where it goes on, and what lay after that: steps and versions that are void, faults that come again."""
     lost = origin.lost
-    yield (f"going on from cut {origin.cut} of {origin.run}: global step {origin.at['step']}, "
-           f"{show_seconds(origin.at.t)} after its begin")
     new = [f"{name}.{number}" for name, number in origin.incarnations.items()
            if name != SYNCER and (name, number) not in origin.parts]
-    if new:
-        yield f"no part of it, and begun anew: {', '.join(new)}"
-    if not (lost.steps or lost.versions or lost.faults):
-        yield "nothing lay after it"
-    for (name, number), (begin, end) in sorted(lost.steps.items()):
-        yield f"after it, and void: steps {begin} to {end} of {name}.{number}"
-    if lost.versions:
-        yield f"after it, and void: {_versions(lost)}"
-    for words in lost.faults:
-        yield f"after it, or on at it, and to come again: {words}"
+    return [f"going on from cut {origin.cut} of {origin.run}: global step {origin.at['step']}, "
+            f"{show_seconds(origin.at.t)} after its begin",
+            *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),
+            *(f"after it, and void: steps {begin} to {end} of {name}.{number}"
+              for (name, number), (begin, end) in sorted(lost.steps.items())),
+            *([f"after it, and void: {_versions(lost)}"] if lost.versions else []),
+            *(f"after it, or on at it, and to come again: {words}" for words in lost.faults)]
 
 
 def _versions(lost: Lost) -> str:

@@ -20,6 +20,10 @@ JsonOption = Annotated[bool, typer.Option(
     "--json", help="One JSON object on standard output, the rest on standard error.")]
 
 
+NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a tape that somebody wrote by hand may bring about."""
+
+
 class Failure(Exception):  # noqa: N818 - an end of the program, not an error of it
     """Ends the command with a message and an exit code."""
 

@@ -37,7 +37,7 @@ def compare(
     for mode in chosen:
         if mode not in MODES:
             raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, MODES)}; there are {', '.join(MODES)}", 2)
-    plan = with_options(freeze(load(scenario)[0], seed), "", "", step_time)
+    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time)
     console = Console(stderr=as_json)
     try:
         found, histories = compared(plan, chosen, runs_dir, console, place_of(on, 0, "embedded"))

@@ -11,17 +11,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
+from chaos.commands.common import NOT_UNDERSTOOD, Failure, JsonOption, app, print_json
 from chaos.folder import RunFolder
 from harness.reaper import NOT_UNDONE
 from harness.wording import first
 
 if TYPE_CHECKING:
     from chaos.replayed import Replay
-
-_NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What a tape that somebody wrote by hand may bring about."""
-
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")], as_json: JsonOption = False,
@@ -37,7 +33,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
         story = document(result)
         if not as_json:
             show_report(result, Console())
-    except _NOT_UNDERSTOOD as error:
+    except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json(story)
@@ -75,7 +71,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     try:
         with console.status("replaying") as status:
             found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))
-    except _NOT_UNDERSTOOD as error:
+    except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
@@ -111,7 +107,7 @@ def tokens(
     try:
         history = recorded(run)
         lost, fragments = unmerged(history), len(history.plan.cluster.fragment_table())
-    except _NOT_UNDERSTOOD as error:
+    except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if fragment is not None and fragment >= fragments:
         raise Failure(f"there is no fragment {fragment}: this run has 0 to {fragments - 1}", 2)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from chaos import places
 from chaos import plan as plans
-from chaos.commands.common import Failure, JsonOption, app, print_json
+from chaos.commands.common import NOT_UNDERSTOOD, Failure, JsonOption, app, print_json
 from chaos.live import Terminal
 from chaos.pace import AUTO, PaceError, duration, paced
 from chaos.places import Place
@@ -21,6 +21,7 @@ from chaos.problems import nearest
 from chaos.scenario import Scenario, load
 from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
+from harness.trainer.device import DEVICES, Device, best
 
 
 @app.command()
@@ -42,6 +43,8 @@ def run(
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
     step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
                                             "auto: as this one needs.")] = "",
+    device: Annotated[str, typer.Option(help="What learners compute on: cpu, cuda, or auto, which is cuda where there "
+                                        "is one.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -50,7 +53,7 @@ def run(
     """
     from chaos.report import show as show_report
     from chaos.run import document, exit_code, run_plan
-    frozen = [with_options(one, corpus, deadline, step_time) for one in _frozen(scenario, plan, seed, repeat)]
+    frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
     place = place_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
@@ -88,19 +91,25 @@ def resume(
     """
     from chaos.folder import RunFolder
     from chaos.report import show as show_report
-    from chaos.resume import origin_of
+    from chaos.resume import origin_of, told_of
     from chaos.resume import resume as go_on
     from chaos.run import document, exit_code
     run = RunFolder.open(folder)
     on = run.manifest().get("backend", "local")
     if on == "simulated":
         raise Failure(f"{folder}: a simulation that was ended left no tape; run it again: {run.repeat}", 2)
-    origin, refused = origin_of(run, cut)
+    try:
+        origin, refused = origin_of(run, cut)
+        told = told_of(origin)
+    except NOT_UNDERSTOOD as error:
+        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     _must_be_free(toxiproxy_port)
     place = place_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for why in refused:
         console.print(f"warning: {why}", style="yellow", markup=False)
+    for line in told:
+        console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
         result = go_on(run, origin, runs_dir or run.path.parent, terminal, place)
     print_json(document(result)) if as_json else show_report(result, console)
@@ -120,12 +129,14 @@ def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> 
     return [freeze(loaded, number) for number in range(seed or 0, (seed or 0) + repeat)]
 
 
-def with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Plan:
+def with_options(plan: Plan, corpus: str = "", deadline: str = "", step_time: str = "", device: str = "") -> Plan:
     """The plan with what the command line overrides; its digest tells that it is another one."""
     cluster = plan.cluster
     if corpus:
         path = corpus if corpus in ("stdlib", "markov") else str(Path(corpus).expanduser().resolve())
         cluster = cluster.model_copy(update={"corpus": path})
+    if device:
+        cluster = cluster.model_copy(update={"device": _device(device)})
     plan = plan.model_copy(update={"cluster": cluster})
     try:
         limit = duration(deadline) if deadline else None
@@ -136,6 +147,16 @@ def with_options(plan: Plan, corpus: str, deadline: str, step_time: str) -> Plan
     except PaceError as error:
         raise Failure(f"--step-time: {error}", 2) from error
     return plan.model_copy(update={"deadline": limit}) if limit else plan
+
+
+def _device(choice: str) -> Device:
+    if choice == AUTO:
+        return best()
+    chosen = next((device for device in DEVICES if device == choice), None)
+    if chosen is None:
+        raise Failure(f"--device {choice}: no such device{nearest(choice, (*DEVICES, AUTO))}; there are "
+                      f"{', '.join(DEVICES)} and {AUTO}", 2)
+    return chosen
 
 
 def place_of(on: str, port: int, toxiproxy: str) -> Place:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.trainer.compress import Codec, Precision
+from harness.trainer.device import Device
 from harness.trainer.fragments import Fragment, offsets, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
@@ -80,6 +81,8 @@ class TrainerConfig(BaseModel):
     error_feedback: bool = False
     """What rounding has cost is added to what is sent next."""
 
+    device: Device = "cpu"
+    """What learners compute on; on `cuda` the forward pass is in bfloat16 where that is enough (autocast)."""
     model: str = "tiny"
     corpus: str = "stdlib"
     """`stdlib`, `markov`, or a path to a file or folder."""

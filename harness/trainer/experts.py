@@ -31,7 +31,7 @@ def mixture(hidden: torch.Tensor, weight: Callable[[str], torch.Tensor], experts
     used alike. It is of one learner's own batch: learners that route differently are merged like all else.
     """
     tokens = hidden.reshape(-1, hidden.shape[-1])
-    chances = F.linear(tokens, weight("router")).softmax(-1)
+    chances = F.linear(tokens, weight("router")).softmax(-1, tokens.dtype)  # with autocast, too
     gates, chosen = chances.topk(top_k)
     if top_k > 1:
         gates = gates / gates.sum(-1, keepdim=True)

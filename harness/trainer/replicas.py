@@ -43,4 +43,4 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
     torch.set_num_threads(threads)
     model = config.spec
     corpus = Corpus(corpus_file, model.context, config.learners, config.batch, config.seed)
-    return lambda index: Transformer(model, initial, corpus, index)
+    return lambda index: Transformer(model, initial, corpus, index, config.device, autocast=config.device != "cpu")

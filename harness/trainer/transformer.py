@@ -10,10 +10,11 @@ import torch.nn.functional as F  # noqa: N812
 
 from harness.trainer.experts import BALANCE, feed_forward, mixture
 from harness.trainer.replica import VALUE
-from harness.trainer.tensors import Tensors
+from harness.trainer.tensors import Array, Tensors
 
 if TYPE_CHECKING:
-    from harness.trainer.data import Corpus
+    from harness.trainer.data import Corpus, Windows
+    from harness.trainer.device import Device
     from harness.trainer.model import ModelSpec
 
 _CLIP = 1.0
@@ -24,13 +25,17 @@ class Transformer:
     """Implements `harness.trainer.replica.Replica`. All parameters lie in one flat tensor, so that the optimizer's
     step is one fused call and a fragment is a set of views."""
 
-    def __init__(self, spec: ModelSpec, values: Tensors, corpus: Corpus, learner: int) -> None:
-        """`values` as of `ModelSpec.initial`; `learner` is the 0-based shard. AdamW begins with fresh moments."""
+    def __init__(self, spec: ModelSpec, values: Tensors, corpus: Corpus, learner: int, device: Device = "cpu",
+                 autocast: bool = False) -> None:
+        """`values` as of `ModelSpec.initial`; `learner` is the 0-based shard. AdamW begins with fresh moments.
+        `autocast`: the forward pass of inner steps is in bfloat16 where torch holds that to be enough; weights,
+        gradients, AdamW and held-out losses are in float32 nevertheless."""
         self._spec, self._corpus, self._learner = spec, corpus, learner
+        self._device, self._autocast = torch.device(device), autocast
         shapes = spec.shapes()
         size = sum(int(np.prod(shape)) for shape in shapes.values())
-        self._flat, self._grad = torch.zeros(size), torch.zeros(size)
-        self._first, self._second, self._count = torch.zeros(size), torch.zeros(size), torch.tensor(0.0)
+        self._flat, self._grad, self._first, self._second = (torch.zeros(size, device=device) for _ in range(4))
+        self._count = torch.tensor(0.0, device=device)
         self._views: dict[str, torch.Tensor] = {}
         at = 0
         for name, shape in shapes.items():
@@ -42,7 +47,7 @@ class Transformer:
 
     def read(self, names: tuple[str, ...]) -> Tensors:
         """Copies of these tensors' current values."""
-        return {name: self._views[name].detach().numpy().copy() for name in names}
+        return {name: _copied(self._views[name]) for name in names}
 
     def write(self, tensors: Tensors) -> None:
         """Overwrite these tensors; the inner optimizer's state stays."""
@@ -59,7 +64,7 @@ class Transformer:
     def gradient(self, position: int) -> tuple[float, Tensors]:
         """Loss and gradient of one batch, without a step: one flat array under the name `gradient`."""
         loss = self._backward(position)
-        return loss, {"gradient": self._grad.numpy().copy()}
+        return loss, {"gradient": _copied(self._grad)}
 
     def apply(self, gradient: Tensors, lr: float) -> None:
         """One AdamW step with this flat gradient."""
@@ -69,7 +74,7 @@ class Transformer:
     def state(self) -> Tensors:
         """The weights, and AdamW's moments and count."""
         weights = {VALUE + name: array for name, array in self.read(tuple(self._views)).items()}
-        return weights | {name: tensor.numpy().copy() for name, tensor in self._moments().items()}
+        return weights | {name: _copied(tensor) for name, tensor in self._moments().items()}
 
     def load(self, state: Tensors) -> None:
         """Go on from there; without moments with fresh ones."""
@@ -87,17 +92,21 @@ class Transformer:
         """Mean loss on the held-out windows, nats per byte."""
         inputs, targets = self._corpus.held_out()
         with torch.no_grad():
-            losses = [_cross_entropy(self.logits(torch.from_numpy(inputs[at:at + 64])),
-                                     torch.from_numpy(targets[at:at + 64])).item() for at in range(0, len(inputs), 64)]
+            losses = [_cross_entropy(self.logits(self._there(inputs[at:at + 64])),
+                                     self._there(targets[at:at + 64])).item() for at in range(0, len(inputs), 64)]
         return float(np.mean(losses))
 
     def _backward(self, position: int) -> float:
         inputs, targets = self._corpus.batch(self._learner, position)
         self._grad.zero_()
-        logits, balance = self._forward(torch.from_numpy(inputs))
-        loss = _cross_entropy(logits, torch.from_numpy(targets))
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
+            logits, balance = self._forward(self._there(inputs))
+            loss = _cross_entropy(logits, self._there(targets))
         (loss + BALANCE * balance).backward()  # type: ignore[no-untyped-call]
         return float(loss.item())
+
+    def _there(self, windows: Windows) -> torch.Tensor:
+        return torch.from_numpy(windows).to(self._device)
 
     def _step(self, lr: float) -> None:
         """AdamW (betas .9 and .99, no decay), the gradient clipped to norm 1."""
@@ -116,7 +125,7 @@ class Transformer:
     def _forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits, and the load-balancing losses of all blocks together; 0 where there are no experts."""
         spec, views = self._spec, self._views
-        balance = torch.zeros(())
+        balance = torch.zeros((), device=self._device)
         batch, context = inputs.shape
         width, heads = spec.width, spec.heads
         hidden = views["embed.token"][inputs] + views["embed.position"]
@@ -135,6 +144,11 @@ class Transformer:
             else:
                 hidden = hidden + feed_forward(normed, weight("up"), weight("down"))
         return F.linear(F.layer_norm(hidden, (width,), views["norm"]), views["head"]), balance
+
+
+def _copied(tensor: torch.Tensor) -> Array:
+    copy: Array = tensor.detach().cpu().numpy().copy()
+    return copy
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -159,3 +159,93 @@ def test_a_port_in_use_is_told_before_anything_starts():
         done = command("run", "kill-one", "--toxiproxy-port", port)
     assert done.returncode == 2
     assert f"--toxiproxy-port {port}: Address already in use; choose another one" in done.stderr
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--device", "cud"], "no such device; did you mean 'cuda'?; there are cpu, cuda and auto"),
+    (["--device", "cuda"], "run it with --device cpu"),
+    (["--device", "cuda", "--on", "simulated"], "run it with --device cpu")])
+def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, monkeypatch, options, words):
+    done = command("run", "no-fault", "--runs-dir", str(tmp_path / "runs"), *options, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_auto_is_the_processor_where_there_is_no_other_device():
+    code = "from chaos.commands.running import with_options; from chaos.plan import freeze; " \
+           "from chaos.scenario import load; " \
+           "print(with_options(freeze(load('no-fault')[0], 0), device='auto').cluster.device)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
+    assert done.stdout == "cpu\n"
+
+
+@pytest.mark.parametrize(("files", "words"), [
+    ([], "no such folder"),
+    (["plan.json", "tape/"], "not a frozen plan"),
+    (["tape/"], "not the folder of a run: it has no plan.json")])
+def test_resume_says_what_is_wrong_with_a_folder(tmp_path, files, words):
+    run = tmp_path / "run"
+    for name in files:
+        (run / name).mkdir(parents=True) if name.endswith("/") else (
+            run.mkdir(exist_ok=True), (run / name).write_text("{"))
+    done = command("resume", str(run))
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def simulated(tmp_path, **cluster):
+    """The folder of a run that is over."""
+    settings = {"model": "quadratic", "learners": 3, "budget": "150 steps", "step_time": "60ms"} | cluster
+    (tmp_path / "small.yaml").write_text(
+        f"diloco_chaos: 1\nname: small\ndeadline: 60s\ncluster: {json.dumps(settings)}")
+    command("run", str(tmp_path / "small.yaml"), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
+    (run,) = (tmp_path / "runs").iterdir()
+    return run
+
+
+def unfinished(run, harness=(1, 1), backend="local"):
+    """As if it had been killed in processes."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"backend": backend, "harness": harness}))
+    (run / "report.json").unlink()
+    tapes = run / "tape"
+    for path in tapes.iterdir():
+        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True)
+                                if '"event":"finished"' not in line and '"event":"end"' not in line))
+    return run
+
+
+@pytest.mark.parametrize(("spoil", "words"), [
+    (lambda run: None, "a simulation that was ended left no tape; run it again: diloco-chaos run --plan"),
+    (lambda run: unfinished(run, identity(os.getpid())), "this run still goes on; end it first"),
+    (unfinished, "can't be trusted: "),
+    (unfinished, "begin again: diloco-chaos run --plan")])
+def test_resume_says_why_a_run_can_not_go_on(tmp_path, spoil, words):
+    run = simulated(tmp_path)
+    spoil(run)
+    done = command("resume", str(run))
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_resume_tells_what_cuts_there_are_and_that_a_finished_run_has_none_left(tmp_path):
+    run = simulated(tmp_path, cut_every=40)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"backend": "local"}))
+    done = command("resume", str(run))
+    assert "its training was over, there is nothing to go on with" in " ".join(done.stderr.split())
+    unfinished(run)
+    done = command("resume", str(run), "--cut", "9")
+    assert done.returncode == 2
+    assert "there is no cut 9: there are 3, 2, 1" in " ".join(done.stderr.split())
+
+
+def test_a_run_of_data_parallelism_has_no_cuts_to_go_on_from(tmp_path):
+    run = unfinished(simulated(tmp_path, mode="data_parallel"))
+    done = command("resume", str(run))
+    assert done.returncode == 2
+    assert "has the hub's checkpoints and no cuts; begin again" in " ".join(done.stderr.split())

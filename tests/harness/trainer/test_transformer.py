@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data import Corpus, MarkovSource, materialize, needed_bytes
+from harness.trainer.model import MODELS
 from harness.trainer.transformer import Transformer
 from inmemory import InMemoryCluster
 
@@ -74,3 +75,31 @@ def test_reading_and_writing_fragments_is_lossless(markov, config):
     assert any(not np.array_equal(before[name], model.read((name,))[name]) for name in names)
     model.write(before)
     assert all(np.array_equal(before[name], model.read((name,))[name]) for name in names)
+
+
+@pytest.mark.parametrize("name", ["micro", "tiny", "top1", "top2"])
+def test_with_autocast_the_forward_pass_is_coarser_and_everything_else_is_not(markov, name):
+    spec = MODELS[name]
+    corpus = Corpus(markov, spec.context, 1, 2, 0)
+    exact, coarse = (Transformer(spec, spec.initial(0), corpus, 0, autocast=autocast) for autocast in (False, True))
+    (loss, gradient), (coarse_loss, coarse_gradient) = (
+        (found, parts["gradient"]) for found, parts in (exact.gradient(0), coarse.gradient(0)))
+    assert coarse_loss != loss
+    assert coarse_loss == pytest.approx(loss, rel=0.01)
+    assert coarse_gradient.dtype == np.float32
+    cosine = coarse_gradient @ gradient / np.linalg.norm(gradient) / np.linalg.norm(coarse_gradient)
+    assert 0.99 < cosine < 1
+    assert coarse.held_out_loss() == exact.held_out_loss()
+    coarse.train(0, 1e-3)
+    assert {array.dtype for array in coarse.state().values()} == {np.dtype(np.float32)}
+
+
+def test_with_autocast_it_learns_as_well(markov, config):
+    ends = []
+    for autocast in (False, True):
+        model = Transformer(config.spec, config.spec.initial(0), Corpus(markov, 16, 1, 16, 0), 0, autocast=autocast)
+        for position in range(150):
+            model.train(position, 8e-3)
+        ends.append(model.held_out_loss())
+    assert ends[1] == pytest.approx(ends[0], rel=0.02)
+    assert ends[0] != ends[1]
