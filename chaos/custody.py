@@ -17,6 +17,7 @@ from harness.reaper import NOT_UNDONE, heal
 
 _MOST_DEATHS, _PER_S = 5, 10.0
 _HEAL_S = 5.0
+_LOOK_S = 0.02
 DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
@@ -30,6 +31,14 @@ def clean(folder: Path | None = None) -> list[str]:
         except (LedgerError, OSError) as error:
             did.append(f"{NOT_UNDONE}: {error}")
     return did + _orphans()
+
+
+def settled(harness: int) -> None:
+    """Wait until nothing is owed for a harness that died, by its pid; its reaper needs a moment, and until then its
+    nodes may still write. At most a few seconds: what is left then, `clean` undoes."""
+    until = time.monotonic() + _HEAL_S
+    while any(ledgers_folder().glob(f"*-{harness}-*.jsonl")) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
 
 
 def _orphans() -> list[str]:

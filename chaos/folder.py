@@ -85,6 +85,19 @@ class RunFolder:
         return self.document("manifest.json")
 
     @property
+    def harness(self) -> Identity:
+        """Who performs or performed it; nobody (0) where that is not told."""
+        try:
+            return Identity(*map(int, self.manifest()["harness"]))
+        except (ValueError, KeyError, TypeError):
+            return Identity(0, 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody writes to it any more: the harness has judged it, or is dead."""
+        return (self.path / "report.json").exists() or identity(self.harness.pid) != self.harness
+
+    @property
     def repeat(self) -> str:
         """The command that repeats it."""
         told = self.manifest().get("repeat")
@@ -125,7 +138,7 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
                    and (path / "plan.json").is_file() and (path / "tape").is_dir())
     removed = []
     for path in found[:len(found) - keep]:
-        if not is_over(path):
+        if not RunFolder(path).over:
             continue
         try:
             shutil.rmtree(path)
@@ -133,16 +146,6 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
             raise FolderError(f"{path}: can't be removed: {error.strerror}") from error
         removed.append(path)
     return removed
-
-
-def is_over(run: Path) -> bool:
-    """Whether nobody writes to a run any more: the harness recorded its end, or is dead."""
-    try:
-        manifest = json.loads((run / "manifest.json").read_text())
-        harness = Identity(*map(int, manifest["harness"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
-    return (run / "report.json").exists() or identity(harness.pid) != harness
 
 
 def environment() -> dict[str, Any]:

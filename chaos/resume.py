@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from chaos import plan as plans
-from chaos.custody import clean
+from chaos.custody import clean, settled
 from chaos.experiment import Experiment
-from chaos.folder import FolderError, RunFolder, environment, is_over
+from chaos.folder import FolderError, RunFolder, environment
 from chaos.origin import Lost, Origin, cuts_of
 from chaos.places import Place
 from chaos.run import Audience, Result, concluded, repeating
@@ -37,8 +37,9 @@ def origin_of(folder: RunFolder, cut: int = 0) -> tuple[Origin, list[str]]:
         FolderError: it can't go on; the message says why.
     """
     plan = folder.plan()
-    if not is_over(folder.path):
+    if not folder.over:
         raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
+    settled(folder.harness.pid)
     if plan.cluster.mode in SYNCHRONOUS:
         raise FolderError(f"{folder.path}: a run of {plan.cluster.mode} has the hub's checkpoints and no cuts; begin "
                           f"again: {folder.repeat}")

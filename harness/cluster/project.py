@@ -120,7 +120,8 @@ def tail(container: Any, lines: int = 12) -> str:
 def _user(run: Path) -> str:
     if os.getuid() != 0:
         return f"{os.getuid()}:{os.getgid()}"
-    for name in ("tape", "state", "snapshots"):  # what nodes write becomes theirs
+    for name in ("tape", "state", "snapshots", "cuts"):  # what nodes write becomes theirs
         (run / name).mkdir(exist_ok=True)
-        os.chown(run / name, _NOBODY, _NOBODY)
+        for path in (run / name, *(run / name).rglob("*")):  # a run that goes on has files there
+            os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
     return f"{_NOBODY}:{_NOBODY}"
