@@ -15,14 +15,18 @@ from chaos import drawing
 from chaos.checks.base import Verdict
 from chaos.felt import measure
 from chaos.lanes import Lanes
+from chaos.origin import cuts_of
 from chaos.run import Result, exit_code
 from chaos.story import story
 from chaos.traffic import crossed
+from harness.trainer.cuts import CUTS
 from harness.units import show_seconds
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
 _WIDEST = 100
+_CUT_SHORT = ("interrupted", "broken")
+"""Ends of a run that it may go on after."""
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -43,6 +47,8 @@ def _head(result: Result) -> RenderableType:
                          (f"  {plan.scenario}", "bold"), f"  seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
+    for event in result.history.tape.of("continued", node="harness"):
+        text.append(f"\nWent on at {event.t:.2f} s, from cut {event['cut']} of {event['run']}.")
     for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
         text.append(f"\n{line}", "yellow")
     for cut in result.judgement.cuts:
@@ -143,9 +149,11 @@ def _story(result: Result) -> list[RenderableType]:
 
 def _foot(result: Result) -> RenderableType:
     wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
-    repeat = result.folder.repeat
-    return Text.assemble("\n", ("saved   ", "dim"), str(result.folder.path), f" ({show_seconds(wall)})\n",
-                         ("repeat  ", "dim"), repeat, "\n")
+    path, tape = result.folder.path, result.history.tape
+    goes_on = result.outcome.kind in _CUT_SHORT and cuts_of(tape) and (path / CUTS).is_dir()
+    return Text.assemble("\n", ("saved   ", "dim"), str(path), f" ({show_seconds(wall)})\n",
+                         *([("go on   ", "dim"), f"diloco-chaos resume {path}\n"] if goes_on else []),
+                         ("repeat  ", "dim"), result.folder.repeat, "\n")
 
 
 def _title(name: str, note: str) -> Text:

@@ -135,8 +135,7 @@ class ComposeCluster(SupervisedCluster[Node]):
 
     def _went_away(self) -> EngineError:
         return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: "
-                           f"the tape, the checkpoints and the snapshots in {self._run}; lost: what the learners had "
-                           f"not given to a merge")
+                           f"the tape, the checkpoints and the snapshots in {self._run}")
 
     def _left_alone(self, node: Node) -> None:
         if meddled := node.meddled():

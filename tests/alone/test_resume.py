@@ -84,6 +84,7 @@ def test_a_run_that_was_killed_goes_on_and_holds_all_that_it_promised(place, req
         assert f"void: steps {begin} to {end} of {name}.{number}" in done.stdout
     assert_whole(new)
     assert not (new / "cuts").exists()
+    assert f"from cut {origin.cut} of {run.name}." in done.stdout.replace("\n", " ")
 
 
 def test_it_is_killed_again_and_a_cut_is_torn_and_it_goes_on_nevertheless(tmp_path):
