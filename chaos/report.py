@@ -151,9 +151,10 @@ def _foot(result: Result) -> RenderableType:
     wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
     path, tape = result.folder.path, result.history.tape
     goes_on = result.outcome.kind in _CUT_SHORT and cuts_of(tape) and (path / CUTS).is_dir()
-    return Text.assemble("\n", ("saved   ", "dim"), str(path), f" ({show_seconds(wall)})\n",
-                         *([("go on   ", "dim"), f"diloco-chaos resume {path}\n"] if goes_on else []),
-                         ("repeat  ", "dim"), result.folder.repeat, "\n")
+    text = Text.assemble("\n", ("saved   ", "dim"), f"{path} ({show_seconds(wall)})\n")
+    if goes_on:
+        text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")
+    return text.append("repeat  ", "dim").append(f"{result.folder.repeat}\n")
 
 
 def _title(name: str, note: str) -> Text:
