@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from chaos.plan import Plan
@@ -37,7 +37,6 @@ class Origin:
     """Of the run that was ended."""
     run: str
     cut: int
-    _marks: dict[Node, Event] = field(init=False, default_factory=dict)
 
     @cached_property
     def at(self) -> Event:

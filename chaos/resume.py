@@ -111,10 +111,18 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunF
     new.write("manifest.json", folder.manifest() | {
         "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "harness": identity(os.getpid()), "repeat": repeating(new, place),
-        "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time}, **environment()})
+        "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time, "void": _void(origin.lost)},
+        **environment()})
     new.write(SETTINGS, folder.document(SETTINGS))
     plans.save(origin.plan, new.path / "plan.json")  # what makes it a run's folder comes last
     return new
+
+
+def _void(lost: Lost) -> dict[str, object]:
+    """What lay after the cut, for programs."""
+    return {"tokens": lost.tokens, "faults": list(lost.faults),
+            "steps": {f"{name}.{number}": span for (name, number), span in lost.steps.items()},
+            "versions": {str(fragment): span for fragment, span in lost.versions.items()}}
 
 
 def told_of(origin: Origin) -> list[str]:
@@ -125,6 +133,7 @@ def told_of(origin: Origin) -> list[str]:
     return [f"going on from cut {origin.cut} of {origin.run}: global step {origin.at['step']}, "
             f"{show_seconds(origin.at.t)} after its begin",
             *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),
+            *([f"after it, and void: {lost.tokens:,} tokens"] if lost.tokens else []),
             *(f"after it, and void: steps {begin} to {end} of {name}.{number}"
               for (name, number), (begin, end) in sorted(lost.steps.items())),
             *([f"after it, and void: {_versions(lost)}"] if lost.versions else []),

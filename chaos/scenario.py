@@ -17,13 +17,13 @@ from chaos.bounds import Bounds
 from chaos.problems import Numbers, Problem, ScenarioError, nearest, place
 from faults import FAULTS, AbortWhen, AnyEntry, Fault, Join
 from harness.cluster.base import ABILITIES
+from harness.trainer.config import SYNCER as SYNCER
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size, between
 from harness.wording import first
 from scenarios import find
 
 HEADER = "diloco_chaos: 1"
-SYNCER = "syncer"
 LEARNERS = "learners"
 """As a target: every learner."""
 _MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100

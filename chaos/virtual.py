@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.bounds import Bounds
 from chaos.folder import RunFolder
-from chaos.origin import Origin
+from chaos.origin import HARNESS, Origin
 from chaos.plan import Plan
 from chaos.stage import Prober
 from faults import Fault, Felt, Hit, Poison
@@ -32,7 +32,6 @@ from harness.trainer.rogue import Rogue
 from harness.trainer.tensors import Tensors
 from harness.units import round_up
 
-HARNESS = "harness"
 _EVENT_BYTES = 150
 
 
