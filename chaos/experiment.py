@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -56,11 +56,7 @@ class Experiment:
         """Run to the end. Always undoes every fault and ends every process before it returns."""
         outcome = Outcome("broken", "the run was not started")
         try:
-            if self._origin is None:
-                self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-            else:
-                self._catch_up(self._origin)
-            names = (SYNCER, *self.plan.cluster.starters) if self._origin is None else self._origin.incarnations
+            names = self._begin() if self._origin is None else self._catch_up(self._origin)
             self._cluster.start([self._specs[name] for name in names])
             outcome = self._follow()
         except KeyboardInterrupt:
@@ -72,12 +68,18 @@ class Experiment:
                 self._end(outcome)
         return outcome
 
-    def _catch_up(self, origin: Origin) -> None:
-        """Be where the run was at the cut."""
+    def _begin(self) -> Iterable[str]:
+        """Say so; who is to be started."""
+        self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
+        return (SYNCER, *self.plan.cluster.starters)
+
+    def _catch_up(self, origin: Origin) -> Iterable[str]:
+        """Be where the run was at the cut; who is to be started."""
         past = sorted(self._stage.events(), key=lambda event: event.t)
         for event in past:
             self.observer.on_event(event)
         self._orchestrator.catch_up(past, origin.over, set(origin.incarnations) - {SYNCER})
+        return origin.incarnations
 
     def _record(self, event: str, **fields: Any) -> None:
         self._stage.record(event, **fields)

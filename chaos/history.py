@@ -203,6 +203,10 @@ class History:
                 start = min(up, end)
         return [*parts, (start, end)] if start < end or not parts else parts
 
+    def seconds(self, start: float, end: float) -> float:
+        """How long that is."""
+        return sum(right - left for left, right in self.awake(start, end))
+
     def gaps(self, start: float, end: float) -> list[float]:
         """Seconds between merges from `start` to `end`, the borders, and those of outages, counting as merges."""
         return [later - earlier for left, right in self.awake(start, end) for earlier, later in pairwise(

@@ -109,18 +109,18 @@ class Origin:
     @cached_property
     def _newest(self) -> dict[str, int]:
         """Newest incarnation of every node that had been started."""
-        spawned = [event for event in self.events if event.event == "spawn" and event.node == HARNESS]
-        return {event["target"]: event["incarnation"] for event in spawned}
+        return dict(self._told("spawn"))
+
+    def _told(self, what: str) -> list[Node]:
+        """Of whom the harness tells this, in the order of time."""
+        return [(event["target"], event["incarnation"]) for event in self.events
+                if event.event == what and event.node == HARNESS]
 
     @cached_property
     def ended(self) -> list[Node]:
         """Incarnations that were there and are no part of it: for them it was a crash; the syncer's, too."""
-        gone = {(event["target"], event["incarnation"]) for event in self.events
-                if event.event == "exit" and event.node == HARNESS}
-        spawned = [(event["target"], event["incarnation"]) for event in self.events
-                   if event.event == "spawn" and event.node == HARNESS]
         go_on = {(name, number) for name, number in self.incarnations.items() if name != SYNCER}
-        return sorted(set(spawned) - gone - go_on)
+        return sorted(set(self._told("spawn")).difference(self._told("exit"), go_on))
 
     @cached_property
     def incarnations(self) -> dict[str, int]:

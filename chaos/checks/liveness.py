@@ -110,8 +110,7 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
     merges = history.merges_between(start, end)
     if not merges:
         return 0.0, 0.0
-    seconds = sum(right - left for left, right in history.awake(start, end))
-    return len(merges) / seconds, mean(len(merge["contributions"]) for merge in merges)
+    return len(merges) / history.seconds(start, end), mean(len(merge["contributions"]) for merge in merges)
 
 
 def reintegration(history: History) -> Finding | None:

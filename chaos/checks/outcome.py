@@ -76,7 +76,7 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 def goodput(history: History) -> Finding:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap."""
     start = zero(history)
-    wall = sum(right - left for left, right in history.awake(start, history.end))
+    wall = history.seconds(start, history.end)
     need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
     value = goodput_between(history, start, history.end)
     predicted = history.plan.predicted_availability()
@@ -94,7 +94,7 @@ def goodput_between(history: History, start: float, end: float) -> float:
     useful = sum((nominal or event.t - event["began"]) * ledger.useful(node, event["step"], sizes)
                  for node, events in history.steps.items() for nominal in [history.step_time(node[0])]
                  for event in events if any(left <= event.t < right for left, right in awake))
-    return useful / (history.plan.cluster.learners * sum(right - left for left, right in awake))
+    return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 
 def faults_felt(history: History) -> Finding | None:

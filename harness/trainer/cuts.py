@@ -69,7 +69,7 @@ def keep(run: Path, node: str, save: Save) -> None:
         OSError: it can't be written.
     """
     checkpoint.save(part_file(run, save.cut, node), save.tensors, save.meta)
-    for old in numbers(run) if save.keep else ():
+    for old in numbers(run):
         if old < save.keep:
             shutil.rmtree(part_file(run, old, node).parent, ignore_errors=True)
 
