@@ -39,9 +39,10 @@ def state(history: History, target: str, at: float) -> str:
     lives = [event for event in history.tape.of("spawn", "exit", node="harness")
              if event["target"] == target and event.t < at - _MOMENT_S]  # the fault's own work does not count
     role = "syncer" if target == SYNCER else "learner"
-    if lives and lives[-1].event == "exit":
+    spawn = next((event for event in reversed(lives) if event.event == "spawn"), None)
+    if spawn and any(event.event == "exit" and event["incarnation"] == spawn["incarnation"] for event in lives):
         return f"{role} down"
-    born = max((event.t for event in lives if event.event == "spawn"), default=0.0)
+    born = spawn.t if spawn else 0.0
     mine = [event for event in mine if event.t >= born - _MOMENT_S]
     return f"{role} {_syncer(history, mine, at) if role == 'syncer' else _learner(history, target, mine, at)}"
 

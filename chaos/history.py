@@ -111,6 +111,13 @@ class History:
                             for learner, incarnation, first, last in parts]}))
         return found
 
+    def syncer_down(self, start: float, end: float) -> bool:
+        """Whether a fault had ended the syncer, and for a time between its successor was not at work yet."""
+        back = [event.t for event in self.tape.of("resumed", node=SYNCER)]
+        return any(gone.t < end and not any(gone.t < t <= start for t in back)
+                   for gone in self.tape.of("exit", node="harness")
+                   if gone["target"] == SYNCER and gone.fields.get("killed"))
+
     def step_time(self, learner: str) -> float:
         """Nominal time of a learner's inner steps, seconds; 0 without pace."""
         return self.plan.cluster.step_time_of(learner)

@@ -73,6 +73,7 @@ class Lanes:
         self.nodes = {name: Lane() for name in (SYNCER, *plan.cluster.names)}
         self.marks: list[tuple[float, str, str]] = []
         """(time, fault id, what it does)."""
+        self._newest: dict[object, object] = {}  # node -> its newest incarnation: an older one may end beside it
         self._kinds = {planned.id: planned.fault for planned in plan.faults}
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
 
@@ -81,8 +82,9 @@ class Lanes:
         plan knows is passed over."""
         match event.event:
             case "spawn":
+                self._newest[event["target"]] = event["incarnation"]
                 self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
-            case "exit" if "target" in event.fields:
+            case "exit" if "target" in event.fields and self._newest.get(event["target"]) == event["incarnation"]:
                 self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
             case "initial" | "resumed":
                 self._set(SYNCER, event.t, "merging")

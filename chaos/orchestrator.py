@@ -13,6 +13,7 @@ from typing import Literal
 
 from chaos.plan import Plan, PlannedFault
 from chaos.scenario import SYNCER
+from chaos.tokens import Node
 from faults import Fault
 from harness.tape import Event
 
@@ -81,7 +82,7 @@ class Training:
 
     def __init__(self) -> None:
         self._loss = SmoothedLoss(_SMOOTHING)
-        self._alive: set[str] = set()
+        self._alive: set[Node] = set()
         self._seen = False
 
     def on_event(self, event: Event, learners: list[str]) -> None:
@@ -90,7 +91,8 @@ class Training:
             self._loss.on_step(event)
         elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
             self._seen = True
-            (self._alive.add if event.event == "spawn" else self._alive.discard)(event["target"])
+            change = self._alive.add if event.event == "spawn" else self._alive.discard
+            change((event["target"], event["incarnation"]))
 
     @property
     def loss(self) -> float | None:
@@ -99,8 +101,8 @@ class Training:
 
     @property
     def alive(self) -> int:
-        """Learners whose process is there."""
-        return len(self._alive) if self._seen else 1 << 30
+        """Learners of which a process is there."""
+        return len({name for name, _ in self._alive}) if self._seen else 1 << 30
 
 
 class Orchestrator:

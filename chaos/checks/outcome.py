@@ -127,6 +127,7 @@ def _in_the_way(history: History, span: Span) -> bool:
     """Whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
     learners, at = history.plan.cluster.names, span.ended or history.end
     mine = set(span.planned.fault.struck(learners))
-    return any(other is not span and other.overlaps(at - _BACK_S, at + _BACK_S)
-               and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.struck(learners)))
-               for other in history.spans)
+    return history.syncer_down(at - _BACK_S, at + _BACK_S) or any(
+        other is not span and other.overlaps(at - _BACK_S, at + _BACK_S)
+        and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.struck(learners)))
+        for other in history.spans)

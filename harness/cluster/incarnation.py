@@ -164,13 +164,11 @@ class Incarnation(ABC):
             self.freeze()
             self._paused = True
 
-    def resume(self, die_within: float | None = None) -> None:
-        """Let it go on where it was paused; with `die_within` it is killed unless it ends by itself."""
+    def resume(self) -> None:
+        """Let it go on where it was paused."""
         if self._paused:
             self.thaw()
             self._paused = False
-            if die_within is not None:
-                self._kill_at = self._clock() + die_within
 
     def limit_writes(self, size: int, restart_after: float) -> None:
         """Set the soft limit RLIMIT_FSIZE from outside; it may die of it."""

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from harness import tape
 from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
-from harness.cluster.incarnation import STOP_TIMEOUT_S, Clock, Incarnation
+from harness.cluster.incarnation import Clock, Incarnation
 from harness.ledger import Enable, Ledger, Toxin
 from harness.links.client import Toxic
 
@@ -133,9 +133,10 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             self._spawn(current.spec, current.incarnation + 1)
 
     def revive(self, node: str) -> None:
-        """Let the old one go on; it is killed if it does not see within two seconds that it is superseded."""
+        """Let the old one go on. Until its successor is heard of it is the rightful one; then it has to see that, or it
+        stays to the end of the run."""
         if node in self._superseded:
-            self._superseded[node].resume(die_within=STOP_TIMEOUT_S)
+            self._superseded[node].resume()
 
     def limit_writes(self, node: str, size: int, restart_after: float) -> None:
         """RLIMIT_FSIZE of the process, set from outside."""

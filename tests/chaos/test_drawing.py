@@ -10,6 +10,18 @@ from chaos import drawing
 from chaos.lanes import LOOKS, Lanes
 from chaos.plan import freeze
 from chaos.scenario import parse
+from harness.tape import Event
+
+
+def test_a_stale_incarnation_that_ends_beside_its_successor_is_not_the_end_of_the_learner():
+    view = Lanes(freeze(parse("diloco_chaos: 1\nname: s\ncluster: {model: quadratic}\n"), 0))
+    view.on_event(Event(1.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 0}))
+    view.on_event(Event(2.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 1}))
+    view.on_event(Event(3.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 0, "killed": True}))
+    assert view.nodes["learner-1"].now == "healing"
+    view.on_event(Event(4.0, "learner-1", 1, "exit", {}))
+    view.on_event(Event(5.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 1, "killed": True}))
+    assert view.nodes["learner-1"].now == "killed"
 
 
 @given(end=st.floats(0.5, 2000), zero=st.floats(0, 30), width=st.integers(60, 200))

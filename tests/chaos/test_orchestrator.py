@@ -174,6 +174,16 @@ def test_an_abort_comes_when_too_few_learners_are_alive():
     assert [type(action) for action in actions] == [Abort]
 
 
+def test_a_learner_is_alive_when_its_stale_incarnation_ends_beside_it():
+    machine = orchestrator(["{kill: learner-1, at: 1s}"], more="abort_when: {alive_below: 6}")
+    for number in range(1, 7):
+        machine.on_event(event(0, "spawn", "harness", target=f"learner-{number}", incarnation=0))
+    machine.on_event(event(1, "steady"))
+    ends = event(3, "exit", "harness", target="learner-1", incarnation=0, status=0, killed=True)
+    machine.on_event(event(2, "spawn", "harness", target="learner-1", incarnation=1))
+    assert machine.on_event(ends) == []
+
+
 def test_what_is_injected_late_is_told_when_it_was_due():
     machine = orchestrator(["{kill: learner-1, at: 1s}"])
     machine.on_event(event(10, "steady"))

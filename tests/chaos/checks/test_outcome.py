@@ -302,7 +302,17 @@ def test_residue_that_could_not_be_looked_for_is_unknown(storm):
 
 def test_a_link_that_let_nothing_through_after_it_was_healed_is_not_undone(storm):
     story = storm.forged(storm.one("healed", fault="f4"), felt={"back": False})
-    assert story.verdict("all_undone").verdict != "passed"
+    assert story.verdict("all_undone").verdict == "failed"
+
+
+@pytest.mark.parametrize(("back", "verdict"), [(11.0, "failed"), (16.5, "passed"), (None, "passed")])
+def test_a_link_leads_nowhere_while_the_syncer_that_was_killed_is_not_back(storm, back, verdict):
+    healed = storm.one("healed", fault="f4")
+    story = storm.forged(healed, felt={"back": False}).said(
+        8.0, "harness", "exit", target="syncer", incarnation=0, status=-9, killed=True)
+    if back is not None:
+        story = story.said(back, "syncer", "resumed", incarnation=1, versions=[], digests=[], step=0, processed=0)
+    assert story.verdict("all_undone").verdict == verdict, healed.t
 
 
 def test_even_without_faults_somebody_has_to_look(calm):

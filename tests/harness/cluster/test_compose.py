@@ -277,7 +277,8 @@ def test_a_superseded_node_stands_still_beside_its_successor_and_is_revived(grou
     before = ground.count(number=old)
     ground.cluster.revive("worker")
     ground.until(lambda: ground.count(number=old) > before)
-    ground.until(lambda: ground.exits()[-1:] and ground.exits()[-1]["incarnation"] == old)  # it does not see it: killed
+    ground.container(number=old).kill()  # as if it saw that it is superseded
+    ground.until(lambda: ground.exits()[-1:] and ground.exits()[-1]["incarnation"] == old)
     assert ground.exits()[-1]["status"] == -signal.SIGKILL
     assert ground.number() == old + 1
     ground.runs()

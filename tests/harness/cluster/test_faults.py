@@ -93,8 +93,7 @@ def test_what_is_done_to_a_node_that_is_gone_is_done_to_nobody(ground):
     assert ground.exits() == [(0, -signal.SIGKILL, True)]
 
 
-def test_a_superseded_process_stands_beside_its_successor_comes_back_and_has_to_end(ground, monkeypatch):
-    monkeypatch.setattr("harness.cluster.supervised.STOP_TIMEOUT_S", 0.2)
+def test_a_superseded_process_stands_beside_its_successor_and_comes_back(ground):
     cluster = ground.start()
     old = cluster.states()["worker"].pid
     cluster.supersede("worker")
@@ -105,18 +104,30 @@ def test_a_superseded_process_stands_beside_its_successor_comes_back_and_has_to_
     ground.until(lambda: state(old) == "T")
     cluster.revive("worker")
     assert ground.owed() == []
-    ground.until(ground.exits)  # this one never sees that it is superseded
-    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+    ground.until(lambda: state(old) != "T")
+    os.kill(old, signal.SIGTERM)  # as if it saw that it is superseded
+    ground.until(ground.exits)
+    assert ground.exits() == [(0, -signal.SIGTERM, True)]
     assert cluster.states()["worker"].pid == new.pid
 
 
-def test_a_node_can_be_superseded_again_once_the_old_process_is_gone(ground, monkeypatch):
-    monkeypatch.setattr("harness.cluster.supervised.STOP_TIMEOUT_S", 0.2)
+def test_a_superseded_process_that_never_sees_it_goes_on_until_the_run_is_over(ground):
+    cluster = ground.start()
+    old = cluster.states()["worker"].pid
+    cluster.supersede("worker")
+    cluster.revive("worker")
+    cluster.stop()
+    assert not state(old)
+
+
+def test_a_node_can_be_superseded_again_once_the_old_process_is_gone(ground):
     cluster = ground.start()
     for number in (1, 2):
+        old = cluster.states()["worker"].pid
         cluster.supersede("worker")
         assert cluster.states()["worker"].incarnation == number
         cluster.revive("worker")
+        os.kill(old, signal.SIGTERM)
         ground.until(lambda number=number: len(ground.exits()) == number)
 
 
