@@ -22,7 +22,6 @@ from chaos.scenario import SYNCER
 from harness import tape
 from harness.processes import identity
 from harness.trainer import checkpoint, cuts
-from harness.trainer.config import SYNCHRONOUS
 from harness.trainer.disk import CheckpointError
 from harness.trainer.node import SETTINGS, NodeSettings
 from harness.units import show_seconds
@@ -40,9 +39,6 @@ def origin_of(folder: RunFolder, cut: int = 0) -> tuple[Origin, list[str]]:
     if not folder.over:
         raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
     settled(folder.harness.pid)
-    if plan.cluster.mode in SYNCHRONOUS:
-        raise FolderError(f"{folder.path}: a run of {plan.cluster.mode} has the hub's checkpoints and no cuts; begin "
-                          f"again: {folder.repeat}")
     recorded = folder.tape()
     if recorded.of("finished", node=SYNCER):
         raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "

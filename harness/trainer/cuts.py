@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.trainer import checkpoint
 from harness.trainer.disk import Content, Disk
 from harness.trainer.effects import Effect, Record, Save
-from harness.trainer.state import FragmentState, Ledger, fragment_file
+from harness.trainer.state import fragment_file
 from harness.trainer.tensors import Tensors, over, under
 
 CUTS = "cuts"
@@ -97,12 +97,12 @@ def part_of(run: Path, cut: int, node: str) -> Content | None:
 # -- the syncer's part ------------------------------------------------------------------------------------------------
 
 
-def syncers(states: Sequence[FragmentState], ledger: Ledger) -> tuple[Tensors, dict[str, object]]:
-    """Everything that the syncer must not forget, under one roof."""
+def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
+    """What the syncer's files are to hold, in the order of their fragments, under one roof."""
     tensors: Tensors = {}
-    for index, state in enumerate(states):
-        tensors |= over(f"{index}/", state.tensors())
-    return tensors, {"fragments": [state.meta() for state in states], "ledger": ledger.meta()}
+    for index, file in enumerate(files):
+        tensors |= over(f"{index}/", file.tensors)
+    return tensors, {"fragments": [file.meta for file in files]}
 
 
 def put_back(part: Content, disk: Disk) -> None:
@@ -115,6 +115,6 @@ def put_back(part: Content, disk: Disk) -> None:
     if checkpoint.copies(fragment_file(len(fragments) - 1))[1] in set(disk.names()):
         return
     for index, meta in enumerate(fragments):
-        content = Content(under(f"{index}/", part.tensors), meta | {"ledger": part.meta["ledger"]})
+        content = Content(under(f"{index}/", part.tensors), meta)
         for _ in checkpoint.saving_both(disk, fragment_file(index), content):
             pass

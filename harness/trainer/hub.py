@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.trainer import checkpoint
-from harness.trainer.config import TrainerConfig
-from harness.trainer.disk import Disk
-from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Send, Timer
+from harness.trainer.config import SYNCER, TrainerConfig
+from harness.trainer.cuts import syncers
+from harness.trainer.disk import Content, Disk
+from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Save, Send, Timer
 from harness.trainer.merge import token_weight
 from harness.trainer.messages import (
     AnyMessage,
@@ -71,10 +72,13 @@ class Saved:
         return cls(begun, begun * config.tokens_per_step * config.learners,
                    {VALUE + key: array for key, array in initial.items()}, {})
 
+    def meta(self) -> dict[str, object]:
+        """All but the tensors."""
+        return {"version": self.step, "tokens": self.tokens, "incarnations": self.incarnations}
+
     def commit(self) -> Commit:
         """Save it."""
-        return Commit(fragment_file(0), self.state, {"version": self.step, "tokens": self.tokens,
-                                                     "incarnations": self.incarnations})
+        return Commit(fragment_file(0), self.state, self.meta())
 
 
 @dataclass
@@ -110,7 +114,7 @@ class Hub(Reception[Member]):
     ahead of anybody else, and whoever comes begins with what all the others have."""
 
     def __init__(self, config: TrainerConfig, saved: Saved, incarnation: int = 0) -> None:
-        super().__init__(config)
+        super().__init__(config, incarnation)
         self.saved = saved
         self.step, self.tokens = saved.step, saved.tokens
         self.group: dict[str, int] = {}
@@ -291,11 +295,20 @@ class Hub(Reception[Member]):
         if member.name == self._donor and message.step == self.step:
             yield from self.fetched(state, now)
             return
+        over = message.tokens >= self.config.budget_tokens
         if message.step > self.saved.step:
-            self.saved = state
+            before, self.saved = self.saved.step, state
             yield state.commit()
-        if message.tokens >= self.config.budget_tokens:
+            if self._cuts.due(before, state.step) and not over:
+                yield from self._cut(state)
+        if over:
             yield from self._finish(step=self.step, processed=self.tokens, merged=self.tokens)
+
+    def _cut(self, state: Saved) -> Iterable[Effect]:
+        """Let this checkpoint be one of the whole run: nobody else has anything that is not in it."""
+        number, told = self._cuts.begin(state.step, [SYNCER])
+        yield from told
+        yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._cuts.whole)
 
     def _clock(self) -> Clock:
         return Clock(step=self.step, tokens=self.tokens, steady=self.steady)

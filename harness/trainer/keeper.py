@@ -9,14 +9,15 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 from harness.trainer.config import SYNCER, TrainerConfig
-from harness.trainer.cuts import Cuts, syncers
+from harness.trainer.cuts import syncers
+from harness.trainer.disk import Content
 from harness.trainer.effects import Commit, Effect, Record, Save, Send, Snapshot, Timer
 from harness.trainer.messages import Broadcast, Clock, Cut, Donation, Hello, Welcome
 from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.recovery import Recoveries, objection
 from harness.trainer.rounds import Peer
 from harness.trainer.schedule import snapshot_marks
-from harness.trainer.state import Restored, fragment_file
+from harness.trainer.state import FragmentState, Restored, fragment_file
 from harness.trainer.tensors import Tensors
 
 
@@ -24,14 +25,13 @@ class Keeper(Reception[Peer]):
     """See the module."""
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int) -> None:
-        super().__init__(config)
+        super().__init__(config, incarnation)
         self.table = config.fragment_table()
         self.states = found.states
         self.ledger = found.ledger
         self._found = found
         self._warm, self._budget, self._blocking = config.warm_tokens, config.budget_tokens, config.blocking
         self._recoveries = Recoveries(config, self.peers)
-        self._cuts = Cuts(config.cut_every, incarnation)
         self._marks = snapshot_marks(config)
         if found.resumed:
             self._marks = [mark for mark in self._marks if mark[1] > self.processed]
@@ -138,8 +138,11 @@ class Keeper(Reception[Peer]):
     # -- what is kept, and told ----------------------------------------------------------------------------------
 
     def _commit(self, fragment: int) -> Commit:
-        state = self.states[fragment]
-        return Commit(fragment_file(fragment), state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
+        file = self._file(self.states[fragment])
+        return Commit(fragment_file(fragment), file.tensors, file.meta)
+
+    def _file(self, state: FragmentState) -> Content:
+        return Content(state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
 
     def _tell(self, peer: Peer, index: int) -> Iterable[Effect]:
         """A fragment's value; to who holds the version before it what has changed, where that takes fewer bytes."""
@@ -152,16 +155,12 @@ class Keeper(Reception[Peer]):
                              base=state.version - 1 if changed else -1),
                    state.update if changed else state.value, to=peer.connection)
 
-    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
-        """The syncer's own part of a cut is on stable storage."""
-        return self._cuts.saved(SYNCER, cut)
-
     def _cut(self) -> Iterable[Effect]:
         """Have everybody save what they are now."""
         there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
         number, told = self._cuts.begin(self.ledger.step, [SYNCER, *there])
         yield from told
-        yield Save(number, *syncers(self.states, self.ledger), keep=self._cuts.whole)
+        yield Save(number, *syncers([self._file(state) for state in self.states]), keep=self._cuts.whole)
         for connection in there.values():
             yield Send(Cut(number=number), to=connection)
 

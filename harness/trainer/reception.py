@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from harness.trainer.config import TrainerConfig
+from harness.trainer.config import SYNCER, TrainerConfig
+from harness.trainer.cuts import Cuts
 from harness.trainer.effects import Close, Effect, Record, Send, Stop, Timer
 from harness.trainer.messages import AnyMessage, Clock, Finish, Hello
 from harness.trainer.tensors import Tensors
@@ -41,12 +42,13 @@ P = TypeVar("P", bound=Known)
 class Reception(ABC, Generic[P]):
     """See the module."""
 
-    def __init__(self, config: TrainerConfig) -> None:
+    def __init__(self, config: TrainerConfig, incarnation: int) -> None:
         self.config = config
         self.steady = False
         self.finished = False
         self.peers: dict[str, P] = {}
         self._by_connection: dict[int, P] = {}
+        self._cuts = Cuts(config.cut_every, incarnation)
 
     def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -63,8 +65,8 @@ class Reception(ABC, Generic[P]):
         """A connection ended."""
 
     def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
-        """Its part of a cut is on stable storage; who makes none is never told."""
-        return ()
+        """Its own part of a cut is on stable storage."""
+        return self._cuts.saved(SYNCER, cut)
 
     @abstractmethod
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:

@@ -26,6 +26,14 @@ checks: {reintegration: {within: 9s}, self_healing: {within: 8s}, goodput: {at_l
 """
 
 
+AVERAGED = """diloco_chaos: 1
+name: interrupted
+deadline: 90s
+cluster: {mode: MODE, model: micro, corpus: markov, batch: 4, learners: 3, budget: 240, step_time: 60ms, snapshots: 4,
+          silence: 2s, cut_every: 40}
+"""
+
+
 def command(*arguments, **options):
     return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=180,
                           check=False, **options)
@@ -36,9 +44,9 @@ def begun(*arguments):
                             stderr=subprocess.STDOUT)
 
 
-def killed(folder, place, cuts):
+def killed(folder, place, cuts, plan=PLAN):
     """The folder of a run whose harness was killed when so many cuts were whole; the reaper has ended the rest."""
-    (folder / "interrupted.yaml").write_text(PLAN)
+    (folder / "interrupted.yaml").write_text(plan)
     process = begun("run", str(folder / "interrupted.yaml"), "--on", place, "--runs-dir", str(folder / "runs"))
     until = time.monotonic() + 60
     while time.monotonic() < until:
@@ -88,6 +96,16 @@ def test_a_run_that_was_killed_goes_on_and_holds_all_that_it_promised(place, req
     assert void["steps"] == {f"{name}.{number}": [*span] for (name, number), span in origin.lost.steps.items()}
     assert f"void: {void['tokens']:,} tokens" in done.stdout
     assert f"from cut {origin.cut} of {run.name}." in done.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
+def test_data_parallelism_goes_on_from_a_checkpoint_of_its_hub(mode, tmp_path):
+    run = killed(tmp_path, "local", 2, AVERAGED.replace("MODE", mode))
+    origin, _ = origin_of(RunFolder.open(run))
+    done, new = resumed(run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"going on from cut {origin.cut} of {run.name}" in done.stdout
+    assert_whole(new)
 
 
 def test_it_is_killed_again_and_a_cut_is_torn_and_it_goes_on_nevertheless(tmp_path):

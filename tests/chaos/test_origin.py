@@ -66,11 +66,32 @@ def test_nothing_is_lost_and_nothing_done_twice(cluster):
             assert len(set(positions)) == len(positions)
 
 
-@pytest.mark.parametrize("compressed", [{}, COMPRESSED], ids=["whole", "int4"])
+@pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
+def test_data_parallelism_goes_on_from_a_checkpoint_of_the_hub_and_comes_to_the_same_model(mode):
+    plan = plan_with(mode=mode)
+    done, tape, cuts = ended(plan)
+    assert len(cuts) > 1
+    for cut in cuts:
+        origin = Origin(plan, tape, "before", cut)
+        assert origin.incarnations == {"syncer": 1, "learner-1": 1, "learner-2": 1, "learner-3": 1}
+        history = gone_on(plan, origin, done.stage.cuts[cut])
+        assert_the_same_bit_for_bit(history)
+        assert [back["step"] for back in history.tape.of("rolled_back")] == [origin.at["step"]]
+        assert kept(history) == kept(History(plan, tape))
+
+
+def kept(history):
+    """Version and digest of every mean gradient that counts."""
+    void = {id(merge) for merge in history.rolled_back}
+    return [(merge["version"], merge["digest"]) for merge in history.merges if id(merge) not in void]
+
+
+@pytest.mark.parametrize("cluster", [{}, COMPRESSED, {"mode": "data_parallel"}, {"mode": "elastic_data_parallel"}],
+                         ids=["whole", "int4", "data parallelism", "elastic data parallelism"])
 @settings(deadline=None, max_examples=20)
 @given(data=st.data())
-def test_it_goes_on_whatever_was_broken(compressed, data):
-    plan = data.draw(plans(learners=3, max_faults=4, budget="100 steps", cut_every=15, **compressed))
+def test_it_goes_on_whatever_was_broken(cluster, data):
+    plan = data.draw(plans(learners=3, max_faults=4, budget="100 steps", cut_every=15, **cluster))
     done, tape, cuts = ended(plan)
     for cut in cuts:
         origin = Origin(plan, tape, "before", cut)

@@ -170,10 +170,14 @@ def states(initial):
     return made
 
 
+def files(states, ledger):
+    return [cuts.Content(state.tensors(), state.meta() | {"ledger": ledger.meta()}) for state in states]
+
+
 def test_the_syncers_folder_is_put_back_as_it_was_once(initial, tmp_path):
     before, ledger = states(initial), Ledger(step=23)
     ledger.report("learner-1", 0, 2048, 17)
-    cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(before, ledger)))
+    cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(before, ledger))))
     part, disk = cuts.part_of(tmp_path, 3, "syncer"), FolderDisk(tmp_path / "state")
     cuts.put_back(part, disk)
     found = restore(disk, CONFIG.fragment_table(), initial, 0)
@@ -186,7 +190,7 @@ def test_the_syncers_folder_is_put_back_as_it_was_once(initial, tmp_path):
 
 
 def test_it_is_put_back_again_where_that_was_broken_off(initial, tmp_path):
-    part = cuts.Content(*cuts.syncers(states(initial), Ledger(step=23)))
+    part = cuts.Content(*cuts.syncers(files(states(initial), Ledger(step=23))))
 
     class Full(FolderDisk):
         def write(self, name, content):

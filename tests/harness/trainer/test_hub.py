@@ -5,7 +5,7 @@ import pytest
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data_parallel import DataParallel
-from harness.trainer.effects import Close, Commit, Record, Send, Stop
+from harness.trainer.effects import Close, Commit, Record, Save, Send, Stop
 from harness.trainer.elastic_data_parallel import ElasticDataParallel
 from harness.trainer.hub import Saved, averaged
 from harness.trainer.messages import Average, Clock, Gradient, Hello, Resume, State
@@ -32,8 +32,8 @@ def state(value=2.0):
 class Talk:
     """A hub, and what it answers: the last input's effects."""
 
-    def __init__(self, kind=DataParallel, saved=None):
-        self.hub = kind(CONFIG, saved or Saved(0, 0, state(), {}))
+    def __init__(self, kind=DataParallel, saved=None, **settings):
+        self.hub = kind(CONFIG.model_copy(update=settings), saved or Saved(0, 0, state(), {}))
         self.effects = list(self.hub.start(0.0))
         self.now = 0.0
 
@@ -133,6 +133,31 @@ def test_the_last_state_ends_the_run_once_it_is_committed(talk):
     talk.together().say(1, State(epoch=1, step=4, tokens=tokens, digest=digest(state(3.0))), state(3.0))
     kinds = [type(effect) for effect in talk.effects]
     assert kinds.index(Commit) < kinds.index(Stop)
+
+
+def checkpoints(talk, *steps):
+    """The kinds of effects of each."""
+    told = []
+    for step in steps:
+        message = State(epoch=1, step=step, tokens=CONFIG.tokens_per_step * step * 2, digest=digest(state()))
+        told.append([type(effect) for effect in talk.say(1, message, state()).effects])
+    return told
+
+
+def test_the_first_checkpoint_at_or_after_where_one_is_due_is_one_of_the_whole_run():
+    talk = Talk(cut_every=3, budget=99).together()
+    assert checkpoints(talk, 2, 4, 5, 6) == [[Commit], [Commit, Record, Save], [Commit], [Commit, Record, Record, Save]]
+    assert [fields["step"] for fields in talk.told("cut")] == [6]
+    assert talk.told("cut_broken") == [{"cut": 1, "without": "syncer"}]  # it is not safe yet, and overtaken
+    (save,) = [effect for effect in talk.effects if isinstance(effect, Save)]
+    assert (save.keep, [*talk.hub.on_saved(save.cut, 9.0)]) == (0, [Record("cut_done", {"cut": 2})])
+
+
+def test_where_no_cuts_are_asked_for_or_the_run_is_over_a_checkpoint_is_the_hubs_alone():
+    assert checkpoints(Talk(cut_every=0, budget=99).together(), 2, 98) == [[Commit], [Commit]]
+    (last,) = checkpoints(Talk(cut_every=1, budget=2).together(), 2)
+    assert Save not in last
+    assert Stop in last
 
 
 def test_an_elastic_group_takes_a_connection_back_that_was_away_for_a_moment():
