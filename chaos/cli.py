@@ -22,13 +22,16 @@ from harness.cluster.base import ClusterError
 from harness.ledger import LedgerError
 from harness.trainer.data import CorpusError
 
+_NAME = "diloco-chaos"
+
 
 def main() -> NoReturn:
     """The entry point: every expected error becomes a message and an exit code."""
     if sys.platform != "linux":
         sys.exit("diloco-chaos runs on Linux only: it needs process signals and /proc as they are there")
     try:
-        code = app(standalone_mode=False) or 0  # without its standalone mode, typer returns what Exit carries
+        # without its standalone mode, typer returns what Exit carries
+        code = app(prog_name=_NAME, standalone_mode=False) or 0
     except Failure as failure:
         code = _fail(str(failure), failure.code)
     except (ScenarioError, FolderError, CorpusError, LedgerError, ClusterError) as error:
@@ -42,7 +45,8 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        code = _fail(f"{error.format_message()}\nTry `diloco-chaos --help`.", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", _NAME)
+        code = _fail(f"{error.format_message()}\nTry `{command} --help`.", 2)
     sys.exit(code)
 
 

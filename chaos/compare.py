@@ -113,7 +113,7 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
     return replace(
         planned, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
-        bytes_per_token=round(crossed(history).total / history.ledger.processed, 4),
+        bytes_per_token=round(crossed(history).a_token, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
         why=result.judgement.inconclusive)
 
@@ -135,7 +135,8 @@ def document(plan: Plan, found: Sequence[Compared]) -> dict[str, Any]:
 def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History], console: Console) -> None:
     """The table, and the losses over time."""
     width = min(console.width, _WIDEST)
-    console.print(Text.assemble("\n", (plan.scenario, "bold"), f"  seed {plan.seed}, {len(plan.faults)} faults\n"))
+    faults = f"{len(plan.faults)} fault{'s' * (len(plan.faults) != 1)}"
+    console.print(Text.assemble("\n", (plan.scenario, "bold"), f"  seed {plan.seed}, {faults}\n"))
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 0, 0, 1), show_edge=False)
     table.add_column("mode", no_wrap=True)
     for name in ("goodput", "plan", "loss", "at time", "bytes/token", "stall", "took"):
@@ -151,7 +152,8 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
     for one in found:
         if one.why:
             console.print(f"{one.mode}: {one.why}", style="yellow", markup=False)
-    drawn = [drawing.Curve(mode, *_LOOKS[mode], [(point.t - (history.zero or 0.0), point.loss)
+        console.print(f"saved   {one.run}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    drawn = [drawing.Curve(mode, *_LOOKS[mode], [(max(0.0, point.t - (history.zero or 0.0)), point.loss)
                                                  for point in history.curve]) for mode, history in histories.items()]
     if drawn:
         console.print(Text.assemble("\n", ("Held-out loss", "bold"), ("  over time since the steady state", "dim")))

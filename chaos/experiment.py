@@ -78,7 +78,7 @@ class Experiment:
         past = sorted(self._stage.events(), key=lambda event: event.t)
         for event in past:
             self.observer.on_event(event)
-        self._orchestrator.catch_up(past, origin.over, set(origin.incarnations) - {SYNCER})
+        self._orchestrator.catch_up(past, origin.over)
         return origin.incarnations
 
     def _record(self, event: str, **fields: Any) -> None:

@@ -61,7 +61,8 @@ class RunFolder:
             FolderError: this is not the folder of a run.
         """
         if not path.is_dir():
-            raise FolderError(f"{path}: no such folder; a run's folder is named at the end of its report, "
+            what = "not a folder" if path.exists() else "no such folder"
+            raise FolderError(f"{path}: {what}; a run's folder is named at the end of its report, "
                               f"like runs/20260101-120000-flagship-1a2b")
         missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
         if missing:
@@ -101,8 +102,8 @@ class RunFolder:
     def repeat(self) -> str:
         """The command that repeats it."""
         told = self.manifest().get("repeat")
-        usual = f"diloco-chaos run --plan {self.path / 'plan.json'}"
-        return told if isinstance(told, str) and told.isprintable() else usual
+        options = told.partition("plan.json")[2] if isinstance(told, str) and told.isprintable() else ""
+        return f"diloco-chaos run --plan {self.path / 'plan.json'}{options}"  # the folder may have been moved
 
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty where it is missing or torn."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from chaos.outages import Outages
 from chaos.plan import Plan, PlannedFault
 from chaos.references import Point, Reference
 from chaos.scenario import SYNCER
@@ -188,18 +189,12 @@ class History:
 
     @cached_property
     def outages(self) -> list[tuple[float, float]]:
-        """From when the whole run had been ended and went on again, to its next merge with all its learners: no fault
-        of the plan, and no failure of who was ended."""
-        return [(event.t, self._up_again(event.t)) for event in self.tape.of("continued", node="harness")]
-
-    def _up_again(self, start: float) -> float:
-        first = next((merge.t for merge in self.merges if merge.t > start), self.end)
-        started = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")
-                   if start <= event.t < first]
-        ready = [min((event.t for event in self.tape.of("ready", node=name)
-                      if event.incarnation == incarnation and event.t > start), default=start)
-                 for name, incarnation in started]
-        return next((merge.t for merge in self.merges if merge.t > max([start, *ready])), self.end)
+        """When the whole run was down; what was down to its end is so to the end of the run."""
+        found = Outages()
+        for event in self.tape.of("continued", "spawn", "ready", "merge"):
+            if event.t <= self.end:
+                found.on_event(event)
+        return [*found.over, *([(found.since, self.end)] if found.since is not None else [])]
 
     def awake(self, start: float, end: float) -> list[tuple[float, float]]:
         """What is left of [start, end) without the outages."""
@@ -213,6 +208,10 @@ class History:
     def seconds(self, start: float, end: float) -> float:
         """How long that is."""
         return sum(right - left for left, right in self.awake(start, end))
+
+    def was_up(self, start: float, end: float) -> bool:
+        """Whether no outage is in it."""
+        return not any(down < end and start < up for down, up in self.outages)
 
     def gaps(self, start: float, end: float) -> list[float]:
         """Seconds between merges from `start` to `end`, the borders, and those of outages, counting as merges."""

@@ -86,9 +86,9 @@ class Lanes:
                 self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
             case "exit" if "target" in event.fields and self._newest.get(event["target"]) == event["incarnation"]:
                 self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
-            case "initial" | "resumed":
-                self._set(SYNCER, event.t, "merging")
             case "merge":
+                if self._base(SYNCER) in ("starting", "healing"):
+                    self._set(SYNCER, event.t, "merging")
                 for part in event["contributions"]:
                     if self._base(part["learner"]) in ("starting", "healing"):
                         self._set(part["learner"], event.t, "training")

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from chaos.outages import Outages
 from chaos.plan import Plan, PlannedFault
 from chaos.scenario import SYNCER
 from chaos.tokens import Node
 from faults import Fault
 from harness.tape import Event
 
-_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "held", "ready"})
+_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "held", "continued"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
@@ -126,28 +127,27 @@ class Orchestrator:
         self._counted = {(when.node, when.event) for when in whens}
         self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
         self._give_up_at = float("inf")
-        self._starting: set[str] = set()
+        self._outages = Outages()
 
-    def catch_up(self, events: Iterable[Event], over: Collection[str], starting: Collection[str]) -> None:
+    def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:
         """Know what was known of a run that now goes on: its events up to there, and the faults that had come by then;
-        all others are still to come, also those whose moment has passed. None comes at a time before all learners that
-        are `starting` train again."""
+        all others are still to come. None comes at a time before all train again; those whose moment had passed by then
+        come at once, and all others as much later as the run was down."""
         waiting, self._waiting = [planned for planned in self._waiting if planned.id not in over], []
         for event in events:
             self.on_event(event)
         self._waiting = [] if self.aborted else waiting
-        self._starting = set(starting)
         for when in (planned.fault.when for planned in waiting):
             if when is not None and when.event and self._seen[when.node, when.event] >= when.count:
                 self._seen[when.node, when.event] = when.count - 1  # the next one brings it about
 
     def on_event(self, event: Event) -> list[Action]:
         """An event came up on the tape."""
-        if not (event.event in _TELLING or self._by_training or (event.node, event.event) in self._counted):
+        if not (event.event in _TELLING or self._by_training or (event.node, event.event) in self._counted
+                or self._outages.since is not None):
             return []  # as nearly all are
         self._training.on_event(event, self._learners)
-        if event.event == "ready":
-            self._starting.discard(event.node)
+        self._outages.on_event(event)
         if event.event == "steady" and self.zero is None:
             self.zero = event.t
         if event.event == "finished" and event.node == SYNCER and not self.ended:
@@ -165,7 +165,7 @@ class Orchestrator:
         """Time went on."""
         if self.ended:
             return []
-        if now >= self.plan.deadline:
+        if now >= self._deadline:
             self.ended = True
             return [End("deadline")]
         if now >= self._give_up_at:
@@ -188,7 +188,7 @@ class Orchestrator:
             return float("inf")
         dues = [] if not self._goes_on else [
             due for planned in self._waiting if (due := self._due(planned.fault)) is not None]
-        return min([self.plan.deadline, self._give_up_at, *(until for _, until in self._active.values()), *dues])
+        return min([self._deadline, self._give_up_at, *(until for _, until in self._active.values()), *dues])
 
     @property
     def heeds(self) -> set[tuple[str, str]] | None:
@@ -197,13 +197,20 @@ class Orchestrator:
                 planned.fault.when is not None and not planned.fault.when.empty for planned in self._waiting):
             return None
         waits = [planned.fault.when for planned in self._waiting if planned.fault.when is not None]
-        return {(SYNCER, "steady"), (SYNCER, "finished"), *((name, "ready") for name in self._starting),
+        again = [(SYNCER, "merge"), *((name, "ready") for name in self._learners)]
+        return {(SYNCER, "steady"), (SYNCER, "finished"), *(again if self._outages.since is not None else ()),
                 *((when.node, when.event or "held") for when in waits)}
 
     @property
     def _goes_on(self) -> bool:
         """Whether it is the time for faults."""
-        return self.zero is not None and not self._starting
+        return self.zero is not None and self._outages.since is None
+
+    @property
+    def _deadline(self) -> float:
+        """The plan's; a run that was down has as much longer, and to get up as long as a run may take."""
+        since = self._outages.since
+        return self._outages.after(0.0, self.plan.deadline) if since is None else since + self.plan.deadline
 
     def active(self) -> list[PlannedFault]:
         """Faults that were injected and not healed yet."""
@@ -212,7 +219,7 @@ class Orchestrator:
     def _due(self, fault: Fault) -> float | None:
         """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""
         if fault.at is not None and self.zero is not None:
-            return self.zero + fault.at
+            return self._outages.after(self.zero, fault.at)
         if fault.after is None:
             return None
         name = fault.after.fault
@@ -220,7 +227,8 @@ class Orchestrator:
                   if planned.id == name or planned.id.startswith(f"{name}.")]
         if not all(other in self._over for other in before):
             return None
-        return max((self._over[other] for other in before), default=self.zero or 0.0) + fault.after.wait
+        last = max((self._over[other] for other in before), default=self.zero or 0.0)
+        return self._outages.after(last, fault.after.wait)
 
     def _inject(self, planned: PlannedFault, due: float, now: float) -> Action:
         self._waiting.remove(planned)

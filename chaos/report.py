@@ -125,8 +125,8 @@ def _tokens(result: Result) -> RenderableType:
 
 
 def _wire(result: Result) -> list[RenderableType]:
-    traffic, processed = crossed(result.history), result.history.ledger.processed
-    if not traffic.total or not processed:
+    traffic = crossed(result.history)
+    if not traffic.tokens:
         return []
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column()
@@ -138,7 +138,7 @@ def _wire(result: Result) -> list[RenderableType]:
     for name, ways in [*((purpose, [traffic.received[purpose], traffic.sent[purpose]]) for purpose in much),
                        ("all else", rest)]:
         table.add_row(name, *(f"{count / 1e6:,.2f} MB" if count else "" for count in ways))
-    note = f"whole frames at the syncer's sockets; {traffic.total / processed:,.1f} bytes a token"
+    note = f"whole frames at the syncer's sockets; {traffic.a_token:,.1f} bytes a token"
     return [_title("Wire", note), table]
 
 

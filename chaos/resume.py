@@ -43,9 +43,12 @@ def origin_of(folder: RunFolder, cut: int = 0) -> tuple[Origin, list[str]]:
     if recorded.of("finished", node=SYNCER):
         raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
                           f"diloco-chaos check {folder.path}")
+    if folder.manifest().get("backend") == "simulated":
+        raise FolderError(f"{folder.path}: a simulation that was ended left no cuts; run it again: {folder.repeat}")
     known = cuts_of(recorded)
     if cut and cut not in known:
-        raise FolderError(f"{folder.path}: there is no cut {cut}: {_there(known)}")
+        raise FolderError(f"{folder.path}: there is no cut {cut}: {_there(known)}; without --cut it goes on from the "
+                          f"newest that is whole")
     refused: list[str] = []
     for number in [cut] if cut else known:
         found = Origin(plan, recorded, folder.path.name, number)
@@ -130,17 +133,20 @@ def told_of(origin: Origin) -> list[str]:
             f"{show_seconds(origin.at.t)} after its begin",
             *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),
             *([f"after it, and void: {lost.tokens:,} tokens"] if lost.tokens else []),
-            *(f"after it, and void: steps {begin} to {end} of {name}.{number}"
+            *(f"after it, and void: {_span('step', begin, end)} of {name}.{number}"
               for (name, number), (begin, end) in sorted(lost.steps.items())),
             *([f"after it, and void: {_versions(lost)}"] if lost.versions else []),
             *(f"after it, or on at it, and to come again: {words}" for words in lost.faults)]
 
 
 def _versions(lost: Lost) -> str:
-    return "versions " + ", ".join(f"{begin} to {end} of fragment {fragment}" if begin < end else
-                                   f"{begin} of fragment {fragment}"
-                                   for fragment, (begin, end) in sorted(lost.versions.items()))
+    return ", ".join(f"{_span('version', begin, end)} of fragment {fragment}"
+                     for fragment, (begin, end) in sorted(lost.versions.items()))
+
+
+def _span(what: str, begin: int, end: int) -> str:
+    return f"{what}s {begin} to {end}" if begin < end else f"{what} {begin}"
 
 
 def _there(known: Sequence[int]) -> str:
-    return f"there are {', '.join(map(str, known))}" if known else "there are none"
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(map(str, known)) or 'none'}"

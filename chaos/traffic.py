@@ -15,6 +15,14 @@ class Crossed:
 
     received: Counter[str] = field(default_factory=Counter)
     sent: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+    """Trained on meanwhile. A syncer that was killed did not tell of its last moments: neither their bytes nor their
+    tokens count."""
+
+    @property
+    def a_token(self) -> float:
+        """Bytes for every token that was trained on."""
+        return self.total / self.tokens if self.tokens else 0.0
 
     @property
     def total(self) -> int:
@@ -29,9 +37,13 @@ class Crossed:
 
 def crossed(history: History) -> Crossed:
     """Of one run. A syncer tells its totals at every snapshot and at the end."""
-    last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
-    found = Crossed()
+    told = history.tape.of("traffic", node=SYNCER)
+    last = {event.incarnation: event for event in told}
+    received, sent = Counter[str](), Counter[str]()
     for event in last.values():
-        found.received.update(event["received"])
-        found.sent.update(event["sent"])
-    return found
+        received.update(event["received"])
+        sent.update(event["sent"])
+    begun = {event.incarnation: event.t for event in reversed(history.tape.of("initial", "resumed", node=SYNCER))}
+    tokens = sum(step["tokens"] for steps in history.steps.values() for step in steps
+                 if any(begun.get(number, 0.0) <= step.t <= event.t for number, event in last.items()))
+    return Crossed(received, sent, tokens)

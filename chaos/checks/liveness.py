@@ -68,23 +68,25 @@ def self_healing(history: History) -> Finding | None:
     if not history.plan.faults:
         return None
     start, within = zero(history), history.plan.checks.self_healing.within
-    need(history.first_fault - start >= _LEAST_BASELINE_S, "the first fault came too soon to know what was before it")
+    need(history.seconds(start, history.first_fault) >= _LEAST_BASELINE_S,
+         "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
     contributors *= 1 - len(history.dead_for_good - {SYNCER}) / history.plan.cluster.learners
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
     need(ends, "no fault was injected")
-    last = max(ends + [up for _, up in history.outages])
+    last = max(ends)
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
     for at in _moments(history, last):
         now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
         if now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, rate, contributors):
                 return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"])
-            took = "at once" if at == last else f"{show_seconds(at - last)} after the last fault"
-            return Finding(at - last <= within, took, f"≤ {show_seconds(within)}", [
+            seconds = history.seconds(last, at)
+            took = f"{show_seconds(seconds)} after the last fault" if seconds else "at once"
+            return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
-    need(history.end >= last + within + WINDOW_S, "the run ended before the time to heal was over")
+    need(history.seconds(last, history.end) >= within + WINDOW_S, "the run ended before the time to heal was over")
     now_rate, now_contributors = _pulse(history, history.end - WINDOW_S, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
@@ -102,12 +104,12 @@ def _lasts(history: History, healed: float, rate: float, contributors: float) ->
 def _moments(history: History, start: float) -> Iterator[float]:
     """The fault's end, and every merge after it that has a whole window before it, up to the end."""
     yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
-                if at + WINDOW_S <= history.end)
+                if at + WINDOW_S <= history.end and history.was_up(at, at + WINDOW_S))
 
 
 def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
     """Merges per second, and mean contributors per merge."""
-    merges = history.merges_between(start, end)
+    merges = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
     if not merges:
         return 0.0, 0.0
     return len(merges) / history.seconds(start, end), mean(len(merge["contributions"]) for merge in merges)
@@ -149,13 +151,14 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
-        return [(first.t - spawn.t,
+        return [(history.seconds(spawn.t, first.t),
                  f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s")]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
-    if again <= spawn.t + within:
+    if history.seconds(spawn.t, again) <= within:
         return []
-    need(history.end >= spawn.t + within, f"{target}.{incarnation} was not merged from before the run ended")
+    need(history.seconds(spawn.t, history.end) >= within,
+         f"{target}.{incarnation} was not merged from before the run ended")
     return [(float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from")]
 
 
@@ -210,9 +213,8 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
     for span in history.spans:
         if span.injected is not None:
             end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
-            if len(history.awake(span.injected, end)) > 1:
-                continue  # everybody was down for a while
-            windows.append((span.injected, end, span.planned.fault.words()))
+            if history.was_up(span.injected, end):  # else everybody was down for a while
+                windows.append((span.injected, end, span.planned.fault.words()))
     return windows
 
 

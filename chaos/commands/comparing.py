@@ -33,7 +33,9 @@ def compare(
     Example: `diloco-chaos compare storm --modes decoupled,streaming`
     """
     from chaos.compare import CompareError, compared, document, show
-    chosen = list(dict.fromkeys(modes.split(",")))
+    chosen = list(dict.fromkeys(name for mode in modes.split(",") if (name := mode.strip())))
+    if not chosen:
+        raise Failure(f"--modes {modes!r} names none; there are {', '.join(MODES)}", 2)
     for mode in chosen:
         if mode not in MODES:
             raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, MODES)}; there are {', '.join(MODES)}", 2)

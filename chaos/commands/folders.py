@@ -29,7 +29,10 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
     from chaos.report import show as show_report
     from chaos.run import document, exit_code, judged
     try:
-        result = judged(RunFolder.open(folder))
+        run = RunFolder.open(folder)
+        if not run.over:
+            raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
+        result = judged(run)
         story = document(result)
         if not as_json:
             show_report(result, Console())
@@ -123,7 +126,8 @@ def tokens(
     for one in lost:
         which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.ranges)
         table.add_row(str(one.fragment), f"{one.learner}.{one.incarnation}", one.why, f"{one.batches:,}", which)
-    Console().print(table if lost else "everything that was trained on was merged")
+    Console().print(table if lost else "everything that was trained on was merged" if history.ledger.processed
+                    else "nothing was trained on in this run")
 
 
 @app.command()

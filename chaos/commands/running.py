@@ -95,16 +95,13 @@ def resume(
     from chaos.resume import resume as go_on
     from chaos.run import document, exit_code
     run = RunFolder.open(folder)
-    on = run.manifest().get("backend", "local")
-    if on == "simulated":
-        raise Failure(f"{folder}: a simulation that was ended left no tape; run it again: {run.repeat}", 2)
     try:
         origin, refused = origin_of(run, cut)
         told = told_of(origin)
     except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     _must_be_free(toxiproxy_port)
-    place = place_of(on, toxiproxy_port, toxiproxy)
+    place = place_of(run.manifest().get("backend", "local"), toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for why in refused:
         console.print(f"warning: {why}", style="yellow", markup=False)

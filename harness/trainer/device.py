@@ -19,5 +19,5 @@ def missing(device: Device) -> str:
         return ""
     import torch
     if torch.version.cuda is None:
-        return f"torch {torch.__version__} is built without CUDA: install another build"
+        return f"torch {torch.__version__} is built without CUDA: install another build, or compute on device cpu"
     return "" if torch.cuda.is_available() else "torch finds no CUDA device"

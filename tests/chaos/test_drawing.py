@@ -24,6 +24,15 @@ def test_a_stale_incarnation_that_ends_beside_its_successor_is_not_the_end_of_th
     assert view.nodes["learner-1"].now == "killed"
 
 
+def test_a_syncer_is_starting_until_it_merges():
+    view = Lanes(freeze(parse("diloco_chaos: 1\nname: s\ncluster: {model: quadratic}\n"), 0))
+    view.on_event(Event(1.0, "harness", 0, "spawn", {"target": "syncer", "incarnation": 1}))
+    view.on_event(Event(2.0, "syncer", 1, "resumed", {}))
+    assert view.nodes["syncer"].now == "healing"
+    view.on_event(Event(3.0, "syncer", 1, "merge", {"contributions": []}))
+    assert view.nodes["syncer"].now == "merging"
+
+
 @given(end=st.floats(0.5, 2000), zero=st.floats(0, 30), width=st.integers(60, 200))
 def test_the_seconds_under_a_timeline_fit_its_width_and_are_told_apart(end, zero, width):
     row = drawing.scale(0.0, end, zero, width).plain

@@ -210,25 +210,52 @@ def test_every_injected_fault_is_healed_once_and_in_time(times, ticks):
 def test_a_run_that_goes_on_knows_its_time_zero_and_brings_only_what_had_not_come():
     machine = orchestrator(["{pause: learner-1, at: 2s, for: 1s}", "{kill: learner-2, at: 4s, restart_after: 1s}"])
     machine.catch_up([event(10, "steady"), event(12, "injected", "harness", fault="f1", felt={}),
-                      event(13, "healed", "harness", fault="f1", felt={})], {"f1"}, [])
+                      event(13, "healed", "harness", fault="f1", felt={})], {"f1"})
     assert machine.zero == 10
     assert machine.next_at == 14
     assert [action.planned.id for action in machine.on_time(20)] == ["f2"]  # its moment has passed
 
 
+def went_on(machine, t, *learners):
+    """The harness says so, and starts them."""
+    machine.on_event(event(t, "continued", "harness", run="before", cut=1))
+    for name in learners:
+        machine.on_event(event(t, "spawn", "harness", target=name, incarnation=0))
+
+
 def test_no_fault_comes_at_a_time_before_everybody_trains_again():
     machine = orchestrator(["{kill: learner-2, at: 4s, restart_after: 1s}"])
-    machine.catch_up([event(10, "steady")], set(), ["learner-1", "learner-2"])
-    assert machine.heeds >= {("learner-1", "ready"), ("learner-2", "ready")}
+    machine.catch_up([event(10, "steady")], set())
+    went_on(machine, 16, "learner-1", "learner-2")
+    assert machine.heeds >= {("learner-1", "ready"), ("learner-2", "ready"), ("syncer", "merge")}
     machine.on_event(event(20, "ready", "learner-1"))
-    assert (machine.on_time(21), machine.next_at) == ([], 60.0)
+    machine.on_event(event(21, "merge"))  # not yet of all
+    assert (machine.on_time(21), machine.next_at) == ([], 16 + 60.0)
     machine.on_event(event(22, "ready", "learner-2"))
-    assert [action.planned.id for action in machine.on_time(22)] == ["f1"]
+    assert machine.on_time(22) == []
+    machine.on_event(event(23, "merge"))
+    assert [action.planned.id for action in machine.on_time(23)] == ["f1"]  # its moment, 14, had passed
+    assert machine.next_at == 60 + 7
+
+
+def test_what_was_still_to_come_comes_as_much_later_as_the_run_was_down_every_time():
+    machine = orchestrator(["{pause: learner-1, at: 10s, for: 1s}",
+                            "{kill: learner-2, after: {fault: f1, wait: 3s}, restart_after: 1s}"])
+    machine.catch_up([event(10, "steady")], set())
+    for down, up in ((12, 17), (18, 20)):
+        went_on(machine, down)
+        machine.on_event(event(up, "merge"))
+    assert machine.next_at == 10 + 10 + 5 + 2
+    machine.on_time(27)
+    for what, t in (("injected", 27.0), ("healed", 28.0)):
+        machine.on_event(event(t, what, "harness", fault="f1", felt={}))
+    machine.on_time(28)
+    assert machine.next_at == 31
 
 
 def test_a_fault_whose_event_had_passed_unheeded_comes_with_the_next_one():
     machine = orchestrator(["{kill: learner-1, when: {node: learner-2, event: upload, count: 2}}"])
-    machine.catch_up([event(1, "steady"), *(event(t, "upload", "learner-2") for t in (2, 3, 4))], set(), [])
+    machine.catch_up([event(1, "steady"), *(event(t, "upload", "learner-2") for t in (2, 3, 4))], set())
     assert [type(action) for action in machine.on_event(event(9, "upload", "learner-2"))] == [Inject]
 
 
@@ -236,7 +263,7 @@ def test_after_another_fault_means_after_that_of_the_time_before():
     machine = orchestrator(["{id: first, pause: learner-1, at: 2s, for: 1s}",
                             "{kill: learner-2, after: {fault: first, wait: 3s}, restart_after: 1s}"])
     machine.catch_up([event(10, "steady"), event(12, "injected", "harness", fault="first", felt={}),
-                      event(13, "healed", "harness", fault="first", felt={})], {"first"}, [])
+                      event(13, "healed", "harness", fault="first", felt={})], {"first"})
     assert machine.next_at == 16
 
 
@@ -244,6 +271,6 @@ def test_a_run_that_had_been_aborted_brings_nothing_more():
     machine = orchestrator(["{kill: learner-1, at: 4s, restart_after: 1s}"], more="abort_when: {alive_below: 6}")
     machine.catch_up([event(1, "steady"), *(event(1, "spawn", "harness", target=f"learner-{index}", incarnation=0)
                                             for index in range(1, 7)),
-                      event(2, "exit", "harness", target="learner-3", incarnation=0)], set(), [])
+                      event(2, "exit", "harness", target="learner-3", incarnation=0)], set())
     assert machine.aborted
     assert machine.on_time(5.5) == []

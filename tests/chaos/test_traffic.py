@@ -54,6 +54,15 @@ def test_every_incarnation_of_the_syncer_counts():
                                          for way in ("sent", "received"))
 
 
+def test_what_a_syncer_did_not_live_to_tell_is_not_held_against_the_tokens_of_that_time():
+    quiet, killed = (crossed(run(*faults, budget="400 steps").history) for faults in (
+        (), [{"kill": "syncer", "at": "9s", "restart_after": "300ms"}]))
+    history = run({"kill": "syncer", "at": "9s", "restart_after": "300ms"}, budget="400 steps").history
+    assert killed.tokens < history.ledger.processed
+    assert killed.a_token == pytest.approx(quiet.a_token, rel=0.1)
+    assert quiet.tokens == history.ledger.processed
+
+
 def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("diloco_chaos: 1\nname: s\ncluster: {model: quadratic, budget: 40}\n")

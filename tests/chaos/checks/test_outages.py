@@ -54,8 +54,10 @@ def test_a_stall_before_it_or_after_it_is_one_nevertheless(calm, down):
 
 
 def test_it_is_up_again_with_the_first_merge_after_all_its_learners_train(down):
-    story = gone_on(down, 3.0).said(3.1, "harness", "spawn", target="learner-2", incarnation=0)
+    story = gone_on(down, 3.0)
     assert story.history().outages == [(3.0, story.history().merges_between(3, 99)[0].t)]
+    story = story.said(3.1, "harness", "spawn", target="learner-2", incarnation=0)
+    assert story.history().outages == [(3.0, story.history().end)]
     story = story.said(7.0, "learner-2", "ready")
     assert story.history().outages == [(3.0, story.history().merges_between(7.0, 99)[0].t)]
 
@@ -88,3 +90,58 @@ def test_whoever_was_starting_when_all_were_ended_is_back_with_its_successor(sto
     words = told.verdict("reintegration").evidence
     assert any(f"{name}.2 started" in line for line in words)
     assert not any(f"{name}.1 started" in line for line in words)
+
+
+def down_for(story, start, end):
+    """The run went on at `start`, and its last learner trained again at `end`."""
+    return gone_on(story, start).said(start + 0.01, "harness", "spawn", target="learner-2", incarnation=0).said(
+        end, "learner-2", "ready")
+
+
+def seconds(text):
+    number, unit, *_ = text.split()
+    return float(number) / {"s": 1, "ms": 1000}[unit]
+
+
+def rate(verdict):
+    """Merges a second before the first fault."""
+    (line,) = [line for line in verdict.evidence if line.startswith("before: ")]
+    return float(line.split()[1])
+
+
+def test_a_rate_of_merges_is_that_of_the_time_in_which_it_was_up(storm):
+    first = storm.history().first_fault
+    story = down_for(storm, first - 2.0, first - 0.2)
+    assert rate(story.verdict("self_healing")) == pytest.approx(rate(storm.verdict("self_healing")), rel=0.2)
+
+
+def test_a_fault_right_after_it_has_nothing_before_it_to_be_held_against(storm):
+    zero, first = storm.history().zero, storm.history().first_fault
+    story = down_for(storm, zero + 0.2, first - 0.2)
+    assert "too soon" in story.verdict("self_healing").evidence[0]
+
+
+def test_healing_takes_as_long_as_it_was_up_and_has_not_healed_because_it_was_down(storm):
+    last = max(span.ended or span.injected for span in storm.history().spans)
+    still = storm.silent("merge", last, last + 4.0)
+    assert still.verdict("self_healing").measured.startswith(("4.", "3."))
+    assert 0.9 < seconds(down_for(still, last + 1.0, last + 3.0).verdict("self_healing").measured) < 1.5
+
+
+def test_a_process_that_was_started_with_all_others_is_back_as_soon_as_it_could_be(storm):
+    (span,) = [span for span in storm.history().spans if span.planned.fault.kind == "kill"]
+    story = down_for(storm, span.ended - 0.1, span.ended + 0.5)
+    ((_, up),) = story.history().outages
+    before, after = (seconds(each.verdict("reintegration").measured) for each in (storm, story))
+    assert up > span.ended + 0.5
+    assert after == pytest.approx(max(0.0, before - (up - span.ended)), abs=0.06)
+    assert after < before
+
+
+def test_a_fault_that_all_were_down_before_the_end_of_tells_nothing_of_bystanders(storm):
+    span = storm.history().spans[0]
+    bystander = next(name for name in storm.plan.cluster.names if name not in span.planned.fault.targets)
+    end = span.injected + 2.0
+    hit = storm.silent("step", end - 1.0, end, node=bystander).silent("merge", end - 1.0, end)
+    assert hit.verdict("blast_radius").verdict == "failed"
+    assert gone_on(hit, end - 1.0).verdict("blast_radius").verdict == "passed"
