@@ -102,7 +102,7 @@ class RunFolder:
     def repeat(self) -> str:
         """The command that repeats it."""
         told = self.manifest().get("repeat")
-        options = told.partition("plan.json")[2] if isinstance(told, str) and told.isprintable() else ""
+        options = told.rpartition("plan.json")[2] if isinstance(told, str) and told.isprintable() else ""
         return f"diloco-chaos run --plan {self.path / 'plan.json'}{options}"  # the folder may have been moved
 
     def document(self, name: str) -> dict[str, Any]:

@@ -213,10 +213,14 @@ class History:
         """Whether no outage is in it."""
         return not any(down < end and start < up for down, up in self.outages)
 
-    def gaps(self, start: float, end: float) -> list[float]:
-        """Seconds between merges from `start` to `end`, the borders, and those of outages, counting as merges."""
-        return [later - earlier for left, right in self.awake(start, end) for earlier, later in pairwise(
+    def still(self, start: float, end: float) -> list[tuple[float, float]]:
+        """From merge to merge between `start` and `end`; these two, and the borders of outages, count as merges."""
+        return [between for left, right in self.awake(start, end) for between in pairwise(
             [left, *(merge.t for merge in self.merges if left < merge.t < right), right])]
+
+    def gaps(self, start: float, end: float) -> list[float]:
+        """How many seconds each of these lasted."""
+        return [later - earlier for earlier, later in self.still(start, end)]
 
     def merges_between(self, start: float, end: float) -> list[Event]:
         """Merges in [start, end)."""
