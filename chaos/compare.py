@@ -93,6 +93,8 @@ def compared(plan: Plan, modes: Sequence[str], runs: Path, console: Console,
             terminal.say(f"mode {mode}")
             results[mode] = run_plan(each, runs, terminal, place)
         if results[mode].outcome.kind == "interrupted":
+            for one in results.values():
+                console.print(f"saved   {one.folder.path}", markup=False, highlight=False, soft_wrap=True)
             raise KeyboardInterrupt
     return figures(results), {mode: result.history for mode, result in results.items() if _finished(result)}
 

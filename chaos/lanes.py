@@ -73,7 +73,7 @@ class Lanes:
         self.nodes = {name: Lane() for name in (SYNCER, *plan.cluster.names)}
         self.marks: list[tuple[float, str, str]] = []
         """(time, fault id, what it does)."""
-        self._newest: dict[object, object] = {}  # node -> its newest incarnation: an older one may end beside it
+        self._newest: dict[str, object] = {}  # node -> its newest incarnation: an older one may end beside it
         self._kinds = {planned.id: planned.fault for planned in plan.faults}
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
 
@@ -82,10 +82,11 @@ class Lanes:
         plan knows is passed over."""
         match event.event:
             case "spawn":
-                self._newest[event["target"]] = event["incarnation"]
+                self._newest[str(event["target"])] = event["incarnation"]
                 self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
-            case "exit" if "target" in event.fields and self._newest.get(event["target"]) == event["incarnation"]:
-                self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
+            case "exit" if "target" in event.fields:
+                if self._newest.get(str(event["target"])) == event.fields.get("incarnation"):
+                    self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
             case "merge":
                 if self._base(SYNCER) in ("starting", "healing"):
                     self._set(SYNCER, event.t, "merging")
