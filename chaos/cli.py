@@ -22,7 +22,8 @@ from harness.cluster.base import ClusterError
 from harness.ledger import LedgerError
 from harness.trainer.data import CorpusError
 
-_NAME = "diloco-chaos"
+_NAME, _INTERRUPTED = "diloco-chaos", 130
+_NOTHING_LEFT = "interrupted; no process of ours is left"
 
 
 def main() -> NoReturn:
@@ -30,8 +31,9 @@ def main() -> NoReturn:
     if sys.platform != "linux":
         sys.exit("diloco-chaos runs on Linux only: it needs process signals and /proc as they are there")
     try:
-        # without its standalone mode, typer returns what Exit carries
-        code = app(prog_name=_NAME, standalone_mode=False) or 0
+        # without its standalone mode, typer returns what Exit carries, and what it makes of Ctrl-C
+        if (code := app(prog_name=_NAME, standalone_mode=False) or 0) == _INTERRUPTED:
+            _fail(_NOTHING_LEFT, code)
     except Failure as failure:
         code = _fail(str(failure), failure.code)
     except (ScenarioError, FolderError, CorpusError, LedgerError, ClusterError) as error:
@@ -41,7 +43,7 @@ def main() -> NoReturn:
     except OSError as error:  # a full disk, most likely: the run's folder keeps what was written
         code = _fail(f"{error}; free some space or name another place with --runs-dir", 3)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail("interrupted; no process of ours is left", 130)
+        code = _fail(_NOTHING_LEFT, _INTERRUPTED)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

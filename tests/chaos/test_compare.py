@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -136,7 +137,28 @@ def test_json_is_one_object_with_a_list_of_modes(tmp_path):
     assert answer["plan"] == freeze(load(str(file))[0], 3).digest
 
 
+def test_ctrl_c_says_so_and_where_its_runs_are(tmp_path):
+    file = tmp_path / "small.yaml"
+    long = SCENARIO.lstrip().replace("quadratic", "micro, corpus: markov, fragments: 4").replace("150", "1000")
+    file.write_text(long)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chaos.cli", "compare", str(file), "--json", "--modes", " decoupled, diloco ",
+         "--runs-dir", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # else it may be ignored
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if "steady state" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    out, rest = process.communicate(timeout=60)
+    (run,) = (tmp_path / "runs").iterdir()
+    assert (process.returncode, out) == (130, "")
+    assert rest.endswith(f"saved   {run}\ninterrupted; no process of ours is left\n"), "".join(said) + rest
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
+    (["flagship", "--modes", " , "], "--modes ' , ' names none; there are data_parallel, elastic_data_parallel, "),
     (["flagship", "--modes", "decopled"], "no mode 'decopled'; did you mean 'decoupled'?"),
     (["flagship", "--modes", "synchronous"], "there are data_parallel, elastic_data_parallel, diloco, streaming, "),
     (["flagship", "--modes", ""], "there are data_parallel, elastic_data_parallel, diloco, streaming, decoupled"),
