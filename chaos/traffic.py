@@ -37,13 +37,12 @@ class Crossed:
 
 def crossed(history: History) -> Crossed:
     """Of one run. A syncer tells its totals at every snapshot and at the end."""
-    told = history.tape.of("traffic", node=SYNCER)
-    last = {event.incarnation: event for event in told}
+    last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
     received, sent = Counter[str](), Counter[str]()
     for event in last.values():
         received.update(event["received"])
         sent.update(event["sent"])
-    begun = {event.incarnation: event.t for event in reversed(history.tape.of("initial", "resumed", node=SYNCER))}
+    begun = {event.incarnation: event.t for event in history.tape.of("initial", "resumed", node=SYNCER)}
     tokens = sum(step["tokens"] for steps in history.steps.values() for step in steps
                  if any(begun.get(number, 0.0) <= step.t <= event.t for number, event in last.items()))
     return Crossed(received, sent, tokens)
