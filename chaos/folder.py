@@ -18,6 +18,7 @@ from chaos import plan as plans
 from chaos.plan import Plan
 from harness import tape
 from harness.processes import Identity, identity
+from harness.trainer.sources import source_digest
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
@@ -150,11 +151,12 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine, for the manifest."""
+    """Versions and machine, for the manifest; `trainer`: the digest of its sources."""
     def of(package: str) -> str:
         try:
             return version(package)
         except PackageNotFoundError:
             return "not installed"
     return {"diloco_chaos": of("diloco-chaos"), "python": platform.python_version(), "torch": of("torch"),
-            "numpy": of("numpy"), "kernel": platform.release(), "cores": len(os.sched_getaffinity(0))}
+            "numpy": of("numpy"), "trainer": source_digest(), "kernel": platform.release(),
+            "cores": len(os.sched_getaffinity(0))}

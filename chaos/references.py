@@ -23,7 +23,6 @@ from chaos.plan import Plan, save
 from chaos.stage import MakeStage
 from harness.ledger import Ledger, Remove
 from harness.trainer.node import NodeSettings
-from harness.trainer.sources import source_digest
 
 Kind = Literal["synchronous", "twin"]
 _SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
@@ -85,7 +84,7 @@ def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
     include = _SYNCHRONOUS_FIELDS if kind == "synchronous" else None
     versions = environment()
     content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
-               "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": source_digest()}
+               "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": versions["trainer"]}
     content |= {"virtual": virtual} if virtual else {}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 

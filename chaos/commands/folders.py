@@ -71,6 +71,9 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     for name in ("torch", "numpy"):
         if then.get(name) != now[name]:
             console.print(f"warning: it ran with {name} {then.get(name)}, this is {now[name]}", style="yellow")
+    if then.get("trainer") != now["trainer"]:
+        console.print("warning: the trainer's sources are not those that it ran with: numbers may differ, too",
+                      style="yellow")
     try:
         with console.status("replaying") as status:
             found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))

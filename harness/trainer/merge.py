@@ -14,6 +14,13 @@ from harness.trainer.tensors import Array, Tensors
 _TINY = 1e-12
 _PIECE = 1 << 16
 """Values that are worked on at a time."""
+_ROW = 1 << 10
+"""Values whose squares are added up before they meet others."""
+_SMALLEST, _LARGEST = 1e-12, 1e15
+"""Norms for which float32 holds the squares, and the factors to unit length."""
+_SHORT = 0.1
+"""A mean direction that is shorter draws out float32's rounding errors too far: all is done in float64."""
+Values = npt.NDArray[np.floating[Any]]
 Shares = Sequence[float] | npt.NDArray[np.float64]
 
 
@@ -37,52 +44,78 @@ def merge(gradients: Sequence[Tensors], weights: Sequence[float], method: str, a
     if not gradients or any(weight <= 0 for weight in weights):
         raise ValueError("a merge needs contributions, each with a positive weight")
     shares = np.asarray(weights, np.float64) / np.sum(weights, dtype=np.float64)
-    return {name: (average if method == "average" or name in averaged else radial_directional)(
-        [gradient[name] for gradient in gradients], shares) for name in gradients[0]}
+    merged = _room(gradients[0])
+    for name, into in merged.items():
+        (average if method == "average" or name in averaged else radial_directional)(
+            [gradient[name] for gradient in gradients], shares, into)
+    return merged
 
 
-def average(arrays: Sequence[Array], shares: Shares) -> Array:
+def average(arrays: Sequence[Array], shares: Shares, into: Values) -> None:
     """sum_m share_m v_m, shares adding up to one."""
-    return _combined(arrays, shares)[0]
+    _sum(arrays, shares, into)
 
 
-def radial_directional(arrays: Sequence[Array], shares: Shares) -> Array:
+def radial_directional(arrays: Sequence[Array], shares: Shares, into: Array) -> None:
     """Mean norm times the direction of the mean direction: averaging does not shrink what points apart.
 
     (sum share |v|) * phi(sum share phi(v)), phi(x) = x / |x|, phi(0) = 0. Where the mean direction vanishes (norm under
     1e-12) the weighted average is taken.
     """
-    norms = [math.sqrt(sum(map(_squares, _pieces(array)))) for array in arrays]
-    direction, length = _combined(arrays, [share / norm if norm else 0.0
-                                           for share, norm in zip(shares, norms, strict=True)])
+    norms = list(map(_norm, arrays))
+    plain = all(_SMALLEST <= norm <= _LARGEST for norm in norms)
+    length = _sum(arrays, _to_unit_length(shares, norms), into) if plain else 0.0
+    if length < _SHORT:
+        norms = [_norm(array.astype(np.float64)) for array in arrays]
+        exact = np.empty(into.shape, np.float64)
+        length = _sum(arrays, _to_unit_length(shares, norms), exact)
+        into[...] = exact
     if length < _TINY:
-        return average(arrays, shares)
-    direction *= np.float32(float(np.dot(shares, norms)) / length)
-    return direction
+        average(arrays, shares, into)
+    else:
+        into *= np.float32(float(np.dot(shares, norms)) / length)
 
 
-def _combined(arrays: Sequence[Array], factors: Iterable[float]) -> tuple[Array, float]:
-    """sum_m factor_m v_m, and its Euclidean norm. In float64 up to the result: a tiny norm makes a factor that is no
-    float32, and what is added piece by piece stays in the processor's cache."""
-    scaled = list(zip(map(_pieces, arrays), map(float, factors), strict=True))
-    result = np.empty(arrays[0].shape, np.float32)
-    squares = 0.0
-    for index, piece in enumerate(_pieces(result)):
-        total = np.zeros(piece.size)
-        for pieces, factor in scaled:
-            total += np.multiply(pieces[index], factor, dtype=np.float64)
-        piece[...] = total
-        squares += _squares(total)
-    return result, math.sqrt(squares)
+def _to_unit_length(shares: Shares, norms: Iterable[float]) -> list[float]:
+    return [share / norm if norm else 0.0 for share, norm in zip(shares, norms, strict=True)]
 
 
-def _pieces(array: Array) -> list[Array]:
+def _room(tensors: Tensors) -> Tensors:
+    """For as many values, in one piece: a system gives huge pages to a large one, and half of the time of a merge went
+    into small ones."""
+    space = np.empty(sum(array.size for array in tensors.values()), np.float32)
+    merged, begin = {}, 0
+    for name, array in tensors.items():
+        merged[name] = space[begin:begin + array.size].reshape(array.shape)
+        begin += array.size
+    return merged
+
+
+def _sum(arrays: Sequence[Array], factors: Iterable[float], into: Values) -> float:
+    """Put sum_m factor_m v_m there, in its precision, and return its Euclidean norm. Piece by piece, which stays in the
+    processor's cache."""
+    (first, its), *others = zip(map(_pieces, arrays), map(float, factors), strict=True)
+    scaled = np.empty(_PIECE, into.dtype)
+    for index, total in enumerate(_pieces(into)):
+        np.multiply(first[index], its, out=total, dtype=into.dtype)
+        for pieces, factor in others:
+            total += np.multiply(pieces[index], factor, out=scaled[:total.size], dtype=into.dtype)
+    return _norm(into)
+
+
+def _pieces(array: Values) -> list[Values]:
     """Views on it, one after the other."""
     flat = array.reshape(-1)
     return [flat[begin:begin + _PIECE] for begin in range(0, flat.size, _PIECE)]
 
 
-def _squares(values: npt.NDArray[np.floating[Any]]) -> float:
-    """Their sum; in float64, because squares of small float32 values vanish, and summed by numpy itself: what a BLAS
-    library sums depends on its number of threads, and a merge must be the same in every process."""
-    return float(np.square(values, dtype=np.float64).sum())
+def _norm(array: Values) -> float:
+    """Euclidean norm: squares of a row are added up in the array's precision, rows in float64. By numpy itself: what a
+    BLAS library adds up depends on its number of threads, and a merge must be the same in every process."""
+    flat = array.reshape(-1)
+    whole = flat.size - flat.size % _ROW
+    squares = np.square(flat[whole:], dtype=np.float64).sum()
+    if whole:
+        rows = flat[:whole].reshape(-1, _ROW)
+        squares += np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64)
+    return math.sqrt(squares)

@@ -180,6 +180,12 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["difference"] is None
     assert command("replay", str(run)).stdout.endswith("all the same, bit for bit\n")
+    assert "warning" not in done.stderr
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"trainer": "another", "numpy": "1.0"}))
+    warned = " ".join(command("replay", str(run)).stdout.split())
+    assert "it ran with numpy 1.0, this is " in warned
+    assert "the trainer's sources are not those that it ran with" in warned
     tape = run / "tape" / "syncer.0.jsonl"
     lines = tape.read_text().splitlines(keepends=True)
     at = next(index for index, line in enumerate(lines) if '"event":"merge"' in line)

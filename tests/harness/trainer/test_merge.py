@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.trainer.merge import merge, radial_directional, token_weight
+from harness.trainer.merge import merge, token_weight
 from harness.trainer.outer import nesterov
 
 VALUES = st.just(0.0) | st.floats(-1, 1, width=16)
@@ -20,6 +20,11 @@ def assert_near(found, expected, scale):
     """Equal but for what float32 rounds off: a few units in the last place of the largest number that took part."""
     assert found.dtype == np.float32
     assert np.abs(found.astype(np.float64) - expected).max() <= 4e-6 * scale
+
+
+def rda(*arrays, weights=None):
+    parts = [{"x": np.asarray(array, np.float32)} for array in arrays]
+    return merge(parts, weights or [1.0] * len(arrays), "rda", ())["x"]
 
 
 def largest(arrays):
@@ -47,6 +52,30 @@ def test_rda_is_the_mean_norm_times_the_direction_of_the_mean_direction(parts):
         return
     merged = merge([{"x": a} for a in arrays], weights, "rda", ())["x"]
     assert_near(merged, expected, 10 * max(np.linalg.norm(array.astype(np.float64)) for array in arrays))
+
+
+@pytest.mark.parametrize("size", [1e-37, 1e-25, 1e-18, 1, 1e18, 1e25, 1e33])
+def test_norms_far_outside_of_what_float32_can_square_are_merged_like_others(size):
+    random = np.random.default_rng(0)
+    arrays = [np.asarray(random.integers(-3, 4, (70, 1000)) * size, np.float32) for _ in range(3)]
+    assert_near(rda(*arrays, weights=[1.0, 2.0, 5.0]), reference_rda(arrays, [1.0, 2.0, 5.0]), largest(arrays))
+
+
+def test_a_learner_of_another_order_of_magnitude_turns_the_step_as_much_as_its_weight_says():
+    random = np.random.default_rng(0)
+    arrays = [np.asarray(random.standard_normal(3000) * size, np.float32) for size in (1e-30, 1, 1e20)]
+    merged = rda(*arrays)
+    assert_near(merged, reference_rda(arrays, [1, 1, 1]), largest([merged]))
+
+
+def test_learners_that_nearly_cancel_are_merged_as_exactly_as_others():
+    random = np.random.default_rng(0)
+    one, little = random.standard_normal((2, 5000))
+    arrays = [np.asarray(part, np.float32) for part in (one + 1e-3 * little, -one)]
+    exact = [array.astype(np.float64) for array in arrays]
+    direction = sum(array / np.linalg.norm(array) for array in exact)
+    expected = np.mean([np.linalg.norm(array) for array in exact]) * direction / np.linalg.norm(direction)
+    assert_near(rda(*arrays), expected, np.abs(expected).max())
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -90,20 +119,17 @@ def test_a_single_learner_is_taken_as_it_is(array, weight, method):
 
 
 def test_opposite_directions_fall_back_to_the_average():
-    up, down = np.array([2, 0], np.float32), np.array([-1, 0], np.float32)
-    np.testing.assert_allclose(radial_directional([up, down], np.array([0.5, 0.5])), [0.5, 0])
+    np.testing.assert_allclose(rda([2, 0], [-1, 0]), [0.5, 0])
 
 
 def test_nearly_opposite_directions_lose_nothing_of_their_length():
     turned = np.deg2rad(178)
-    merged = radial_directional([np.array([1, 0], np.float32),
-                                 np.array([np.cos(turned), np.sin(turned)], np.float32)], np.array([0.5, 0.5]))
+    merged = rda([1, 0], [np.cos(turned), np.sin(turned)])
     np.testing.assert_allclose(merged, [np.cos(turned / 2), np.sin(turned / 2)], rtol=1e-4)
 
 
 def test_a_learner_that_did_not_move_shortens_the_step_but_does_not_turn_it():
-    moved = radial_directional([np.array([3, 4], np.float32), np.zeros(2, np.float32)], np.array([0.5, 0.5]))
-    np.testing.assert_allclose(moved, [1.5, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(rda([3, 4], [0, 0]), [1.5, 2.0], rtol=1e-6)
 
 
 def test_nothing_to_merge_is_refused():
