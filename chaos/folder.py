@@ -48,11 +48,19 @@ class RunFolder:
         """
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         path = runs / f"{stamp}-{name}-{secrets.token_hex(4)}"
-        try:
-            (path / "tape").mkdir(parents=True)
-        except OSError as error:
-            raise FolderError(f"{path}: can't be made: {error.strerror}; name another place with --runs-dir") from error
+        _make(path / "tape")
         return cls(path.resolve())
+
+    @staticmethod
+    def prepare(runs: Path) -> None:
+        """Make the place of all runs before there is anything to lose.
+
+        Raises:
+            FolderError: it can't be made, or nothing can be written there.
+        """
+        _make(runs, exist_ok=True)
+        if not os.access(runs, os.W_OK | os.X_OK):
+            raise FolderError(f"{runs}: nothing can be written there; name another place with --runs-dir")
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -148,6 +156,13 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
             raise FolderError(f"{path}: can't be removed: {error.strerror}") from error
         removed.append(path)
     return removed
+
+
+def _make(path: Path, exist_ok: bool = False) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        raise FolderError(f"{path}: can't be made: {error.strerror}; name another place with --runs-dir") from error
 
 
 def environment() -> dict[str, Any]:

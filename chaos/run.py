@@ -78,6 +78,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
     """
     place = place or local()
     place.refuse(plan)
+    RunFolder.prepare(runs)
     for line in clean() if not place.virtual else ():
         audience.say(f"left behind by an earlier run: {line}")
     with place.custody() as ledger:

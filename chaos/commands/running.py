@@ -101,6 +101,8 @@ def resume(
     except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     _must_be_free(toxiproxy_port)
+    runs = runs_dir or run.path.parent
+    RunFolder.prepare(runs)
     place = place_of(run.manifest().get("backend", "local"), toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for why in refused:
@@ -108,7 +110,7 @@ def resume(
     for line in told:
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
-        result = go_on(run, origin, runs_dir or run.path.parent, terminal, place)
+        result = go_on(run, origin, runs, terminal, place)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
 

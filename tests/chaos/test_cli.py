@@ -95,11 +95,12 @@ def test_a_mistake_is_told_with_what_to_type_instead(arguments, message):
     assert done.stdout == ""
 
 
-def test_a_runs_dir_that_can_not_be_made_is_told(tmp_path):
+def test_a_runs_dir_that_can_not_be_made_is_told_before_any_reference_is_trained(tmp_path):
     (tmp_path / "file").write_text("")
-    done = command("run", "kill-one", "--runs-dir", str(tmp_path / "file"))
+    done = command("run", "kill-one", "--runs-dir", str(tmp_path / "file"), XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 2
     assert "--runs-dir" in done.stderr
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("arguments", [["list", "--json"], ["show", "flagship", "--json"], ["doctor", "--json"],
