@@ -1,7 +1,8 @@
-"""Chooses the learning rates and the outer optimizer: `python -m benchmarks.sweep --seeds 2` (about 30 min, 2 cores).
+"""Chooses the learning rates, the outer optimizer and the rest: `python -m benchmarks.sweep --seeds 2` (an hour).
 
 Coordinate by coordinate, for the synchronous run and for the decoupled one alike, each ending at its own best; every
-result is kept in `benchmarks/sweep.jsonl`, so that a run that was interrupted goes on where it was.
+result is kept in `benchmarks/sweep.jsonl`, so that a run that was interrupted goes on where it was. The last stages
+choose nothing: they tell what a setting costs in loss that is there for the sake of something else.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from benchmarks import training
 from chaos.folder import cache_folder
@@ -26,32 +28,56 @@ BASE: Setting = {
     "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda"}
 """Where the search begins; written out, so that its results stay comparable when defaults change."""
 
-STAGES: list[tuple[str, str, list[Setting]]] = [
-    ("synchronous learning rate", "data_parallel",
-     [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
-    ("warm-up and decay", "data_parallel",
-     [{"warmup": warmup, "final_lr": final} for warmup, final in (
-         (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
-    ("synchronous learning rate again", "data_parallel",
-     [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
-    ("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
-    ("outer optimizer", "decoupled",
-     [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in (
-         (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8), (0.15, 0.9))]),
-    ("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
-    ("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
-    ("receipt and H", "decoupled",
-     [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),
-]
+UNEQUAL: Setting = {"speeds": [1.0, 1.0, 0.82, 0.82], "variance": 0.1}
+
+
+class Stage(NamedTuple):
+    """Variants that are held against each other."""
+
+    name: str
+    mode: str
+    variants: list[Setting]
+    given: Mapping[str, Any] = MappingProxyType({})
+    """What holds for all of them; `under`: a scenario whose faults they are given."""
+    chooses: bool = True
+
+
+STAGES = [
+    Stage("synchronous learning rate", "data_parallel",
+          [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
+    Stage("warm-up and decay", "data_parallel",
+          [{"warmup": warmup, "final_lr": final} for warmup, final in (
+              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
+    Stage("synchronous learning rate again", "data_parallel",
+          [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
+    Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
+    Stage("outer optimizer", "decoupled",
+          [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in (
+              (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8), (0.15, 0.9))]),
+    Stage("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
+    Stage("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
+    Stage("receipt and H", "decoupled",
+          [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),
+    Stage("tau", "decoupled", [{"overlap": 0, "quorum": 4}, {"overlap": 1}, {"overlap": 2}, {"overlap": 4}],
+          chooses=False),
+    Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 3, 4)], UNEQUAL,
+          chooses=False),
+    *(Stage(f"anchor and receipt, faults of `{under}`", "decoupled",
+            [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
+             for receipt in ("overwrite", "carry")], {"under": under, "overlap": overlap}, chooses=False)
+      for under, overlap in (("split", 2), ("wan", 4)))]
+"""Learning rates and the outer optimizer by loss alone; the anchor where it makes a difference (arXiv 2604.21428 has
+`previous`)."""
 
 
 def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
     """Train one configuration; a synchronous run leaves its warm start for the decoupled ones."""
     key, setting = job
-    config = TrainerConfig(**setting)
+    under = setting.get("under", "")
+    config = TrainerConfig(**{name: value for name, value in setting.items() if name != "under"})
     if config.mode == "data_parallel":
         return key, training.synchronous(config)[0]
-    return key, training.decoupled(config, warm_start(config))
+    return key, training.decoupled(config, warm_start(config), under)
 
 
 def warm_start(config: TrainerConfig) -> Any:
@@ -65,17 +91,19 @@ def warm_start(config: TrainerConfig) -> Any:
     return checkpoint.load(path)[0]
 
 
-def stage(name: str, mode: str, base: Setting, variants: list[Setting], seeds: int,
+def stage(of: Stage, base: Setting, seeds: int,
           run: Callable[[list[tuple[str, Setting]]], dict[str, float]]) -> Setting:
     """Run every variant with every seed and return the best one."""
-    jobs = {json.dumps(base | variant | {"mode": mode, "seed": seed}, sort_keys=True): (index, seed)
-            for index, variant in enumerate(variants) for seed in range(seeds)}
+    fixed = {**base, "mode": of.mode, **of.given}
+    jobs = {json.dumps(fixed | variant | {"seed": seed}, sort_keys=True): (index, seed)
+            for index, variant in enumerate(of.variants) for seed in range(seeds)}
     losses = run([(key, json.loads(key)) for key in jobs])
-    means = [mean(losses[key] for key, (owner, _) in jobs.items() if owner == index) for index in range(len(variants))]
-    print(f"\n{name}")
-    for variant, loss in sorted(zip(variants, means, strict=True), key=lambda pair: pair[1]):
+    means = [mean(losses[key] for key, (owner, _) in jobs.items() if owner == index)
+             for index in range(len(of.variants))]
+    print(f"\n{of.name}")
+    for variant, loss in sorted(zip(of.variants, means, strict=True), key=lambda pair: pair[1]):
         print(f"  {loss:.4f}  {json.dumps(variant)}", flush=True)
-    return variants[means.index(min(means))]
+    return of.variants[means.index(min(means))]
 
 
 def main() -> None:
@@ -98,8 +126,9 @@ def main() -> None:
                 file.flush()
             return known
         best = dict(BASE)
-        for name, mode, variants in STAGES:
-            best |= stage(name, mode, best, variants, options.seeds, run)
+        for each in STAGES:
+            chosen = stage(each, best, options.seeds, run)
+            best |= chosen if each.chooses else {}
     print("\nbest:", json.dumps(best))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from harness.trainer.tensors import Tensors, add, all_finite, digest, over, same
 
 STATE = "state"
 """The syncer's folder, in the run's."""
-_VALUE, _MOMENTUM, _ERROR = "value/", "momentum/", "error/"
+_VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
 Part = tuple[str, int, int, int]
 """Of a merge: learner, incarnation, first and last step."""
 
@@ -41,6 +42,9 @@ class FragmentState:
     """What rounding has cost the updates so far; for error feedback."""
     update: Tensors = field(default_factory=dict)
     """What has changed since the version before, as it travels; empty where it is not known, or not compressed."""
+    before: tuple[Tensors, ...] = ()
+    """Values of the versions before this one, the newest first, as far back as an answer's base may lie; empty where
+    outer gradients are anchored at the learner's own base."""
 
     @classmethod
     def initial(cls, value: Tensors) -> FragmentState:
@@ -76,15 +80,24 @@ class FragmentState:
 
     def after(self, answers: list[Contribution], config: TrainerConfig) -> FragmentState:
         """The version that follows from merging these (in the order of the learners' names)."""
-        gradient = merge([answer.tensors for answer in answers],
+        gradient = merge([self._anchored(answer, config) for answer in answers],
                          [token_weight(answer.tokens, answer.steps) for answer in answers],
                          config.merge, config.spec.embeddings())
         value, momentum = outer.nesterov(self.value, self.momentum, gradient, config.outer_lr, config.outer_momentum)
         value, update, error = self._as_told(value, config)
         merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
         parts = tuple((answer.learner, answer.incarnation, answer.first_step, answer.last_step) for answer in answers)
-        return FragmentState(value, momentum, self.version + 1, merged,
-                             self.merged_tokens + sum(answer.tokens for answer in answers), parts, error, update)
+        tokens = self.merged_tokens + sum(answer.tokens for answer in answers)
+        before = (self.value, *self.before)[:config.max_staleness] if config.anchor == "previous" else ()
+        return FragmentState(value, momentum, self.version + 1, merged, tokens, parts, error, update, before)
+
+    def _anchored(self, answer: Contribution, config: TrainerConfig) -> Tensors:
+        """Its outer gradient: its base minus what it has now, as it sent it, or this version minus what it has now. The
+        two differ where it has not received the newest version yet."""
+        behind = self.version - answer.base_version
+        if config.anchor == "own" or not behind:
+            return answer.tensors
+        return add(answer.tensors, subtract(self.value, self.before[behind - 1]))
 
     def _as_told(self, value: Tensors, config: TrainerConfig) -> tuple[Tensors, Tensors, Tensors]:
         """The new value as a learner that holds this version reads it from a broadcast, for nobody shall have another;
@@ -98,7 +111,9 @@ class FragmentState:
 
     def tensors(self) -> Tensors:
         """Everything of the size of the model under one roof, for a file."""
-        return over(_VALUE, self.value) | over(_MOMENTUM, self.momentum) | over(_ERROR, self.error)
+        before = {name: array for age, value in enumerate(self.before, 1)
+                  for name, array in over(_BEFORE.format(age), value).items()}
+        return over(_VALUE, self.value) | over(_MOMENTUM, self.momentum) | over(_ERROR, self.error) | before
 
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
@@ -111,8 +126,10 @@ class FragmentState:
         merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
         parts = tuple((name, int(incarnation), int(first), int(last))
                       for name, incarnation, first, last in meta["contributions"])
+        ages = map(_BEFORE.format, itertools.count(1))
+        before = tuple(itertools.takewhile(bool, (under(age, tensors) for age in ages)))
         return cls(under(_VALUE, tensors), under(_MOMENTUM, tensors), int(meta["version"]), merged,
-                   int(meta["merged_tokens"]), parts, under(_ERROR, tensors))
+                   int(meta["merged_tokens"]), parts, under(_ERROR, tensors), before=before)
 
 
 @dataclass

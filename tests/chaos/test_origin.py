@@ -46,8 +46,9 @@ def assert_the_same_bit_for_bit(history):
 
 
 @pytest.mark.parametrize("cluster", [
-    {}, {"on_receipt": "overwrite"}, {"mode": "diloco"}, {"mode": "streaming"}, {"overlap": 0, "quorum": 3},
-    COMPRESSED, {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
+    {}, {"on_receipt": "overwrite", "anchor": "previous"}, {"mode": "diloco"}, {"mode": "streaming"},
+    {"overlap": 0, "quorum": 3}, COMPRESSED,
+    {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
 def test_nothing_is_lost_and_nothing_done_twice(cluster):
     plan = plan_with(**cluster)
     done, tape, cuts = ended(plan)

@@ -1,0 +1,71 @@
+"""What a fragment's next version is made from, and what of it is kept."""
+
+import numpy as np
+import pytest
+
+from harness.trainer.config import TrainerConfig
+from harness.trainer.rounds import Contribution
+from harness.trainer.state import FragmentState
+from harness.trainer.tensors import digest
+
+STEPS = 8
+
+
+def tensors(random):
+    return {"w": random.standard_normal((3, 4)).astype(np.float32), "b": random.standard_normal(5).astype(np.float32)}
+
+
+def answered(learner, base, delta):
+    return Contribution(learner, 0, base, 1, STEPS, STEPS, 512, digest(delta), 0.0, delta)
+
+
+def plain(**settings):
+    """Of which a merge subtracts the outer gradient itself."""
+    return TrainerConfig(merge="average", outer_lr=1.0, outer_momentum=0.0, **settings)
+
+
+def grown(config, versions, random):
+    """A state of so many merges, and its value after each, the first one included."""
+    state = FragmentState.initial(tensors(random))
+    values = [state.value]
+    for version in range(versions):
+        state = state.after([answered("learner-1", version, tensors(random))], config)
+        values.append(state.value)
+    return state, values
+
+
+@pytest.mark.parametrize("base", [0, 1, 2, 3])
+def test_anchored_at_the_previous_version_a_learner_alone_puts_its_own_value_in_its_place(base):
+    """theta - (theta - its value), whatever it began from."""
+    random = np.random.default_rng(0)
+    config = plain(anchor="previous")
+    state, values = grown(config, 3, random)
+    delta = tensors(random)
+    merged = state.after([answered("learner-2", base, delta)], config)
+    for name, value in merged.value.items():
+        np.testing.assert_allclose(value, values[base][name] - delta[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", [0, 1, 2, 3])
+def test_anchored_at_its_own_base_a_learner_takes_nothing_back_of_what_others_did(base):
+    random = np.random.default_rng(0)
+    config = plain()
+    state, values = grown(config, 3, random)
+    delta = tensors(random)
+    merged = state.after([answered("learner-2", base, delta)], config)
+    for name, value in merged.value.items():
+        np.testing.assert_allclose(value, values[3][name] - delta[name], rtol=1e-5, atol=1e-5)
+    assert not merged.before
+
+
+def test_as_many_versions_are_kept_as_a_base_may_be_old_and_survive_in_the_file():
+    state, values = grown(plain(anchor="previous", max_staleness=2), 5, np.random.default_rng(0))
+    restored = FragmentState.restored(state.tensors(), state.meta())
+    assert [digest(value) for value in restored.before] == [digest(values[4]), digest(values[3])]
+    assert [digest(value) for value in state.before] == [digest(value) for value in restored.before]
+
+
+def test_more_versions_than_fit_are_refused():
+    TrainerConfig(max_staleness=1000)
+    with pytest.raises(ValueError, match="the syncer keeps max_staleness versions of everything; 64 at most, not 65"):
+        TrainerConfig(anchor="previous", max_staleness=65)
