@@ -43,12 +43,12 @@ class Stage(NamedTuple):
 
 
 STAGES = [
-    Stage("synchronous learning rate", "data_parallel",
+    Stage("synchronous learning rate", "synchronous",
           [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
-    Stage("warm-up and decay", "data_parallel",
+    Stage("warm-up and decay", "synchronous",
           [{"warmup": warmup, "final_lr": final} for warmup, final in (
               (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
-    Stage("synchronous learning rate again", "data_parallel",
+    Stage("synchronous learning rate again", "synchronous",
           [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
     Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     Stage("outer optimizer", "decoupled",
@@ -73,11 +73,10 @@ STAGES = [
 def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
     """Train one configuration; a synchronous run leaves its warm start for the decoupled ones."""
     key, setting = job
-    under = setting.get("under", "")
-    config = TrainerConfig(**{name: value for name, value in setting.items() if name != "under"})
-    if config.mode == "data_parallel":
+    config = TrainerConfig(**{name: value for name, value in setting.items() if name not in ("mode", "under")})
+    if setting["mode"] == "synchronous":
         return key, training.synchronous(config)[0]
-    return key, training.decoupled(config, warm_start(config), under)
+    return key, training.decoupled(config, warm_start(config), setting.get("under", ""))
 
 
 def warm_start(config: TrainerConfig) -> Any:
@@ -86,8 +85,7 @@ def warm_start(config: TrainerConfig) -> Any:
         f"{config.model}-{config.corpus}-{config.budget}-{config.warm_start}-{config.warmup}-{config.final_lr}-"
         f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}.safetensors")
     if not path.exists():
-        short = config.model_copy(update={"budget": config.budget, "mode": "data_parallel"})
-        checkpoint.save(path, training.synchronous(short)[1], {})
+        checkpoint.save(path, training.synchronous(config)[1], {})
     return checkpoint.load(path)[0]
 
 

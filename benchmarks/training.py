@@ -23,5 +23,5 @@ def decoupled(config: TrainerConfig, initial: Tensors, under: str = "") -> float
 
 
 def _plan(config: TrainerConfig, under: str = "") -> Plan:
-    faults = load(under)[0].faults if under else []
+    faults = load(under)[0].faults if under else ()
     return freeze(scenario(config).model_copy(update={"deadline": 3600.0, "faults": faults}), config.seed)
