@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -18,7 +19,6 @@ from benchmarks import containers, fidelity, links, loss, merging, overhead, rec
 from chaos.history import History
 from chaos.live import Silence
 from chaos.plan import Plan, freeze
-from chaos.references import NoReferenceError
 from chaos.run import Result, run_plan
 from chaos.scenario import parse
 
@@ -38,10 +38,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+NOTHING_PROVED: list[str] = []
+"""Runs that ended as inconclusive, and why: whatever was measured in them."""
+
+
 def perform(plan: Plan, runs: Path) -> Result:
-    """Run a plan; a run that proves nothing is said to be so and left out by the caller."""
+    """Run a plan. One that proves nothing is listed; what is measured in it all the same is for the reader to judge."""
     result = run_plan(plan, runs, Silence())
     code = result.judgement.exit_code
+    if result.judgement.inconclusive:
+        NOTHING_PROVED.append(f"{plan.scenario} seed {plan.seed}, {plan.digest[:8]}: {result.judgement.inconclusive}")
     say(f"  {plan.scenario} seed {plan.seed}: exit {code} {result.judgement.inconclusive}"
         + "".join(f"\n    {v.name} {v.verdict}: {v.measured} {v.evidence[:1]}" for v in result.judgement.checks
                   if v.verdict != "passed"))
@@ -107,13 +113,21 @@ def main() -> None:
             "scratch": lambda: scratch.measure(options.seeds, say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
-        found = {}
-        for name in options.only.split(","):
+        names = options.only.split(",")
+        if unknown := sorted(set(names) - set(parts)):
+            parser.error(f"--only: there is no {', '.join(unknown)}; choose from {', '.join(parts)}")
+        found: dict[str, Any] = {}
+        for name in names:
+            NOTHING_PROVED.clear()
             try:
                 found[name] = parts[name]()
-            except NoReferenceError as error:
-                found[name] = {"error": str(error)}
+            except Exception as error:  # the others were measured, or will be: an hour of work is not thrown away
+                traceback.print_exc()
+                found[name] = {"error": f"{type(error).__name__}: {error}"}
+            found[name] |= {"inconclusive_runs": list(NOTHING_PROVED)} if NOTHING_PROVED else {}
+            say(f"{name}: {json.dumps(found[name])}")
     print(json.dumps(found, indent=2))
+    sys.exit(any("error" in part for part in found.values()))
 
 
 if __name__ == "__main__":

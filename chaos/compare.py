@@ -52,7 +52,8 @@ class Compared:
     goodput: float | None = None
     """Share of learner time whose tokens were merged, from the steady state to the end of training."""
     loss: float | None = None
-    """Held-out, at the end: all modes process the same tokens."""
+    """Held-out, at the end: of every mode when as many tokens were processed. What data parallelism took back is not
+    counted: it is processed again."""
     loss_at_equal_time: float | None = None
     """Held-out, when the quickest mode ended."""
     bytes_per_token: float | None = None
@@ -64,7 +65,7 @@ class Compared:
 
 
 def under(plan: Plan, mode: str) -> Plan:
-    """The plan in another mode, without references: settings that the mode implies are left out.
+    """The plan in another mode, without references: what its own mode implied is left to the other.
 
     Raises:
         CompareError: the mode waits for all learners, and some of them join later.
@@ -72,7 +73,9 @@ def under(plan: Plan, mode: str) -> Plan:
     if mode in COMPLETE and plan.cluster.joining:
         late = ", ".join(plan.cluster.names[-plan.cluster.joining:])
         raise CompareError(f"mode {mode} waits for all learners from the beginning, and {late} joins later")
-    cluster = plan.cluster.model_dump(mode="json") | {"mode": mode} | implied(mode, plan.cluster.learners)
+    own = implied(plan.cluster.mode, plan.cluster.learners)
+    cluster = {name: value for name, value in plan.cluster.model_dump(mode="json").items() if name not in own}
+    cluster |= {"mode": mode} | implied(mode, plan.cluster.learners)
     checks = plan.checks.model_copy(update={"loss_parity": None})
     return plan.model_copy(update={"cluster": with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults),
                                    "checks": checks,
@@ -117,7 +120,14 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
         bytes_per_token=round(crossed(history).a_token, 4),
         longest_stall_s=round(max(history.gaps(zero, history.end)), 3), wall_s=round(_wall(history), 2),
-        why=result.judgement.inconclusive)
+        why=result.judgement.inconclusive or _unfelt(result))
+
+
+def _unfelt(result: Result) -> str:
+    """A fault that a mode has no place for makes its run a calm one."""
+    told = [f"not every fault was felt: {'; '.join(verdict.evidence) or verdict.measured}"
+            for verdict in result.judgement.checks if verdict.name == "faults_felt" and verdict.verdict != "passed"]
+    return told[0] if told else ""
 
 
 def _finished(result: Result) -> bool:

@@ -10,8 +10,9 @@ from chaos.scenario import SYNCER
 from harness.cluster.base import NodeSpec
 from harness.trainer.state import STATE
 
-_COPIES = 6
-"""How often all checkpoints fit onto a small disk: value and momentum, each twice, and room to write the next one."""
+_COPIES = 10
+"""So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
+to write the next ones."""
 
 
 def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),

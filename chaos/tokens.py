@@ -80,6 +80,8 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
             for step, fate in fates.items():
                 ledger.by_fate[fate] += tokens[step] * size
     _used_once(steps, ledger)
+    if plan.cluster.mode not in SYNCHRONOUS:  # there a step that came to nothing is taken again
+        _leased_once(steps, ledger)
     ledger.by_fate = Counter({fate: round(count / sum(sizes)) for fate, count in ledger.by_fate.items()})
     return ledger
 
@@ -105,6 +107,17 @@ def _used_once(steps: dict[Node, list[Event]], ledger: TokenLedger) -> None:
                     ledger.violations.append(
                         f"fragment {index}: batch {event['position']} of {node[0]} was merged twice")
                 used.add(place)
+
+
+def _leased_once(steps: dict[Node, list[Event]], ledger: TokenLedger) -> None:
+    """No two processes of a learner train on the same batch of its shard."""
+    first: dict[tuple[str, int], int] = {}
+    for (learner, incarnation), events in steps.items():
+        again = [event["position"] for event in events if "position" in event.fields
+                 and first.setdefault((learner, event["position"]), incarnation) != incarnation]
+        if again:
+            ledger.violations.append(f"{learner}.{incarnation} trained on {len(again)} batches that another process of "
+                                     f"it had trained on; the first is {min(again)}")
 
 
 def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],

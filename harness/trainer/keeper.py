@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 from harness.trainer.config import SYNCER, TrainerConfig
 from harness.trainer.cuts import syncers
@@ -88,13 +89,15 @@ class Keeper(Reception[Peer]):
         steps = [0] * len(self.table) if fresh else list(hello.steps)
         peer = Peer(hello.node, hello.incarnation, connection, step, steps, now, list(hello.versions))
         self.peers[hello.node] = self._by_connection[connection] = peer
-        self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position)
+        position = hello.position
+        if hello.incarnation > newest:
+            position = max(position, self.ledger.lease(hello.node, now, self.config))
+        self.ledger.report(hello.node, hello.incarnation, hello.tokens, position, now)
         if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
             yield self._commit(0)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
                                "versions": [state.version for state in self.states], "held": hello.versions})
-        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
-                           position=max(self.config.warm_start, self.ledger.positions[hello.node])),
+        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady, position=position),
                    to=connection)
         yield from self._recover(peer, now) if fresh else self._refresh(peer)
         yield from self._advance(now)
@@ -138,11 +141,11 @@ class Keeper(Reception[Peer]):
     # -- what is kept, and told ----------------------------------------------------------------------------------
 
     def _commit(self, fragment: int) -> Commit:
-        file = self._file(self.states[fragment])
-        return Commit(fragment_file(fragment), file.tensors, file.meta)
+        state = self.states[fragment]
+        return Commit(fragment_file(fragment), state.tensors(), self._meta(state))
 
-    def _file(self, state: FragmentState) -> Content:
-        return Content(state.tensors(), state.meta() | {"ledger": self.ledger.meta()})
+    def _meta(self, state: FragmentState) -> dict[str, Any]:
+        return state.meta() | {"ledger": self.ledger.meta()}
 
     def _tell(self, peer: Peer, index: int) -> Iterable[Effect]:
         """A fragment's value; to who holds the version before it what has changed, where that takes fewer bytes."""
@@ -160,7 +163,8 @@ class Keeper(Reception[Peer]):
         there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
         number, told = self._cuts.begin(self.ledger.step, [SYNCER, *there])
         yield from told
-        yield Save(number, *syncers([self._file(state) for state in self.states]), keep=self._cuts.whole)
+        files = [Content(state.tensors() | state.older(), self._meta(state)) for state in self.states]
+        yield Save(number, *syncers(files), keep=self._cuts.whole)
         for connection in there.values():
             yield Send(Cut(number=number), to=connection)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,8 @@ from harness.trainer.tensors import Tensors, add, all_finite, digest, over, same
 STATE = "state"
 """The syncer's folder, in the run's."""
 _VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
+_QUICKEST_S = 1e-3
+"""No inner step is quicker."""
 Part = tuple[str, int, int, int]
 """Of a merge: learner, incarnation, first and last step."""
 
@@ -44,7 +47,7 @@ class FragmentState:
     """What has changed since the version before, as it travels; empty where it is not known, or not compressed."""
     before: tuple[Tensors, ...] = ()
     """Values of the versions before this one, the newest first, as far back as an answer's base may lie; empty where
-    outer gradients are anchored at the learner's own base."""
+    outer gradients are anchored at the learner's own base. A syncer that died has forgotten them; a cut holds them."""
 
     @classmethod
     def initial(cls, value: Tensors) -> FragmentState:
@@ -63,7 +66,7 @@ class FragmentState:
             return "old incarnation"
         return "already merged" if incarnation == newest and first_step <= last else ""
 
-    def objection(self, learner: str, incarnation: int, answer: Answer, tensors: Tensors, max_staleness: int) -> str:
+    def objection(self, learner: str, incarnation: int, answer: Answer, tensors: Tensors, config: TrainerConfig) -> str:
         """Why this answer can't be merged into this version; empty where it can."""
         if not same_shapes(tensors, self.value):
             return "wrong shapes"
@@ -76,7 +79,10 @@ class FragmentState:
         already = self.already_merged(learner, incarnation, answer.first_step)
         if already:
             return already
-        return "stale" if self.version - answer.base_version > max_staleness else ""
+        behind = self.version - answer.base_version
+        if behind > config.max_staleness:
+            return "stale"
+        return "forgotten base" if config.anchor == "previous" and behind > len(self.before) else ""
 
     def after(self, answers: list[Contribution], config: TrainerConfig) -> FragmentState:
         """The version that follows from merging these (in the order of the learners' names)."""
@@ -111,9 +117,12 @@ class FragmentState:
 
     def tensors(self) -> Tensors:
         """Everything of the size of the model under one roof, for a file."""
-        before = {name: array for age, value in enumerate(self.before, 1)
-                  for name, array in over(_BEFORE.format(age), value).items()}
-        return over(_VALUE, self.value) | over(_MOMENTUM, self.momentum) | over(_ERROR, self.error) | before
+        return over(_VALUE, self.value) | over(_MOMENTUM, self.momentum) | over(_ERROR, self.error)
+
+    def older(self) -> Tensors:
+        """The versions before, for the same file: too much to be written at every merge."""
+        return {name: array for age, value in enumerate(self.before, 1)
+                for name, array in over(_BEFORE.format(age), value).items()}
 
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
@@ -122,7 +131,7 @@ class FragmentState:
 
     @classmethod
     def restored(cls, tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
-        """The inverse of `tensors` and `meta`."""
+        """The inverse of `tensors` (and `older`) and `meta`."""
         merged = {name: (int(incarnation), int(step)) for name, (incarnation, step) in meta["merged"].items()}
         parts = tuple((name, int(incarnation), int(first), int(last))
                       for name, incarnation, first, last in meta["contributions"])
@@ -140,11 +149,13 @@ class Ledger:
     tokens: dict[str, dict[int, int]] = field(default_factory=dict)
     """Learner -> incarnation -> tokens processed."""
     positions: dict[str, int] = field(default_factory=dict)
-    """Learner -> batches of its shard that were used."""
+    """Learner -> batches of its shard that are leased."""
+    heard: dict[str, float] = field(default_factory=dict)
+    """Learner -> when it last said how far it is, seconds since the run began."""
     processed: int = 0
     """Tokens processed by all learners together, as far as they could report it."""
 
-    def report(self, learner: str, incarnation: int, tokens: int, position: int) -> None:
+    def report(self, learner: str, incarnation: int, tokens: int, position: int, now: float) -> None:
         """Take in cumulative counts."""
         mine = self.tokens.setdefault(learner, {})
         more = tokens - mine.setdefault(incarnation, 0)
@@ -152,6 +163,16 @@ class Ledger:
             mine[incarnation] = tokens
             self.processed += more
         self.positions[learner] = max(position, self.positions.get(learner, 0))
+        self.heard[learner] = max(now, self.heard.get(learner, now))
+
+    def lease(self, learner: str, now: float, config: TrainerConfig) -> int:
+        """The first batch that a new process may train on: behind all that an older one can have trained on since it
+        was last heard of, and until it is told that it is superseded."""
+        if self.newest(learner) >= 0:
+            quickest = max(_QUICKEST_S, config.step_time_of(learner) * (1 - config.variance))
+            unheard = max(0.0, now - self.heard[learner]) + config.silence
+            self.positions[learner] += math.ceil(unheard / quickest)
+        return max(config.warm_start, self.positions.get(learner, 0))
 
     def newest(self, learner: str) -> int:
         """Its newest incarnation that was ever heard of; -1 for none."""
@@ -160,14 +181,15 @@ class Ledger:
     def meta(self) -> dict[str, Any]:
         """For a file's metadata."""
         return {"step": self.step, "tokens": {name: dict(counts) for name, counts in self.tokens.items()},
-                "positions": dict(self.positions)}
+                "positions": dict(self.positions), "heard": dict(self.heard)}
 
     def absorb(self, meta: dict[str, Any]) -> None:
         """Take what a file remembers, where it is further than what is known."""
         self.step = max(self.step, int(meta["step"]))
         for learner, counts in meta["tokens"].items():
             for incarnation, tokens in counts.items():
-                self.report(learner, int(incarnation), int(tokens), int(meta["positions"].get(learner, 0)))
+                self.report(learner, int(incarnation), int(tokens), int(meta["positions"].get(learner, 0)),
+                            float(meta["heard"].get(learner, 0.0)))
 
 
 def fragment_file(index: int) -> str:

@@ -91,7 +91,7 @@ class Syncer(Keeper):
             yield Record("refused", {"learner": peer.name, "reason": "report of another model"})
             return
         peer.report(report.step, report.fragments, report.took)
-        self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position)
+        self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position, now)
         if peer.step > self.ledger.step or self._waiting or self._rounds or self._blocking:
             yield from self._advance(now)  # else the clock stands, and nobody is to be asked
         processed = self.processed
@@ -118,7 +118,7 @@ class Syncer(Keeper):
             gradient = self._gradients.unpack(tensors, arrays.shapes(state.value))
         except CompressError:
             gradient = {}
-        reason = state.objection(peer.name, peer.incarnation, answer, gradient, self.config.max_staleness)
+        reason = state.objection(peer.name, peer.incarnation, answer, gradient, self.config)
         if reason or not current or round_ is None:
             yield from self._refuse(peer, answer, reason or "late", refresh=bool(reason))
             if current and round_ is not None:

@@ -46,6 +46,24 @@ def test_a_plan_in_another_mode_breaks_the_same_at_the_same_times(plan):
         assert other.checks.loss_parity is None
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_scenarios_own_mode_implies_is_no_burden_to_the_others(plan, mode):
+    own = compare.under(plan, mode)
+    for other in MODES:
+        mine, its = (compare.under(of, other).cluster.model_dump(exclude={"checkpoint_every"}) for of in (own, plan))
+        assert mine == its
+
+
+def test_a_fault_that_a_mode_has_no_place_for_is_told(tmp_path):
+    plan = freeze(parse(SCENARIO.replace("quorum: 1", "recovery: peer").replace(
+        "  - {kill: learner-1, at: 2s, restart_after: 2s}", "  - {kill: learner-3, at: 2s, restart_after: 2s}\n"
+        "  - {kill: learner-1, when: {node: learner-1, hold: donate.half, count: 1}, restart_after: 1s}")), 3)
+    found, _ = compare.compared(plan, ("data_parallel", "decoupled"), tmp_path, Console(quiet=True), places.simulated())
+    why = {one.mode: one.why for one in found}
+    assert why["decoupled"] == ""
+    assert "not every fault was felt: " in why["data_parallel"]
+
+
 def test_every_mode_has_its_figures_and_only_who_waits_for_nobody_keeps_its_goodput(found):
     by_mode = {one.mode: one for one in found[0]}
     assert list(by_mode) == ["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]

@@ -23,7 +23,8 @@ def run(*faults, **cluster):
 @pytest.fixture(scope="module")
 def broken():
     return run({"kill": "learner-1", "at": "2s", "restart_after": "1s"}, {"terminate": "learner-2", "at": "3s"},
-               {"partition": "learner-3", "at": "2s", "for": "2s"}, on_receipt="overwrite")
+               {"partition": "learner-3", "at": "2s", "for": "2s"},
+               {"latency": "learner-4", "at": "1s", "for": "4s", "delay": "40ms"}, on_receipt="overwrite")
 
 
 def test_nothing_is_missing_and_nothing_is_listed_that_was_merged(broken):
@@ -58,6 +59,18 @@ def test_batches_are_told_as_they_lie_in_the_shard(broken):
         told = {batch for first, last in one.ranges for batch in range(first, last + 1)}
         assert told == {mine[step] for step, fate in fates.items() if fate == one.why}
         assert all(left[1] + 1 < right[0] for left, right in zip(one.ranges, one.ranges[1:], strict=False))
+
+
+@pytest.mark.parametrize("silence", ["1s", "3s"])
+def test_nothing_is_trained_on_twice_where_what_a_learner_did_before_it_died_was_not_heard(silence):
+    history = run({"partition": "learner-1", "at": "1s", "for": "2s"},
+                  {"kill": "learner-1", "at": "2s", "restart_after": "1s"},
+                  {"kill": "syncer", "at": "1500ms", "restart_after": "500ms"},
+                  budget="200 steps", silence=silence).history
+    unheard, again = ([step["position"] for step in history.steps["learner-1", number]] for number in (0, 1))
+    assert len(unheard) > 25
+    assert max(unheard) < min(again) < max(unheard) + 200
+    assert history.ledger.violations == []
 
 
 def test_learners_that_come_and_go_cost_only_what_they_had_not_handed_in():

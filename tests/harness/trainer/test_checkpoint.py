@@ -170,7 +170,7 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
     state = FragmentState({name: initial[name] + 1 for name in fragment.names},
                           {name: initial[name] * 0 + 2 for name in fragment.names}, 7, {"learner-1": (2, 40)}, 640)
     ledger = Ledger(44)
-    ledger.report("learner-1", 2, 640, 51)
+    ledger.report("learner-1", 2, 640, 51, 3.0)
     save_both(tmp_path / fragment_file(2), state.tensors(), state.meta() | {"ledger": ledger.meta()})
     for other in (0, 1, 3):
         fresh = FragmentState.initial({name: initial[name] for name in table[other].names})
@@ -186,6 +186,9 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
     assert states[2].already_merged("learner-1", 1, 90) == "old incarnation"
     assert states[2].already_merged("learner-1", 2, 41) == ""
     assert states[2].already_merged("learner-1", 3, 1) == ""
+
+
+STALE_AFTER_4 = TrainerConfig(max_staleness=4)
 
 
 def answer(**changes):
@@ -208,13 +211,13 @@ def answer(**changes):
 ])
 def test_a_contribution_is_merged_only_where_nothing_speaks_against_it(changes, tensors, reason):
     state = FragmentState(TENSORS, TENSORS, 7, {"learner-1": (2, 40)}, 0)
-    assert state.objection("learner-1", 2, answer(**changes), tensors, 4) == reason
+    assert state.objection("learner-1", 2, answer(**changes), tensors, STALE_AFTER_4) == reason
 
 
 def test_a_contribution_of_an_older_process_is_refused_and_of_a_newer_one_taken():
     state = FragmentState(TENSORS, TENSORS, 7, {"learner-1": (2, 40)}, 0)
-    assert state.objection("learner-1", 1, answer(), TENSORS, 4) == "old incarnation"
-    assert state.objection("learner-1", 3, answer(first_step=1, last_step=8), TENSORS, 4) == ""
+    assert state.objection("learner-1", 1, answer(), TENSORS, STALE_AFTER_4) == "old incarnation"
+    assert state.objection("learner-1", 3, answer(first_step=1, last_step=8), TENSORS, STALE_AFTER_4) == ""
 
 
 def test_a_copy_that_a_crash_left_a_version_behind_is_made_good_before_anybody_hears_of_the_newer_one(committed):

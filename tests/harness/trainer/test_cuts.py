@@ -176,7 +176,7 @@ def files(states, ledger):
 
 def test_the_syncers_folder_is_put_back_as_it_was_once(initial, tmp_path):
     before, ledger = states(initial), Ledger(step=23)
-    ledger.report("learner-1", 0, 2048, 17)
+    ledger.report("learner-1", 0, 2048, 17, 3.0)
     cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(before, ledger))))
     part, disk = cuts.part_of(tmp_path, 3, "syncer"), FolderDisk(tmp_path / "state")
     cuts.put_back(part, disk)

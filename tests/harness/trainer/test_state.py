@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from harness.trainer.config import TrainerConfig
+from harness.trainer.messages import Answer
 from harness.trainer.rounds import Contribution
 from harness.trainer.state import FragmentState
 from harness.trainer.tensors import digest
@@ -58,11 +59,25 @@ def test_anchored_at_its_own_base_a_learner_takes_nothing_back_of_what_others_di
     assert not merged.before
 
 
-def test_as_many_versions_are_kept_as_a_base_may_be_old_and_survive_in_the_file():
+def test_as_many_versions_are_kept_as_a_base_may_be_old_and_a_cut_holds_them():
     state, values = grown(plain(anchor="previous", max_staleness=2), 5, np.random.default_rng(0))
-    restored = FragmentState.restored(state.tensors(), state.meta())
+    restored = FragmentState.restored(state.tensors() | state.older(), state.meta())
     assert [digest(value) for value in restored.before] == [digest(values[4]), digest(values[3])]
     assert [digest(value) for value in state.before] == [digest(value) for value in restored.before]
+
+
+@pytest.mark.parametrize(("base", "reason"), [(5, ""), (4, "forgotten base"), (2, "stale")])
+def test_what_a_syncer_that_died_does_not_know_any_more_can_not_be_an_anchor(base, reason):
+    config = plain(anchor="previous", max_staleness=2)
+    state, _ = grown(config, 5, np.random.default_rng(0))
+    restored = FragmentState.restored(state.tensors(), state.meta())
+    delta = tensors(np.random.default_rng(1))
+    answer = Answer(round=1, fragment=0, base_version=base, first_step=1, last_step=STEPS, steps=STEPS, tokens=512,
+                    digest=digest(delta))
+    assert restored.objection("learner-2", 0, answer, delta, config) == reason
+    without = "" if reason == "forgotten base" else reason
+    assert state.objection("learner-2", 0, answer, delta, config) == without
+    assert restored.objection("learner-2", 0, answer, delta, plain(max_staleness=2)) == without
 
 
 def test_more_versions_than_fit_are_refused():
