@@ -25,7 +25,8 @@ RESULTS = Path(__file__).with_name("sweep.jsonl")
 Setting = dict[str, Any]
 BASE: Setting = {
     "budget": 800, "warm_start": 200, "warmup": 20, "final_lr": 0.0, "synchronous_lr": 4e-3, "lr": 4e-3,
-    "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda"}
+    "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda",
+    "anchor": "own"}
 """Where the search begins; written out, so that its results stay comparable when defaults change."""
 
 UNEQUAL: Setting = {"speeds": [1.0, 1.0, 0.82, 0.82], "variance": 0.1}
@@ -60,14 +61,15 @@ STAGES = [
           [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),
     Stage("tau", "decoupled", [{"overlap": 0, "quorum": 4}, {"overlap": 1}, {"overlap": 2}, {"overlap": 4}],
           chooses=False),
+    Stage("grace, unequal learners", "decoupled", [{"grace": grace} for grace in (0.0, 0.4, 0.8, 1.0)], UNEQUAL,
+          chooses=False),
     Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 3, 4)], UNEQUAL,
           chooses=False),
     *(Stage(f"anchor and receipt, faults of `{under}`", "decoupled",
             [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
              for receipt in ("overwrite", "carry")], {"under": under, "overlap": overlap}, chooses=False)
       for under, overlap in (("split", 2), ("wan", 4)))]
-"""Learning rates and the outer optimizer by loss alone; the anchor where it makes a difference (arXiv 2604.21428 has
-`previous`)."""
+"""What loss alone decides comes first; the anchor where it makes a difference."""
 
 
 def run_one(job: tuple[str, Setting]) -> tuple[str, float]:

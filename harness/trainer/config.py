@@ -65,9 +65,9 @@ class TrainerConfig(BaseModel):
     """S: an outer gradient whose base is more than this many versions old is refused."""
     on_receipt: Literal["overwrite", "carry"] = "carry"
     """What becomes of the steps taken during the exchange: lost (the paper), or added on top of what was received."""
-    anchor: Literal["own", "previous"] = "own"
-    """What a learner's value is subtracted from to make its outer gradient: the version that it began from, or the
-    syncer's own before the merge (the paper), for which the syncer keeps the last S versions."""
+    anchor: Literal["previous", "own"] = "previous"
+    """What a learner's value is subtracted from to make its outer gradient: the syncer's newest version before the
+    merge (the paper), for which the syncer keeps the last S, or the version that it began from."""
     merge: Literal["rda", "average"] = "rda"
     """Radial-directional averaging, or the plain weighted average; embeddings are always averaged."""
     outer_lr: float = Field(0.3, gt=0)
@@ -149,8 +149,8 @@ class TrainerConfig(BaseModel):
         if self.budget <= self.warm_start:
             raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
         if self.anchor == "previous" and self.max_staleness > _MOST_KEPT:
-            raise ValueError(f"anchor previous: the syncer keeps max_staleness versions of everything; {_MOST_KEPT} at "
-                             f"most, not {self.max_staleness}")
+            raise ValueError(f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
+                             f"{_MOST_KEPT} at most; it keeps none with `anchor: own`")
         if self.overlap == 0 and self.quorum != self.learners:
             raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
         if self.speeds and len(self.speeds) != self.learners:

@@ -46,7 +46,7 @@ def assert_the_same_bit_for_bit(history):
 
 
 @pytest.mark.parametrize("cluster", [
-    {}, {"on_receipt": "overwrite", "anchor": "previous"}, {"mode": "diloco"}, {"mode": "streaming"},
+    {}, {"on_receipt": "overwrite", "anchor": "own"}, {"mode": "diloco"}, {"mode": "streaming"},
     {"overlap": 0, "quorum": 3}, COMPRESSED,
     {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
 def test_nothing_is_lost_and_nothing_done_twice(cluster):

@@ -49,7 +49,7 @@ def test_all_versions_are_the_same_again(history):
 
 @pytest.mark.parametrize("cluster", [
     {"mode": "diloco"}, {"mode": "streaming"}, {"on_receipt": "overwrite"}, {"merge": "average"}, {"quorum": 2},
-    {"anchor": "previous"},
+    {"anchor": "own"},
     {"overlap": 0, "quorum": 3}, {"gradients": "bfloat16"}, {"gradients": "int8", "broadcasts": "bfloat16"},
     {"gradients": "int4", "broadcasts": "int4", "error_feedback": True, "rounding": "stochastic"},
     {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)

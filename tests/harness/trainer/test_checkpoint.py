@@ -188,7 +188,7 @@ def test_the_syncers_state_survives_with_momentum_and_what_was_merged(tmp_path):
     assert states[2].already_merged("learner-1", 3, 1) == ""
 
 
-STALE_AFTER_4 = TrainerConfig(max_staleness=4)
+STALE_AFTER_4 = TrainerConfig(max_staleness=4, anchor="own")
 
 
 def answer(**changes):

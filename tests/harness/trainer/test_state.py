@@ -50,7 +50,7 @@ def test_anchored_at_the_previous_version_a_learner_alone_puts_its_own_value_in_
 @pytest.mark.parametrize("base", [0, 1, 2, 3])
 def test_anchored_at_its_own_base_a_learner_takes_nothing_back_of_what_others_did(base):
     random = np.random.default_rng(0)
-    config = plain()
+    config = plain(anchor="own")
     state, values = grown(config, 3, random)
     delta = tensors(random)
     merged = state.after([answered("learner-2", base, delta)], config)
@@ -77,10 +77,10 @@ def test_what_a_syncer_that_died_does_not_know_any_more_can_not_be_an_anchor(bas
     assert restored.objection("learner-2", 0, answer, delta, config) == reason
     without = "" if reason == "forgotten base" else reason
     assert state.objection("learner-2", 0, answer, delta, config) == without
-    assert restored.objection("learner-2", 0, answer, delta, plain(max_staleness=2)) == without
+    assert restored.objection("learner-2", 0, answer, delta, plain(max_staleness=2, anchor="own")) == without
 
 
 def test_more_versions_than_fit_are_refused():
-    TrainerConfig(max_staleness=1000)
-    with pytest.raises(ValueError, match="the syncer keeps max_staleness versions of everything; 64 at most, not 65"):
-        TrainerConfig(anchor="previous", max_staleness=65)
+    TrainerConfig(max_staleness=1000, anchor="own")
+    with pytest.raises(ValueError, match="max_staleness 65: the syncer keeps so many .* 64 at most"):
+        TrainerConfig(max_staleness=65)
