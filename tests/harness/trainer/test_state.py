@@ -82,5 +82,5 @@ def test_what_a_syncer_that_died_does_not_know_any_more_can_not_be_an_anchor(bas
 
 def test_more_versions_than_fit_are_refused():
     TrainerConfig(max_staleness=1000, anchor="own")
-    with pytest.raises(ValueError, match="max_staleness 65: the syncer keeps so many .* 64 at most"):
+    with pytest.raises(ValueError, match=r"max_staleness 65: the syncer keeps so many .* 64 at most"):
         TrainerConfig(max_staleness=65)
