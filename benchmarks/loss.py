@@ -10,6 +10,7 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
+from benchmarks.training import ended
 from chaos.checks.outcome import relative_gap
 from chaos.history import History
 from chaos.plan import Plan, freeze
@@ -50,7 +51,7 @@ def measure(perform: Callable[[Plan], Result], seeds: int, pairs: int, say: Call
 
 def _of_seed(seed: int, seeds: int) -> Figures:
     quiet_plan = freeze(load("no-fault")[0], seed)
-    quiet = simulate(quiet_plan).history
+    quiet = ended(simulate(quiet_plan)).history
     baseline = quiet.references["synchronous"].curve[-1].loss
     twin = quiet.references["twin"].curve
     figures = {"final": quiet.final.loss, "baseline": baseline,
@@ -59,14 +60,14 @@ def _of_seed(seed: int, seeds: int) -> Figures:
                "tau_of_gain": _of_gain(quiet)}
     for name, plan in _costly(quiet_plan).items():
         if seed < seeds or name in _SMALL:
-            figures[f"{name}_against_twin"] = relative_gap(simulate(plan).history.final, twin, "merged")
+            figures[f"{name}_against_twin"] = relative_gap(ended(simulate(plan)).history.final, twin, "merged")
     if seed < _BASELINE_SEEDS:
         for factor in (0.5, 2.0):
             other = with_cluster(quiet_plan, synchronous_lr=quiet_plan.cluster.synchronous_lr * factor)
-            figures[f"baseline_at_{factor:g}_of_its_rate"] = performed(synchronous(other)).curve()[-1].loss
+            figures[f"baseline_at_{factor:g}_of_its_rate"] = ended(performed(synchronous(other))).curve()[-1].loss
     if seed < seeds:
-        broken = simulate(freeze(load("flagship")[0], seed)).history
-        blocking = simulate(with_cluster(quiet_plan, overlap=0.0, quorum=4)).history
+        broken = ended(simulate(freeze(load("flagship")[0], seed))).history
+        blocking = ended(simulate(with_cluster(quiet_plan, overlap=0.0, quorum=4))).history
         figures |= {"faults_against_twin": _gap(broken, "twin", "merged"),
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
@@ -86,11 +87,11 @@ def _costly(plan: Plan) -> dict[str, Plan]:
 
 def _scavenged(seed: int, four: Sequence[Point]) -> Figures:
     """Against as many learners all the time as there were on average, from the same warm start, and against as many as
-    were left at the end; the tokens are the same."""
+    were left at the end, from their own; the tokens are the same."""
     six = _by(6, seed)
     warm = initial_values(six)
-    final = performed(scavenging(seed), initial=warm).curve()[-1]
-    return {"scavenging_against_six": relative_gap(final, performed(six, initial=warm).curve(), "merged"),
+    final = ended(performed(scavenging(seed), initial=warm)).curve()[-1]
+    return {"scavenging_against_six": relative_gap(final, ended(performed(six, initial=warm)).curve(), "merged"),
             "scavenging_against_four": relative_gap(final, four, "merged")}
 
 
@@ -121,9 +122,9 @@ def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[st
     twin = real.references["twin"].curve
     for name, other in _costly(plan).items():
         found[f"{name}_against_twin"] = relative_gap(perform(other).history.final, twin, "merged")
-    guests = scavenging(0)
-    found["scavenging_against_simulated"] = relative_gap(perform(guests).history.final, performed(guests).curve(),
-                                                          "merged")
+    six = _by(6, 0)
+    found["scavenging_against_six"] = relative_gap(
+        perform(scavenging(0)).history.final, ended(performed(six, initial=initial_values(six))).curve(), "merged")
     return {name: round(value, 5) for name, value in found.items()}
 
 

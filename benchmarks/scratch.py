@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from benchmarks.loss import interval, with_cluster
+from benchmarks.training import ended
 from chaos.plan import freeze
 from chaos.references import synchronous
 from chaos.scenario import load
@@ -43,5 +44,5 @@ def _ends(point: Point) -> tuple[float, float]:
     plan = with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
                         warmup=round(_WARM_UP * steps))
     rates = [plan.cluster.synchronous_lr * factor for factor in _FACTORS]
-    return performed(plan).curve()[-1].loss, min(
-        performed(synchronous(with_cluster(plan, synchronous_lr=rate))).curve()[-1].loss for rate in rates)
+    return ended(performed(plan)).curve()[-1].loss, min(
+        ended(performed(synchronous(with_cluster(plan, synchronous_lr=rate)))).curve()[-1].loss for rate in rates)
