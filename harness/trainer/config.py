@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from harness.trainer.compress import Codec, Precision
+from harness.trainer.decoupled import Decoupled, Settings
 from harness.trainer.device import Device
-from harness.trainer.fragments import Fragment, offsets, plan_fragments
+from harness.trainer.diloco import DiLoCo
+from harness.trainer.fragments import Fragment, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
+from harness.trainer.streaming import Streaming
 from harness.units import Seconds, Share, Steps
 
 SYNCER = "syncer"
 """The name of the node that all learners talk to."""
-BLOCKING = ("streaming", "diloco")
-"""Modes in which nobody goes on without all the others."""
+_EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
 """Modes that average the gradients of every inner step."""
+BLOCKING = tuple(mode for mode, exchange in _EXCHANGES.items() if exchange.complete)
+"""Modes that exchange fragments, in which nobody goes on without all the others."""
 COMPLETE = (*BLOCKING, "data_parallel")
 """Modes that can't go on, or begin, without all learners."""
 MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled")
@@ -30,11 +33,18 @@ _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
 
-def implied(mode: str, learners: int) -> dict[str, int | str]:
+def implied(mode: str, learners: int) -> Settings:
     """Settings that follow from a mode."""
-    settings: dict[str, int | str] = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
-    settings |= {"overlap": 0} if mode == "diloco" else {}
-    return settings | ({"gradients": "float32", "broadcasts": "float32"} if mode in SYNCHRONOUS else {})
+    if mode in _EXCHANGES:
+        return _EXCHANGES[mode].implied(learners)
+    settings: Settings = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
+    return settings | {"gradients": "float32", "broadcasts": "float32"}
+
+
+def _known(mode: Any) -> Any:
+    if mode not in (*MODES, "synchronous"):
+        raise ValueError(f"no mode {mode!r}: choose one of {', '.join(MODES)}")
+    return mode
 
 
 class TrainerConfig(BaseModel):
@@ -42,8 +52,8 @@ class TrainerConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    mode: Literal["decoupled", "streaming", "diloco", "data_parallel", "elastic_data_parallel",
-                  "synchronous"] = "decoupled"
+    mode: Annotated[Literal["decoupled", "streaming", "diloco", "data_parallel", "elastic_data_parallel",
+                            "synchronous"], BeforeValidator(_known)] = "decoupled"
     """The algorithm: Decoupled DiLoCo; Streaming DiLoCo and DiLoCo, which wait for all learners (K = M); data
     parallelism, which stands still while anybody is gone, or elastic, which goes on with those who are left; or the
     synchronous run from scratch that all are held against."""
@@ -130,7 +140,7 @@ class TrainerConfig(BaseModel):
         if not isinstance(given, dict):
             return given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
-        return implied(mode, learners) | given if isinstance(learners, int) else given
+        return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
@@ -165,24 +175,14 @@ class TrainerConfig(BaseModel):
         return self
 
     @property
+    def exchange(self) -> Decoupled:
+        """When which fragments are exchanged, and who waits for that; not where gradients are averaged."""
+        return _EXCHANGES[self.mode](self)
+
+    @property
     def blocking(self) -> bool:
         """Whether a learner waits for the merge of what it answered."""
-        return self.mode in (*BLOCKING, *SYNCHRONOUS) or self.overlap == 0
-
-    @property
-    def patience(self) -> float:
-        """c_steps of a fragment with which a learner waits for its merge: H, and tau while that is under way."""
-        return self.sync_every + math.floor(self.overlap) if self.blocking else math.inf
-
-    @property
-    def most_rounds(self) -> int:
-        """Fragments that may be exchanged at a time: all in DiLoCo, else as many as the overlap has steps."""
-        return self.fragments if self.mode == "diloco" else max(1, math.ceil(self.overlap))
-
-    @property
-    def offsets(self) -> list[int]:
-        """When fragments are due, see `offsets`; in DiLoCo all at once."""
-        return [0] * self.fragments if self.mode == "diloco" else offsets(self.fragments, self.sync_every)
+        return self.mode in SYNCHRONOUS or self.exchange.blocking
 
     @property
     def donates(self) -> bool:

@@ -49,7 +49,8 @@ class Learner:
         self.replica = replica
         self.table = config.fragment_table()
         self._gradients, self._broadcasts = config.gradient_codec, config.broadcast_codec
-        self._per_step, self._blocking, self._patience = config.tokens_per_step, config.blocking, config.patience
+        self._per_step, self._blocking = config.tokens_per_step, config.blocking
+        self._patience = config.exchange.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
         self.position = 0

@@ -32,8 +32,8 @@ class Syncer(Keeper):
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
         super().__init__(config, found, incarnation)
         self._gradients = config.gradient_codec
-        self._offsets, self._most_rounds = config.offsets, config.most_rounds
-        self._patience = config.patience
+        exchange = config.exchange
+        self._offsets, self._most_rounds, self._patience = exchange.offsets, exchange.most_rounds, exchange.patience
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
         self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
