@@ -89,16 +89,15 @@ class Keeper(Reception[Peer]):
         steps = [0] * len(self.table) if fresh else list(hello.steps)
         peer = Peer(hello.node, hello.incarnation, connection, step, steps, now, list(hello.versions))
         self.peers[hello.node] = self._by_connection[connection] = peer
-        position = hello.position
         if hello.incarnation > newest:
-            position = max(position, self.ledger.lease(hello.node, now, self.config))
-        self.ledger.report(hello.node, hello.incarnation, hello.tokens, position, now)
+            self.ledger.lease(hello.node, now, self.config)
+        self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position, now)
         if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
             yield self._commit(0)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
                                "versions": [state.version for state in self.states], "held": hello.versions})
-        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady, position=position),
-                   to=connection)
+        yield Send(Welcome(step=self.ledger.step, tokens=self.processed, steady=self.steady,
+                           position=self.ledger.positions[hello.node]), to=connection)
         yield from self._recover(peer, now) if fresh else self._refresh(peer)
         yield from self._advance(now)
         yield from self._snapshots()

@@ -165,14 +165,15 @@ class Ledger:
         self.positions[learner] = max(position, self.positions.get(learner, 0))
         self.heard[learner] = max(now, self.heard.get(learner, now))
 
-    def lease(self, learner: str, now: float, config: TrainerConfig) -> int:
-        """The first batch that a new process may train on: behind all that an older one can have trained on since it
-        was last heard of, and until it is told that it is superseded."""
-        if self.newest(learner) >= 0:
-            quickest = max(_QUICKEST_S, config.step_time_of(learner) * (1 - config.variance))
-            unheard = max(0.0, now - self.heard[learner]) + config.silence
-            self.positions[learner] += math.ceil(unheard / quickest)
-        return max(config.warm_start, self.positions.get(learner, 0))
+    def lease(self, learner: str, now: float, config: TrainerConfig) -> None:
+        """Have a new process begin behind all that an older one can have trained on since it was last heard of, and
+        until it is told that it is superseded; the first one behind the warm start."""
+        if self.newest(learner) < 0:
+            self.positions[learner] = config.warm_start
+            return
+        quickest = max(_QUICKEST_S, config.step_time_of(learner) * (1 - config.variance))
+        unheard = max(0.0, now - self.heard[learner]) + config.silence
+        self.positions[learner] += math.ceil(unheard / quickest)
 
     def newest(self, learner: str) -> int:
         """Its newest incarnation that was ever heard of; -1 for none."""

@@ -35,3 +35,18 @@ def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_th
         verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
     assert verdicts["local"] == verdicts["compose"]
     assert set(verdicts["local"].values()) == {"passed"}
+
+
+@pytest.mark.parametrize("mode", ["streaming", "diloco", "data_parallel", "elastic_data_parallel"])
+def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtual_time(engine_there, tmp_path, mode):
+    plan = freeze(parse(SMALL.format(fault=PLANS["killed-mid-upload"]).replace(
+        "model: micro", f"mode: {mode}, model: micro")), 0)
+    verdicts = {}
+    for place in (places.simulated(), places.local(), places.compose()):
+        result = run_plan(plan, tmp_path / place.name, Silence(), place)
+        assert result.outcome.kind == "finished", result.outcome.message
+        verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
+    assert verdicts["local"] == verdicts["compose"] == verdicts["simulated"]
+    others_pay = {"blast_radius", "uptime"}
+    assert {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"} == dict.fromkeys(
+        others_pay, "failed")

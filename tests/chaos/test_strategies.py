@@ -45,7 +45,7 @@ TestSchedule = Small.TestCase
 def test_a_broken_promise_is_told_with_a_file_that_repeats_it(monkeypatch):
     PLANTED["double_merge"](monkeypatch)
     hold = {"node": "syncer", "hold": "commit.before_broadcast", "count": 30}
-    result = run(plan_of(scenario(), [{"kill": "syncer", "when": hold, "restart_after": "200ms"}], 0))
+    result = run(plan_of(scenario(anchor="own"), [{"kill": "syncer", "when": hold, "restart_after": "200ms"}], 0))
     assert "exactly_once" in result.failed
     with pytest.raises(AssertionError, match="exactly_once"):
         assert_holds(result)

@@ -371,7 +371,7 @@ def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster
     for step in range(1, 6):
         gradient = {name: random.standard_normal(array.shape).astype(np.float32) for name, array in start.items()}
         answer = Contribution("learner-1", 0, step - 1, step, step, 1, 1, "", 0.0, gradient)
-        exact = FragmentState(state.value, state.momentum).after([answer], config.model_copy(
+        exact = FragmentState(state.value, state.momentum, version=step - 1).after([answer], config.model_copy(
             update={"broadcasts": "float32"}))
         moved = {name: moved[name] + exact.value[name] - state.value[name] for name in moved}
         state = state.after([answer], config)
