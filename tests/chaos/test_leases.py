@@ -74,8 +74,9 @@ def test_nothing_is_trained_on_twice_where_what_a_learner_did_before_it_died_was
 
 
 def test_a_process_begins_behind_what_is_leased_also_where_somebody_has_used_its_number():
-    history = run({"kill": "learner-1", "at": "2s", "restart_after": "1s"},
-                  {"poison": "learner-1", "at": "2500ms", "content": "nan", "count": 1}, budget="200 steps").history
+    history = run({"power_loss": "learner-1", "at": "2s", "restart_after": "1s"},
+                  {"poison": "learner-1", "after": {"fault": "f1", "wait": "700ms"}, "content": "nan", "count": 1},
+                  budget="200 steps").history
     taken = [{step["position"] for step in history.steps["learner-1", number]} for number in (0, 1)]
     assert len(taken[1]) > 50
     assert not taken[0] & taken[1]
