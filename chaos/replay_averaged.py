@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from chaos.history import History
 from chaos.replayed import Difference, Replay
 from chaos.scenario import SYNCER
+from harness.tape import Event
 from harness.trainer.hub import averaged
 from harness.trainer.replica import VALUE
 from harness.trainer.replicas import MakeReplica
@@ -37,11 +38,11 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica, tell: Call
         if event["version"] != step + 1:
             found.missing = f"the tape tells of step {event['version']} after step {step}"
             return found
-        mean = averaged([peers[part["learner"]].gradient(step)[1] for part in event["contributions"]])
+        gradients = {part["learner"]: peers[part["learner"]].gradient(step)[1] for part in event["contributions"]}
+        mean = averaged(list(gradients.values()))
         if (again := digest(mean)) != event["digest"]:
-            names = ", ".join(part["learner"] for part in event["contributions"])
-            found.difference = Difference(event.t, f"step {event['version']}: the mean gradient of {names} was "
-                                                   f"{event['digest']}, is {again}")
+            words = f"the mean gradient of {', '.join(gradients)} was {event['digest']}, is {again}"
+            found.difference = Difference(event.t, f"step {event['version']}: {_whose(event, gradients)}{words}")
             return found
         for peer in peers.values():
             peer.apply(mean, learning_rate(config, tokens))
@@ -52,3 +53,11 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica, tell: Call
         found.steps += len(event["contributions"])
         tell(found.versions)
     return found
+
+
+def _whose(merge: Event, gradients: Mapping[str, Tensors]) -> str:
+    """Whose gradient is another one; nobody's where the mean alone was told otherwise."""
+    others = [f"{part['learner']}.{part['incarnation']}'s gradient was {part['digest']}, is {again}; "
+              for part in merge["contributions"] if "digest" in part
+              and (again := digest(gradients[part["learner"]])) != part["digest"]]
+    return "".join(others)

@@ -268,7 +268,8 @@ class Hub(Reception[Member]):
             "sync_time": 0.0, "why": "all answered", "asked": names, "declined": [], "contributions": [
                 {"learner": name, "incarnation": self.group[name], "base": base, "first": part.number,
                  "last": part.number, "steps": 1, "tokens": each, "weight": token_weight(each, 1),
-                 "arrived": part.arrived} for name, part in zip(names, parts, strict=True)]})
+                 "arrived": part.arrived, "digest": digest(part.gradient)}
+                for name, part in zip(names, parts, strict=True)]})
         yield Hold("commit.before_broadcast")
         self._given, self._opened = {}, now
         for name in self.group:

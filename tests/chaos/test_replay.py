@@ -94,6 +94,21 @@ def test_a_mean_gradient_that_is_another_is_named_with_all_that_went_into_it():
     assert found.versions >= 69
 
 
+def test_of_averaged_gradients_too_the_learner_is_named_that_sent_another_one():
+    def change(event):
+        if event.event == "merge" and event["version"] == 70:
+            second = event.fields["contributions"][1]
+            event.fields["contributions"] = [*event["contributions"][:1], second | {"digest": "e" * 32},
+                                             *event["contributions"][2:]]
+            event.fields["digest"] = "f" * 32
+        return event
+    found = again(altered(small(mode="data_parallel"), change))
+    assert found.difference.words.startswith(f"step 70: learner-2.0's gradient was {'e' * 32}, is ")
+    assert "learner-1.0" not in found.difference.words
+    assert f"; the mean gradient of learner-1, learner-2, learner-3 was {'f' * 32}, is " in found.difference.words
+
+
+
 def test_a_merge_that_the_tape_lacks_is_told():
     history = small(mode="data_parallel")
     found = again(altered(history, lambda event: None if event.event == "merge" and event["version"] == 5 else event))
