@@ -26,6 +26,7 @@ def compare(
                                     "(containers).")] = "simulated",
     step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
                                            "auto: as this one needs.")] = "",
+    device: Annotated[str, typer.Option(help="What learners compute on, as of `run`.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Run the same frozen plan in several modes, and print what each made of it.
@@ -39,7 +40,7 @@ def compare(
     for mode in chosen:
         if mode not in MODES:
             raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, MODES)}; there are {', '.join(MODES)}", 2)
-    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time)
+    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device)
     console = Console(stderr=as_json)
     try:
         found, histories = compared(plan, chosen, runs_dir, console, place_of(on, 0, "embedded"))
