@@ -29,6 +29,7 @@ MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decou
 """What can be put under test; the synchronous run from scratch is what losses are held against."""
 _MOST_VARIANCE = 0.9
 _MOST_KEPT = 64
+"""Versions of every fragment: as many models in the syncer's memory."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
