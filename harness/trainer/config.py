@@ -38,8 +38,8 @@ def implied(mode: str, learners: int) -> Settings:
     """Settings that follow from a mode."""
     if mode in _EXCHANGES:
         return _EXCHANGES[mode].implied(learners)
-    settings: Settings = {"quorum": learners, "grace": 0} if mode in COMPLETE else {}
-    return settings | {"gradients": "float32", "broadcasts": "float32"}
+    whom = Streaming if mode in COMPLETE else Decoupled  # all learners are waited for as in streaming, or not
+    return whom.implied(learners) | {"gradients": "float32", "broadcasts": "float32"}
 
 
 def _known(mode: Any) -> Any:

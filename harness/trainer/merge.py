@@ -64,11 +64,11 @@ def radial_directional(arrays: Sequence[Array], shares: Shares, into: Array) -> 
     """
     norms = list(map(_norm, arrays))
     plain = all(_SMALLEST <= norm <= _LARGEST for norm in norms)
-    length = _sum(arrays, _to_unit_length(shares, norms), into) if plain else 0.0
+    length = _direct(arrays, shares, norms, into) if plain else 0.0
     if length < _SHORT:
         norms = [_norm(array.astype(np.float64)) for array in arrays]
         exact = np.empty(into.shape, np.float64)
-        length = _sum(arrays, _to_unit_length(shares, norms), exact)
+        length = _direct(arrays, shares, norms, exact)
         into[...] = exact
     if length < _TINY:
         average(arrays, shares, into)
@@ -76,8 +76,10 @@ def radial_directional(arrays: Sequence[Array], shares: Shares, into: Array) -> 
         into *= np.float32(float(np.dot(shares, norms)) / length)
 
 
-def _to_unit_length(shares: Shares, norms: Iterable[float]) -> list[float]:
-    return [share / norm if norm else 0.0 for share, norm in zip(shares, norms, strict=True)]
+def _direct(arrays: Sequence[Array], shares: Shares, norms: Iterable[float], into: Values) -> float:
+    """Put the mean direction there, and return its length."""
+    _sum(arrays, [share / norm if norm else 0.0 for share, norm in zip(shares, norms, strict=True)], into)
+    return _norm(into)
 
 
 def _room(tensors: Tensors) -> Tensors:
@@ -91,16 +93,14 @@ def _room(tensors: Tensors) -> Tensors:
     return merged
 
 
-def _sum(arrays: Sequence[Array], factors: Iterable[float], into: Values) -> float:
-    """Put sum_m factor_m v_m there, in its precision, and return its Euclidean norm. Piece by piece, which stays in the
-    processor's cache."""
+def _sum(arrays: Sequence[Array], factors: Iterable[float], into: Values) -> None:
+    """Put sum_m factor_m v_m there, in its precision; piece by piece, which stays in the processor's cache."""
     (first, its), *others = zip(map(_pieces, arrays), map(float, factors), strict=True)
     scaled = np.empty(_PIECE, into.dtype)
     for index, total in enumerate(_pieces(into)):
         np.multiply(first[index], its, out=total, dtype=into.dtype)
         for pieces, factor in others:
             total += np.multiply(pieces[index], factor, out=scaled[:total.size], dtype=into.dtype)
-    return _norm(into)
 
 
 def _pieces(array: Values) -> list[Values]:

@@ -35,27 +35,31 @@ def grown(config, versions, random):
     return state, values
 
 
+def merged_alone(base, anchor):
+    """Three versions are there; what a single learner that began from `base` makes of them, and what it sent."""
+    random = np.random.default_rng(0)
+    config = plain(anchor=anchor)
+    state, values = grown(config, 3, random)
+    delta = tensors(random)
+    return values, delta, state.after([answered("learner-2", base, delta)], config)
+
+
+def assert_lies_behind(merged, value, delta):
+    for name, found in merged.value.items():
+        np.testing.assert_allclose(found, value[name] - delta[name], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("base", [0, 1, 2, 3])
 def test_anchored_at_the_previous_version_a_learner_alone_puts_its_own_value_in_its_place(base):
     """theta - (theta - its value), whatever it began from."""
-    random = np.random.default_rng(0)
-    config = plain(anchor="previous")
-    state, values = grown(config, 3, random)
-    delta = tensors(random)
-    merged = state.after([answered("learner-2", base, delta)], config)
-    for name, value in merged.value.items():
-        np.testing.assert_allclose(value, values[base][name] - delta[name], rtol=1e-5, atol=1e-5)
+    values, delta, merged = merged_alone(base, "previous")
+    assert_lies_behind(merged, values[base], delta)
 
 
 @pytest.mark.parametrize("base", [0, 1, 2, 3])
 def test_anchored_at_its_own_base_a_learner_takes_nothing_back_of_what_others_did(base):
-    random = np.random.default_rng(0)
-    config = plain(anchor="own")
-    state, values = grown(config, 3, random)
-    delta = tensors(random)
-    merged = state.after([answered("learner-2", base, delta)], config)
-    for name, value in merged.value.items():
-        np.testing.assert_allclose(value, values[3][name] - delta[name], rtol=1e-5, atol=1e-5)
+    values, delta, merged = merged_alone(base, "own")
+    assert_lies_behind(merged, values[3], delta)
     assert not merged.before
 
 
