@@ -110,7 +110,7 @@ def main() -> None:
             "rivals": lambda: rivals.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "wire": lambda: wire.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "merge": lambda: merging.measure(say),
-            "scratch": lambda: scratch.measure(options.seeds, say),
+            "scratch": lambda: scratch.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         names = options.only.split(",")

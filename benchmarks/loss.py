@@ -113,18 +113,20 @@ def _by(learners: int, seed: int, faults: Sequence[dict[str, Any]] = ()) -> Plan
 
 def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[str, float]:
     """The same in real time, of one seed."""
+    def real(plan: Plan) -> History:
+        return ended(perform(plan)).history
+
     plan = freeze(load("no-fault")[0], 0)
-    real = perform(plan).history
-    found = {"final": real.final.loss, "final_against_simulated": real.final.loss / simulated["final"] - 1,
-             "tau_against_synchronous": _gap(real, "synchronous", "processed")}
-    blocking = perform(with_cluster(plan, overlap=0.0, quorum=4)).history
-    found["tau0_against_synchronous"] = _gap(blocking, "synchronous", "processed")
-    twin = real.references["twin"].curve
+    quiet = real(plan)
+    found = {"final": quiet.final.loss, "final_against_simulated": quiet.final.loss / simulated["final"] - 1,
+             "tau_against_synchronous": _gap(quiet, "synchronous", "processed"),
+             "tau0_against_synchronous": _gap(real(with_cluster(plan, overlap=0.0, quorum=4)), "synchronous",
+                                              "processed")}
+    twin = quiet.references["twin"].curve
     for name, other in _costly(plan).items():
-        found[f"{name}_against_twin"] = relative_gap(perform(other).history.final, twin, "merged")
+        found[f"{name}_against_twin"] = relative_gap(real(other).final, twin, "merged")
     guests = scavenging(0)  # against itself: it begins from a warm start of its own, not from that of six
-    found["scavenging_against_simulated"] = relative_gap(perform(guests).history.final,
-                                                          ended(performed(guests)).curve(), "merged")
+    found["scavenging_against_simulated"] = relative_gap(real(guests).final, ended(performed(guests)).curve(), "merged")
     return {name: round(value, 5) for name, value in found.items()}
 
 

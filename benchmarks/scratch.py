@@ -1,7 +1,7 @@
 """From scratch, without a warm start: how the gap to the synchronous run goes with the tokens and the local batch.
 
 Whole trainings under virtual time on the real model, paired by seed; the synchronous run at the best of three learning
-rates, for every length, batch and seed.
+rates, for every length, batch and seed. One decoupled run of each in real time confirms them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 from benchmarks.loss import interval, with_cluster
 from benchmarks.training import ended
-from chaos.plan import freeze
+from chaos.plan import Plan, freeze
 from chaos.references import synchronous
+from chaos.run import Result
 from chaos.scenario import load
 from chaos.simulate import performed
+from harness.trainer.config import TrainerConfig
 
 POINTS = ((16, 200), (16, 400), (16, 800), (64, 200))
 """(sequences per learner and step, steps)."""
@@ -25,24 +27,45 @@ _WORKERS = 2
 Point = tuple[int, int, int]
 
 
-def measure(seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """For every batch and length: the gap at equal processed tokens, and the loss that the synchronous run ends at."""
+def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """For every batch and length: the gap at equal processed tokens, and the loss that the synchronous run ends at.
+
+    `perform(plan)` runs one in real time: the first seed of each, which confirms what virtual time says.
+    """
     points = [(seed, batch, steps) for seed in range(seeds) for batch, steps in POINTS]
-    gaps: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    ends: dict[Point, tuple[float, float]] = {}
     with ProcessPoolExecutor(_WORKERS) as pool:
-        for (seed, batch, steps), (loss, baseline) in zip(points, pool.map(_ends, points), strict=True):
+        for point, (loss, baseline) in zip(points, pool.map(_ends, points), strict=True):
+            seed, batch, steps = point
             say(f"  from scratch, seed {seed}, batch {batch}, {steps} steps: {loss:.4f} against {baseline:.4f}")
-            gaps.setdefault((batch, steps), []).append((loss, baseline))
-    return {f"batch_{batch}_steps_{steps}": {
-        "gap": interval([loss / baseline - 1 for loss, baseline in each]),
-        "synchronous": interval([baseline for _, baseline in each])} for (batch, steps), each in gaps.items()}
+            ends[point] = loss, baseline
+    return {f"batch_{batch}_steps_{steps}": _figures([ends[seed, batch, steps] for seed in range(seeds)],
+                                                     ended(perform(_paced((0, batch, steps)))))
+            for batch, steps in POINTS}
+
+
+def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:
+    baselines = [baseline for _, baseline in ends]
+    return {"gap": interval([loss / baseline - 1 for loss, baseline in ends]), "synchronous": interval(baselines),
+            "in_real_time_seed_0": round(real.history.final.loss / baselines[0] - 1, 5)}
 
 
 def _ends(point: Point) -> tuple[float, float]:
     """Losses at the end: decoupled, and synchronous at its best learning rate."""
-    seed, batch, steps = point
-    plan = with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
-                        warmup=round(_WARM_UP * steps))
+    plan = _plan(point)
     rates = [plan.cluster.synchronous_lr * factor for factor in _FACTORS]
     return ended(performed(plan)).curve()[-1].loss, min(
         ended(performed(synchronous(with_cluster(plan, synchronous_lr=rate)))).curve()[-1].loss for rate in rates)
+
+
+def _plan(point: Point) -> Plan:
+    seed, batch, steps = point
+    return with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
+                        warmup=round(_WARM_UP * steps))
+
+
+def _paced(point: Point) -> Plan:
+    """For real time, where a larger batch takes longer."""
+    plan = _plan(point)
+    longer = plan.cluster.batch / TrainerConfig.model_fields["batch"].default
+    return with_cluster(plan, step_time=longer * plan.cluster.step_time)

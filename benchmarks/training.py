@@ -1,4 +1,4 @@
-"""Whole trainings under virtual time: what the sweep and the losses are made from."""
+"""Whole trainings: what the sweep and the losses are made from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TypeVar
 
 from chaos import references
 from chaos.plan import Plan, freeze
+from chaos.run import Result
 from chaos.scenario import load
 from chaos.simulate import Performed, Simulated, performed
 from chaos.strategies import scenario
 from harness.trainer.config import TrainerConfig
 from harness.trainer.tensors import Tensors
 
-Ended = TypeVar("Ended", Performed, Simulated)
+Ended = TypeVar("Ended", Performed, Simulated, Result)
 
 
 def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:

@@ -21,12 +21,14 @@ from chaos.plan import Plan, freeze
 from chaos.run import Result
 from chaos.scenario import parse
 from chaos.simulate import simulate
+from harness.tape import Event
 from harness.trainer.compress import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480
 ROUND_TRIP_S, RATE = 0.1, "1MB/s"
-BEGIN_S, LENGTH_S, SETTLING_S = 2.0, 18.0, 3.0
-"""The thin line: from when, how long, and what of it is not measured because it only begins."""
+BEGIN_S, LENGTH_S, SETTLING_S, LAST_S = 2.0, 18.0, 3.0, 1.5
+"""The thin line: from when, how long, what of it is not measured because it only begins, and what is left for the last
+merge, so that it comes while the line is thin: a fragment's interval is 1.2 s, a step of data parallelism as long."""
 _CLUSTER = f"model: tiny, learners: {LEARNERS}, fragments: 8, sync_every: {SYNC_EVERY}, step_time: {STEP_S}s, " \
            f"budget: {STEPS} steps, snapshots: 4"
 _WORKERS = 2
@@ -88,10 +90,22 @@ def merged_every(history: History) -> float:
 
 
 def merged_per_s(history: History) -> float:
-    """Tokens merged in a second, the mean over fragments weighted by size, while the line is thin, or would be."""
+    """Tokens merged in a second, the mean over fragments weighted by size, while the line is thin, or would be.
+
+    From a fragment's first merge in that time to its first after it, so that no fraction of an interval is lost; where
+    none came any more, to the time's end.
+    """
     begin = (history.zero or 0.0) + BEGIN_S + SETTLING_S
-    end = begin + LENGTH_S - SETTLING_S
+    end = begin + LENGTH_S - SETTLING_S - LAST_S
     sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
-    tokens = sum(part["tokens"] * sizes[merge["fragment"]] for merge in history.merges_between(begin, end)
-                 for part in merge["contributions"])
-    return float(tokens / sum(sizes) / (end - begin))
+    return sum(size * _rate([m for m in history.merges if m["fragment"] == index], begin, end)
+               for index, size in enumerate(sizes)) / sum(sizes)
+
+
+def _rate(merges: list[Event], begin: float, end: float) -> float:
+    first, *others = [merge for merge in merges if merge.t >= begin]
+    counted = [merge for merge in others if merge.t < end]
+    last = next((merge for merge in others if merge.t >= end), None)
+    counted += [last] if last else []
+    tokens = sum(part["tokens"] for merge in counted for part in merge["contributions"])
+    return float(tokens / ((last.t if last else end) - first.t))

@@ -175,3 +175,12 @@ def environment() -> dict[str, Any]:
     return {"diloco_chaos": of("diloco-chaos"), "python": platform.python_version(), "torch": of("torch"),
             "numpy": of("numpy"), "trainer": source_digest(), "kernel": platform.release(),
             "cores": len(os.sched_getaffinity(0))}
+
+
+def changed(manifest: dict[str, Any]) -> list[str]:
+    """What of this environment is not what a run had by its manifest, and may make its numbers differ."""
+    now = environment()
+    return [*(f"it ran with {name} {manifest.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
+              if manifest.get(name) != now[name]),
+            *(["the trainer's sources are not those that it ran with: numbers may differ, too"]
+              if manifest.get("trainer") != now["trainer"] else [])]

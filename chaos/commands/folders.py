@@ -52,7 +52,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
 
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.folder import environment
+    from chaos.folder import changed
     from chaos.replay import replay as again
     from chaos.run import recorded
     from harness.trainer.checkpoint import CheckpointError
@@ -67,13 +67,8 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
         raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: {run.repeat}",
                       2) from error
     console = Console(stderr=as_json)
-    then, now = run.manifest(), environment()
-    for name in ("torch", "numpy"):
-        if then.get(name) != now[name]:
-            console.print(f"warning: it ran with {name} {then.get(name)}, this is {now[name]}", style="yellow")
-    if then.get("trainer") != now["trainer"]:
-        console.print("warning: the trainer's sources are not those that it ran with: numbers may differ, too",
-                      style="yellow")
+    for why in changed(run.manifest()):
+        console.print(f"warning: {why}", style="yellow", markup=False)
     try:
         with console.status("replaying") as status:
             found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))

@@ -89,7 +89,7 @@ def resume(
 
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.folder import RunFolder
+    from chaos.folder import RunFolder, changed
     from chaos.report import show as show_report
     from chaos.resume import origin_of, told_of
     from chaos.resume import resume as go_on
@@ -105,7 +105,7 @@ def resume(
     RunFolder.prepare(runs)
     place = place_of(run.manifest().get("backend", "local"), toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
-    for why in refused:
+    for why in [*refused, *changed(run.manifest())]:
         console.print(f"warning: {why}", style="yellow", markup=False)
     for line in told:
         console.print(f"· {line}", markup=False, highlight=False)

@@ -107,7 +107,7 @@ class Keeper(Reception[Peer]):
         for index, state in enumerate(self.states):
             held = peer.holds[index]
             behind = state.version - held
-            if held < 0 or behind < 0 or behind > self.config.max_staleness or (behind and self._blocking):
+            if held < 0 or behind < 0 or state.out_of_reach(held, self.config) or (behind and self._blocking):
                 yield from self._tell(peer, index)
                 peer.c_steps[index] = 0
 

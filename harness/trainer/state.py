@@ -76,10 +76,12 @@ class FragmentState:
             return "wrong digest"
         if answer.base_version > self.version or answer.steps != answer.last_step - answer.first_step + 1:
             return "impossible counters"
-        already = self.already_merged(learner, incarnation, answer.first_step)
-        if already:
-            return already
-        behind = self.version - answer.base_version
+        return (self.already_merged(learner, incarnation, answer.first_step)
+                or self.out_of_reach(answer.base_version, config))
+
+    def out_of_reach(self, base_version: int, config: TrainerConfig) -> str:
+        """Why nothing that begins from this version can be merged any more; empty where it can."""
+        behind = self.version - base_version
         if behind > config.max_staleness:
             return "stale"
         return "forgotten base" if config.anchor == "previous" and behind > len(self.before) else ""
@@ -185,12 +187,13 @@ class Ledger:
                 "positions": dict(self.positions), "heard": dict(self.heard)}
 
     def absorb(self, meta: dict[str, Any]) -> None:
-        """Take what a file remembers, where it is further than what is known."""
+        """Take what a file remembers, where it is further than what is known. One from before the syncer kept the time
+        says nothing of it: then a successor leaves out more than it has to."""
         self.step = max(self.step, int(meta["step"]))
         for learner, counts in meta["tokens"].items():
             for incarnation, tokens in counts.items():
                 self.report(learner, int(incarnation), int(tokens), int(meta["positions"].get(learner, 0)),
-                            float(meta["heard"].get(learner, 0.0)))
+                            float(meta.get("heard", {}).get(learner, 0.0)))
 
 
 def fragment_file(index: int) -> str:

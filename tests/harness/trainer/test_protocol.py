@@ -286,6 +286,25 @@ def test_a_stale_process_is_refused_also_by_a_syncer_that_never_met_its_successo
     assert [effect.final for effect in effects if isinstance(effect, Close)] == [True]
 
 
+def test_who_holds_a_version_that_a_new_syncer_has_forgotten_is_told_the_current_one_at_once(make_cluster):
+    losing = False
+    cluster = make_cluster(anchor="previous", lose=lambda _, receiver, message: losing and receiver == "learner-2"
+                           and isinstance(message, Broadcast))
+    cluster.run(until=1.0)
+    losing = True
+    cluster.run(until=1.5)
+    losing = False
+    cluster.restart_syncer()
+    new = [state.version for state in cluster.syncer.states]
+    behind = {index for index, held in enumerate(cluster.learners["learner-2"].held) if held.version < new[index]}
+    cluster.run()
+    hello, = (event for event in events(cluster, "hello") if event.t > 1.5 and event["learner"] == "learner-2")
+    received = {event["fragment"] for event in events(cluster, "received", "learner-2") if 0 < event.t - hello.t < 0.1}
+    assert behind
+    assert behind <= received
+    assert "forgotten base" not in {event["reason"] for event in events(cluster, "refused")}
+
+
 class Seen:
     """Loses nothing, and remembers what was said."""
 
