@@ -1,8 +1,9 @@
 """Chooses the learning rates, the outer optimizer and the rest: `python -m benchmarks.sweep --seeds 2` (an hour).
 
-Coordinate by coordinate, for the synchronous run and for the decoupled one alike, each ending at its own best; every
-result is kept in `benchmarks/sweep.jsonl`, so that a run that was interrupted goes on where it was. The last stages
-choose nothing: they tell what a setting costs in loss that is there for the sake of something else.
+Coordinate by coordinate, for the synchronous run and for the decoupled one alike, each ending at its own best. What is
+there stays, unless another is better by more than so few seeds can tell apart: loss alone can't decide what is there
+for the sake of something else. Every result is kept in `benchmarks/sweep.jsonl` with the trainer's digest, so that a
+run that was interrupted goes on where it was; results of another trainer are made anew.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from benchmarks import training
 from chaos.folder import cache_folder
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
+from harness.trainer.sources import source_digest
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
 Setting = dict[str, Any]
 BASE: Setting = {
     "budget": 800, "warm_start": 200, "warmup": 20, "final_lr": 0.0, "synchronous_lr": 4e-3, "lr": 4e-3,
     "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda",
-    "anchor": "own"}
+    "anchor": "previous", "overlap": 2, "quorum": 1, "grace": 0.8}
 """Where the search begins; written out, so that its results stay comparable when defaults change."""
+_APART = 0.003
+"""Two seeds tell two losses apart that differ by as much."""
 
 UNEQUAL: Setting = {"speeds": [1.0, 1.0, 0.82, 0.82], "variance": 0.1}
 
@@ -40,7 +44,6 @@ class Stage(NamedTuple):
     variants: list[Setting]
     given: Mapping[str, Any] = MappingProxyType({})
     """What holds for all of them; `under`: a scenario whose faults they are given."""
-    chooses: bool = True
 
 
 STAGES = [
@@ -48,7 +51,7 @@ STAGES = [
           [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
     Stage("warm-up and decay", "synchronous",
           [{"warmup": warmup, "final_lr": final} for warmup, final in (
-              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
+              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1), (180, 0.1))]),
     Stage("synchronous learning rate again", "synchronous",
           [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
     Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
@@ -58,16 +61,14 @@ STAGES = [
     Stage("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
     Stage("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
     Stage("receipt and H", "decoupled",
-          [{"on_receipt": receipt, "sync_every": every} for every in (8, 16) for receipt in ("overwrite", "carry")]),
-    Stage("tau", "decoupled", [{"overlap": 0, "quorum": 4}, {"overlap": 1}, {"overlap": 2}, {"overlap": 4}],
-          chooses=False),
-    Stage("grace, unequal learners", "decoupled", [{"grace": grace} for grace in (0.0, 0.4, 0.8, 1.0)], UNEQUAL,
-          chooses=False),
-    Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 3, 4)], UNEQUAL,
-          chooses=False),
+          [{"on_receipt": receipt, "sync_every": every} for every, receipt in (
+              (8, "overwrite"), (8, "carry"), (16, "overwrite"), (16, "carry"), (24, "carry"))]),
+    Stage("tau", "decoupled", [{"overlap": 0, "quorum": 4}, *({"overlap": tau, "quorum": 1} for tau in (1, 2, 4))]),
+    Stage("grace, unequal learners", "decoupled", [{"grace": grace} for grace in (0.0, 0.4, 0.8, 1.0)], UNEQUAL),
+    Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 3, 4)], UNEQUAL),
     *(Stage(f"anchor and receipt, faults of `{under}`", "decoupled",
             [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
-             for receipt in ("overwrite", "carry")], {"under": under, "overlap": overlap}, chooses=False)
+             for receipt in ("overwrite", "carry")], {"under": under, "overlap": overlap})
       for under, overlap in (("split", 2), ("wan", 4)))]
 """What loss alone decides comes first; the anchor where it makes a difference."""
 
@@ -85,25 +86,38 @@ def warm_start(config: TrainerConfig) -> Any:
     """Parameters after the shared synchronous steps, trained once per seed and learning rate."""
     path = cache_folder() / "warm" / (
         f"{config.model}-{config.corpus}-{config.budget}-{config.warm_start}-{config.warmup}-{config.final_lr}-"
-        f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}.safetensors")
+        f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}-{source_digest()[:12]}.safetensors")
     if not path.exists():
         checkpoint.save(path, training.synchronous(config)[1], {})
     return checkpoint.load(path)[0]
 
 
-def stage(of: Stage, base: Setting, seeds: int,
-          run: Callable[[list[tuple[str, Setting]]], dict[str, float]]) -> Setting:
-    """Run every variant with every seed and return the best one."""
+def stage(of: Stage, base: Setting, losses: Callable[[list[Setting]], list[float]], seeds: int) -> Setting:
+    """Run every variant with every seed, and return the best one, or what is in `base` where that is about as good."""
     fixed = {**base, "mode": of.mode, **of.given}
-    jobs = {json.dumps(fixed | variant | {"seed": seed}, sort_keys=True): (index, seed)
-            for index, variant in enumerate(of.variants) for seed in range(seeds)}
-    losses = run([(key, json.loads(key)) for key in jobs])
-    means = [mean(losses[key] for key, (owner, _) in jobs.items() if owner == index)
-             for index in range(len(of.variants))]
+    found = losses([fixed | variant | {"seed": seed} for variant in of.variants for seed in range(seeds)])
+    means = [mean(found[at:at + seeds]) for at in range(0, len(found), seeds)]
+    ranked = sorted(zip(means, of.variants, strict=True), key=lambda pair: pair[0])
     print(f"\n{of.name}")
-    for variant, loss in sorted(zip(of.variants, means, strict=True), key=lambda pair: pair[1]):
+    for loss, variant in ranked:
         print(f"  {loss:.4f}  {json.dumps(variant)}", flush=True)
-    return of.variants[means.index(min(means))]
+    least, best = ranked[0]
+    return next((variant for loss, variant in ranked
+                 if loss <= least * (1 + _APART) and variant.items() <= base.items()),
+                best)
+
+
+def chosen(losses: Callable[[list[Setting]], list[float]], seeds: int) -> Setting:
+    """All stages in turn, each with what those before it chose."""
+    best = dict(BASE)
+    for each in STAGES:
+        best |= stage(each, best, losses, seeds)
+    return best
+
+
+def results() -> list[dict[str, Any]]:
+    """The rows that are there: `setting`, `loss`, and the digest of the `trainer`."""
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 def main() -> None:
@@ -112,24 +126,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    known = {}
-    if RESULTS.exists():
-        known = {json.dumps(row["setting"], sort_keys=True): row["loss"]
-                 for row in map(json.loads, RESULTS.read_text().splitlines())}
+    trainer = source_digest()
+    rows = [row for row in results() if row["trainer"] == trainer]
+    known = {key_of(row["setting"]): row["loss"] for row in rows}
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "w") as file:
+        def keep(row: dict[str, Any]) -> None:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
 
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "a") as file:
-        def run(jobs: list[tuple[str, Setting]]) -> dict[str, float]:
-            missing = [job for job in jobs if job[0] not in known]
-            for key, loss in pool.imap_unordered(run_one, missing):
+        def losses(settings: list[Setting]) -> list[float]:
+            missing = {key_of(setting): setting for setting in settings if key_of(setting) not in known}
+            for key, loss in pool.imap_unordered(run_one, missing.items()):
                 known[key] = loss
-                file.write(json.dumps({"setting": json.loads(key), "loss": round(loss, 5)}) + "\n")
-                file.flush()
-            return known
-        best = dict(BASE)
-        for each in STAGES:
-            chosen = stage(each, best, options.seeds, run)
-            best |= chosen if each.chooses else {}
+                keep({"setting": missing[key], "loss": round(loss, 5), "trainer": trainer})
+            return [known[key_of(setting)] for setting in settings]
+        for row in rows:
+            keep(row)
+        best = chosen(losses, options.seeds)
     print("\nbest:", json.dumps(best))
+
+
+def key_of(setting: Setting) -> str:
+    """A setting's name."""
+    return json.dumps(setting, sort_keys=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from benchmarks.sweep import BASE, STAGES, run_one, stage
+from benchmarks.sweep import BASE, STAGES, chosen, key_of, results, run_one, stage
+from harness.trainer.config import TrainerConfig
 
 SMALL = {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4, "budget": 40, "warm_start": 8, "warmup": 4}
 
@@ -18,9 +19,20 @@ def test_every_stage_can_be_trained(of, tmp_path, monkeypatch):
     assert all(0 < loss < math.log(256) for loss in losses.values())
 
 
-def test_a_stage_returns_the_variant_that_is_best_on_average_over_the_seeds(capsys):
-    of = STAGES[0]._replace(variants=[{"lr": 0.1}, {"lr": 0.2}])
-    losses = {(0.1, 0): 1.0, (0.1, 1): 4.0, (0.2, 0): 2.0, (0.2, 1): 2.5}
-    chosen = stage(of, {}, 2, lambda jobs: {key: losses[setting["lr"], setting["seed"]] for key, setting in jobs})
-    assert chosen == {"lr": 0.2}
+@pytest.mark.parametrize(("base", "best"), [({}, 0.2), ({"lr": 0.1}, 0.2), ({"lr": 0.3}, 0.3)],
+                         ids=["nothing", "worse", "about as good"])
+def test_a_stage_takes_the_best_on_average_unless_what_is_there_is_about_as_good(base, best, capsys):
+    of = STAGES[0]._replace(variants=[{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}])
+    found = {(0.1, 0): 1.0, (0.1, 1): 4.0, (0.2, 0): 2.0, (0.2, 1): 2.5, (0.3, 0): 2.505, (0.3, 1): 2.0}
+    taken = stage(of, base, lambda settings: [found[setting["lr"], setting["seed"]] for setting in settings], 2)
+    assert taken == {"lr": best}
     assert "2.2500" in capsys.readouterr().out
+
+
+def test_the_defaults_are_what_the_committed_sweep_chooses():
+    known = {key_of(row["setting"]): row["loss"] for row in results()}
+    assert len({row["trainer"] for row in results()}) == 1
+    best = chosen(lambda settings: [known[key_of(setting)] for setting in settings], 2)
+    defaults = TrainerConfig()
+    ours = {name: getattr(defaults, name) for name in best}
+    assert best == ours | {name: best[name] for name in ("budget", "warm_start")}
