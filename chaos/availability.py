@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import mul
+from statistics import mean
 from typing import NamedTuple
 
 from faults import Fault, Join, Partition
@@ -11,18 +13,39 @@ from harness.trainer.config import BLOCKING, SYNCHRONOUS, TrainerConfig
 
 CHECKPOINT_S = 0.005
 """What a checkpoint of data parallelism costs, while the state goes to the hub and is committed (docs/figures.md)."""
+_ROUNDS = 200
+"""Until what is lost and how long training takes agree; with seven of eight learners dead within a billionth."""
 
 
 def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
-    """Goodput that the faults leave: the share of learner time that trains something that lasts."""
-    nominal = cluster.nominal_s
-    if nominal <= 0:
+    """Goodput that the faults leave: the share of learner time that trains something that lasts.
+
+    Whoever is gone leaves the others more to do, and training takes longer: what is lost until then is lost of that.
+    Where all wait for all, the slowest sets the pace.
+    """
+    if cluster.nominal_s <= 0:
         return 1.0
-    if cluster.mode in BLOCKING or cluster.mode in SYNCHRONOUS:
-        return nominal / (nominal + _stands_still(cluster, faults, nominal))
-    learners = set(cluster.names)
-    lost = sum(min(fault.downtime(), nominal) * len(learners.intersection(fault.targets)) for fault in faults)
-    return max(0.0, 1 - lost / (nominal * cluster.learners))
+    speeds = [cluster.speed_of(name) for name in cluster.names]
+    paces = [min(speed, min(speeds) * _ahead(cluster)) for speed in speeds]
+    nominal = cluster.nominal_s * sum(speeds) / sum(paces)
+    outages, end = _outages(cluster, faults), nominal
+    for _ in range(_ROUNDS):
+        end = nominal + (_stands_still(cluster, outages, end) if _waiting(cluster) else
+                         sum(map(mul, speeds, _away(cluster, outages, end))) / sum(speeds))
+    if not _waiting(cluster):
+        return mean(1 - away / end for away in _away(cluster, outages, end))
+    return mean(pace / speed for pace, speed in zip(paces, speeds, strict=True)) * nominal / end
+
+
+def _waiting(cluster: TrainerConfig) -> bool:
+    return cluster.mode in BLOCKING or cluster.mode in SYNCHRONOUS
+
+
+def _ahead(cluster: TrainerConfig) -> float:
+    """How many times as quick as the slowest anybody can be: by the steps that it may make during an exchange."""
+    if not _waiting(cluster):
+        return math.inf
+    return 1 + cluster.overlap / cluster.sync_every if cluster.mode in BLOCKING else 1.0
 
 
 def checkpoint_every(cluster: TrainerConfig, faults: Sequence[Fault]) -> int:
@@ -40,43 +63,66 @@ def done_again(cluster: TrainerConfig) -> float:
     return cluster.checkpoint_every * cluster.step_time / 2
 
 
-def regrouping(cluster: TrainerConfig, down: float, most: float) -> float:
+def regrouping(cluster: TrainerConfig, down: float, most: float, learners: int = 1) -> float:
     """Seconds of the whole group that a loss costs elastic data parallelism: it stands still to notice and to regroup,
-    goes on with one less, and regroups again. `down`: how long somebody is gone; `most`: until the end at most."""
+    goes on with so many less, and regroups again. `down`: how long they are gone; `most`: until the end at most."""
     notice = cluster.silence + cluster.reconfiguration
-    return (min(down, notice) + max(0.0, min(down, most) - notice) / cluster.learners
-            + (cluster.reconfiguration if math.isfinite(down) else 0.0))
+    return (min(down, notice) + max(0.0, min(down, most) - notice) * learners / cluster.learners
+            + (cluster.reconfiguration if down < most else 0.0))
 
 
-def _stands_still(cluster: TrainerConfig, faults: Sequence[Fault], nominal: float) -> float:
-    """Seconds without progress, over the whole group: nobody goes on without somebody who is gone, stopped or slow."""
-    alone = [outage for outage in _outages(cluster, faults) if not outage.breaks]
-    broken = [outage for outage in _outages(cluster, faults) if outage.breaks]
+def _away(cluster: TrainerConfig, outages: Sequence[_Outage], end: float) -> list[float]:
+    """Seconds until the end for which each learner is out."""
+    return [_covered([outage for outage in outages if name in outage.learners], end) for name in cluster.names]
+
+
+def _stands_still(cluster: TrainerConfig, outages: Sequence[_Outage], end: float) -> float:
+    """Seconds without progress by the end, over the whole group: nobody goes on without somebody who is gone, stopped
+    or slow."""
+    there = [outage for outage in outages if not outage.joins]
+    alone, broken = ([outage for outage in there if outage.breaks is breaks] for breaks in (False, True))
     if cluster.mode == "elastic_data_parallel":
-        return _covered(alone) + sum(regrouping(cluster, outage.length, nominal) for outage in broken)
+        late = sum(outage.length * len(outage.learners) / cluster.learners + cluster.reconfiguration
+                   for outage in outages if outage.joins)
+        return late + _covered(alone, end) + sum(
+            regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners))
+            for outage in broken)
     again = 0.0 if cluster.mode in BLOCKING else done_again(cluster) * len(broken)
-    return min(nominal, _covered(alone + broken)) + again
+    return min(cluster.nominal_s, _covered(there, end)) + again
 
 
 class _Outage(NamedTuple):
+    learners: frozenset[str]
     at: float | None
     """When it comes, if the plan knows."""
     length: float
     breaks: bool
-    """Somebody is gone; else only stopped or slow."""
+    """They are gone; else only stopped or slow."""
+    joins: bool
+    """They were not there before."""
 
 
 def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
-    return [_Outage(fault.at, length, fault.downs or isinstance(fault, Partition) or length > cluster.silence)
-            for fault in faults if not isinstance(fault, Join)
-            and (length := fault.duration or 0.0 if isinstance(fault, Partition) else fault.downtime()) > 0
-            for _ in set(fault.targets) & set(cluster.names)]
+    """What a plan tells of who is out. One that comes when something happens and never ends lasts as long as training
+    would without it."""
+    found = []
+    for fault in faults:
+        cut_off = isinstance(fault, Partition)  # who is goes on alone, unless all wait for it
+        length = fault.duration or 0.0 if cut_off and _waiting(cluster) else fault.downtime()
+        struck = frozenset(fault.targets) & frozenset(cluster.names)
+        joins = isinstance(fault, Join)
+        at = 0.0 if joins else fault.at
+        if length > 0 and struck:
+            found.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
+                                 fault.downs or cut_off or length > cluster.silence, joins))
+    return found
 
 
-def _covered(outages: Sequence[_Outage]) -> float:
-    """Seconds in which anybody is out: those whose time is known count once where they overlap."""
+def _covered(outages: Sequence[_Outage], end: float) -> float:
+    """Seconds until the end in which anybody is out: those whose time is known count once where they overlap."""
     covered, until = sum(outage.length for outage in outages if outage.at is None), 0.0
     for at, length in sorted((outage.at, outage.length) for outage in outages if outage.at is not None):
-        covered += max(0.0, at + length - max(until, at))
-        until = max(until, at + length)
+        over = min(end, at + length)
+        covered += max(0.0, over - max(until, at))
+        until = max(until, over)
     return covered

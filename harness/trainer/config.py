@@ -225,7 +225,11 @@ class TrainerConfig(BaseModel):
 
     def step_time_of(self, learner: str) -> float:
         """Nominal seconds of this learner's inner steps; 0 without pace."""
-        return self.step_time / dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
+        return self.step_time / self.speed_of(learner)
+
+    def speed_of(self, learner: str) -> float:
+        """How many times as quick as its pace this learner is."""
+        return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
 
     @property
     def nominal_s(self) -> float:
