@@ -99,7 +99,7 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunF
     new = RunFolder.create(runs, origin.plan.scenario)
     tape.write(origin.begun, new.path / "tape")
     here, there = (cuts.part_file(path, origin.cut, SYNCER).parent for path in (folder.path, new.path))
-    shutil.copytree(here, there)
+    shutil.copytree(here, there, ignore=shutil.ignore_patterns(f"*{cuts.BACK}"))
     if (folder.path / "references").is_dir():
         shutil.copytree(folder.path / "references", new.path / "references")
     (new.path / "snapshots").mkdir()

@@ -159,7 +159,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
                  record: Recorder, ledger: Ledger, parts: Mapping[str, Content] | None = None) -> None:
         """`parts`: of the cut that the run goes on from."""
         self._around, self._config, self._initial, self._replicas = around, config, initial, replicas
-        self._parts = parts or {}
+        self._parts = dict(parts or {})
         self._world = around.world
         super().__init__(Path("simulated"), record, ledger, lambda: self._world.now)
         self._disks: dict[str, MemoryDisk] = {}
@@ -301,7 +301,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         return SimulatedIncarnation(spec, number, self._ledger, process)
 
     def _syncer_core(self, name: str, disk: MemoryDisk, number: int) -> Syncer | Hub:
-        if (part := self._parts.get(name)) is not None:
+        if (part := self._parts.pop(name, None)) is not None:  # once: what is lost later must not be made good by it
             cuts.put_back(part, disk)
         return syncer_core(self._config, disk, self._initial, number)
 

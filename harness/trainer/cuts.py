@@ -21,6 +21,8 @@ from harness.trainer.tensors import Tensors, over, under
 
 CUTS = "cuts"
 """The folder of all cuts, in the run's."""
+BACK = ".back"
+"""Ending of the mark beside a part that was put back."""
 _PER_INCARNATION = 1_000_000  # of the syncer, so that no two cuts of a run have the same number
 
 
@@ -91,7 +93,12 @@ def part_of(run: Path, cut: int, node: str) -> Content | None:
         CheckpointError: it can't be trusted.
     """
     path = part_file(run, cut, node)
-    return Content(*checkpoint.load(path)) if path.exists() else None
+    try:
+        return Content(*checkpoint.load(path)) if path.exists() else None
+    except checkpoint.CheckpointError:
+        if path.exists():
+            raise
+        return None  # a newer cut became whole meanwhile, and this one went
 
 
 # -- the syncer's part ------------------------------------------------------------------------------------------------
@@ -106,15 +113,27 @@ def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
 
 
 def put_back(part: Content, disk: Disk) -> None:
-    """Make the syncer's folder what it was at the cut, unless it has been done: the last file that is written is there.
+    """Make the syncer's folder what it was at the cut.
 
     Raises:
         OSError: a file can't be written.
     """
-    fragments = part.meta["fragments"]
-    if checkpoint.copies(fragment_file(len(fragments) - 1))[1] in set(disk.names()):
-        return
-    for index, meta in enumerate(fragments):
+    for index, meta in enumerate(part.meta["fragments"]):
         content = Content(under(f"{index}/", part.tensors), meta)
         for _ in checkpoint.saving_both(disk, fragment_file(index), content):
             pass
+
+
+def put_back_once(run: Path, cut: int, node: str, disk: Disk) -> None:
+    """`put_back`, unless it has been done: what was lost after that must not be made good by what is old. A mark beside
+    the part says so.
+
+    Raises:
+        CheckpointError: the part can't be trusted.
+        OSError: a file can't be written.
+    """
+    mark = part_file(run, cut, node).with_suffix(BACK)
+    if mark.exists() or (part := part_of(run, cut, node)) is None:
+        return
+    put_back(part, disk)
+    mark.touch()

@@ -157,8 +157,8 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
     disk = FolderDisk(options.run / STATE)
-    if settings.cut and (part := cuts.part_of(options.run, settings.cut, options.name)):
-        cuts.put_back(part, disk)
+    if settings.cut:
+        cuts.put_back_once(options.run, settings.cut, options.name, disk)
     core = syncer_core(settings.trainer, disk, settings.initial_values(), options.incarnation)
     return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
 

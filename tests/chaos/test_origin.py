@@ -8,7 +8,9 @@ from chaos.checks import judge
 from chaos.generate import plan_of
 from chaos.history import History
 from chaos.origin import Origin, cuts_of
+from chaos.plan import freeze
 from chaos.replay import replay
+from chaos.scenario import parse
 from chaos.simulate import corpus_file, performed
 from chaos.strategies import plans, scenario
 from harness.tape import Tape
@@ -114,6 +116,17 @@ def assert_consistent(origin, parts):
             incarnation, merged = committed["merged"].get(name, (-1, 0))
             assert incarnation < part.meta["incarnation"] or merged <= part.meta["step"]
     assert {name for name, _ in origin.parts} == set(parts)
+
+
+def test_what_is_lost_after_it_is_not_made_good_by_what_is_old():
+    plan = freeze(parse("diloco_chaos: 1\nname: x\ndeadline: 60s\n"
+                        "cluster: {model: quadratic, learners: 3, fragments: 4, budget: 150 steps, cut_every: 20}\n"
+                        "faults:\n  - {delete: syncer, files: 2, mirrors: true, at: 6s}\n"), 0)
+    done, tape, cuts = ended(plan)
+    again = performed(plan, origin=Origin(plan, tape, "before", cuts[0]), parts=done.stage.cuts[cuts[0]])
+    assert again.outcome.kind == done.outcome.kind == "broken"
+    refused, = again.stage.tape().of("refused_checkpoint")
+    assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused["reason"]
 
 
 def test_what_lay_after_it_is_told():

@@ -178,19 +178,20 @@ def test_the_syncers_folder_is_put_back_as_it_was_once(initial, tmp_path):
     before, ledger = states(initial), Ledger(step=23)
     ledger.report("learner-1", 0, 2048, 17, 3.0)
     cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(before, ledger))))
-    part, disk = cuts.part_of(tmp_path, 3, "syncer"), FolderDisk(tmp_path / "state")
-    cuts.put_back(part, disk)
+    disk = FolderDisk(tmp_path / "state")
+    cuts.put_back_once(tmp_path, 3, "syncer", disk)
     found = restore(disk, CONFIG.fragment_table(), initial, 0)
     assert [(state.digest, state.meta()) for state in found.states] == [
         (state.digest, state.meta()) for state in before]
     assert (found.ledger, found.resumed, found.repaired, found.to_commit) == (ledger, True, {}, [])
-    (tmp_path / "state" / "fragment-00.safetensors").write_bytes(b"newer")
-    cuts.put_back(part, disk)
-    assert (tmp_path / "state" / "fragment-00.safetensors").read_bytes() == b"newer"
+    for file in (tmp_path / "state").iterdir():
+        file.unlink()
+    cuts.put_back_once(tmp_path, 3, "syncer", disk)
+    assert list(disk.names()) == []
 
 
 def test_it_is_put_back_again_where_that_was_broken_off(initial, tmp_path):
-    part = cuts.Content(*cuts.syncers(files(states(initial), Ledger(step=23))))
+    cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(states(initial), Ledger(step=23)))))
 
     class Full(FolderDisk):
         def write(self, name, content):
@@ -198,9 +199,9 @@ def test_it_is_put_back_again_where_that_was_broken_off(initial, tmp_path):
                 raise OSError(errno.ENOSPC, "no space")
             super().write(name, content)
     with pytest.raises(OSError, match="no space"):
-        cuts.put_back(part, Full(tmp_path))
-    cuts.put_back(part, FolderDisk(tmp_path))
-    assert restore(FolderDisk(tmp_path), CONFIG.fragment_table(), initial, 0).states[1].version == 5
+        cuts.put_back_once(tmp_path, 3, "syncer", Full(tmp_path / "state"))
+    cuts.put_back_once(tmp_path, 3, "syncer", FolderDisk(tmp_path / "state"))
+    assert restore(FolderDisk(tmp_path / "state"), CONFIG.fragment_table(), initial, 0).states[1].version == 5
 
 
 def test_older_cuts_go_once_a_newer_one_is_whole(tmp_path):
@@ -209,6 +210,17 @@ def test_older_cuts_go_once_a_newer_one_is_whole(tmp_path):
     assert cuts.numbers(tmp_path) == [3, 2, 1]
     cuts.keep(tmp_path, "syncer", Save(4, {}, {}, keep=3))
     assert cuts.numbers(tmp_path) == [4, 3]
+
+
+def test_a_part_that_goes_while_it_is_read_is_none(tmp_path, monkeypatch):
+    cuts.keep(tmp_path, "learner-1", Save(1, {"x": np.zeros(2, np.float32)}, {}))
+    read = FolderDisk.read
+
+    def late(disk, name):
+        (disk.folder / name).unlink()
+        return read(disk, name)
+    monkeypatch.setattr(FolderDisk, "read", late)
+    assert cuts.part_of(tmp_path, 1, "learner-1") is None
 
 
 def test_a_part_that_is_not_there_is_none_and_a_torn_one_is_an_error(tmp_path):
