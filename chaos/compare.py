@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -21,19 +22,25 @@ from chaos.places import Place
 from chaos.plan import Plan, with_checkpoints
 from chaos.run import Result, run_plan
 from chaos.traffic import crossed
-from harness.trainer.config import COMPLETE, TrainerConfig, implied
+from faults.base import names
+from harness.trainer.config import COMPLETE, SYNCHRONOUS, TrainerConfig, implied
+from harness.wording import first
 
+_OF_ROUNDS = ("quorum", "overlap")
+"""Settings that mean nothing where every gradient is averaged."""
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
 _LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
           "data_parallel": ("+", "red"), "elastic_data_parallel": ("*", "yellow")}
 _WIDEST = 100
-_LEGEND = ("plan: the goodput that the faults leave in that mode", "at time: the loss when the quickest mode ended",
-           "stall: the longest time without a merge")
+_LEGEND = ("goodput: share of learner time that trained something that lasts, to that mode's end",
+           "plan: the goodput that the faults leave in that mode",
+           "loss: when as many tokens were processed; those that were taken back are not counted",
+           "at time: the loss when the quickest mode ended", "stall: the longest time without a merge")
 
 
 class CompareError(Exception):
-    """A plan makes no sense in one of the modes."""
+    """A plan makes no sense in a mode."""
 
 
 @dataclass(frozen=True)
@@ -68,30 +75,45 @@ def under(plan: Plan, mode: str) -> Plan:
     """The plan in another mode, without references: what its own mode implied is left to the other.
 
     Raises:
-        CompareError: the mode waits for all learners, and some of them join later.
+        CompareError: the mode waits for all learners, and some of them join later; or its settings make no sense.
     """
     if mode in COMPLETE and plan.cluster.joining:
-        late = ", ".join(plan.cluster.names[-plan.cluster.joining:])
-        raise CompareError(f"mode {mode} waits for all learners from the beginning, and {late} joins later")
-    own = implied(plan.cluster.mode, plan.cluster.learners)
-    cluster = {name: value for name, value in plan.cluster.model_dump(mode="json").items() if name not in own}
+        late = plan.cluster.names[-plan.cluster.joining:]
+        raise CompareError(f"mode {mode} waits for all learners from the beginning, and {names(late)} "
+                           f"{'joins' if len(late) == 1 else 'join'} later")
+    left = {*implied(plan.cluster.mode, plan.cluster.learners), *(_OF_ROUNDS if mode in SYNCHRONOUS else ())}
+    cluster = {name: value for name, value in plan.cluster.model_dump(mode="json").items() if name not in left}
     cluster |= {"mode": mode} | implied(mode, plan.cluster.learners)
-    checks = plan.checks.model_copy(update={"loss_parity": None})
-    return plan.model_copy(update={"cluster": with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults),
-                                   "checks": checks,
-                                   "deadline": _PATIENCE * plan.deadline})
+    if cluster.get("overlap") == 0:  # there is no time for a grace window then
+        cluster["quorum"] = plan.cluster.learners
+    try:
+        config = with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults)
+    except ValidationError as error:
+        raise CompareError(f"mode {mode}: {first(error)}") from error
+    return plan.model_copy(update={"cluster": config, "deadline": _PATIENCE * plan.deadline,
+                                   "checks": plan.checks.model_copy(update={"loss_parity": None})})
 
 
-def compared(plan: Plan, modes: Sequence[str], runs: Path, console: Console,
+def plans(plan: Plan, modes: Sequence[str]) -> tuple[dict[str, Plan], dict[str, str]]:
+    """The plan in each mode in which it makes sense, and why it makes none in the others."""
+    made, senseless = {}, {}
+    for mode in modes:
+        try:
+            made[mode] = under(plan, mode)
+        except CompareError as error:
+            senseless[mode] = str(error)
+    return made, senseless
+
+
+def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
              place: Place) -> tuple[list[Compared], dict[str, History]]:
-    """Run the plan in every mode, one after the other: the figures, and the histories of those that finished.
+    """Run the plan of every mode, one after the other: the figures, and the histories of those that finished.
 
     Raises:
-        CompareError: before anything is run.
-        Others: as `chaos.run.run_plan`.
+        As `chaos.run.run_plan`.
     """
     results = {}
-    for mode, each in [(mode, under(plan, mode)) for mode in modes]:
+    for mode, each in by_mode.items():
         with Terminal(console) as terminal:
             terminal.say(f"mode {mode}")
             results[mode] = run_plan(each, runs, terminal, place)

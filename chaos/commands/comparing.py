@@ -13,13 +13,15 @@ from chaos.commands.running import place_of, with_options
 from chaos.plan import freeze
 from chaos.problems import nearest
 from chaos.scenario import load
+from chaos.sense import warnings_of
 from harness.trainer.config import MODES
 
 
 @app.command()
 def compare(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
-    modes: Annotated[str, typer.Option(help="Which, with commas between them.")] = ",".join(MODES),
+    modes: Annotated[str | None, typer.Option(help="Which, with commas between them; if not given all that the plan "
+                                              "makes sense in.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="simulated (virtual time), local (processes) or compose "
@@ -33,18 +35,26 @@ def compare(
 
     Example: `diloco-chaos compare storm --modes decoupled,streaming`
     """
-    from chaos.compare import CompareError, compared, document, show
-    chosen = list(dict.fromkeys(name for mode in modes.split(",") if (name := mode.strip())))
+    from chaos.compare import compared, document, plans, show
+    asked = ",".join(MODES) if modes is None else modes
+    chosen = list(dict.fromkeys(name for mode in asked.split(",") if (name := mode.strip())))
     if not chosen:
         raise Failure(f"--modes {modes!r} names none; there are {', '.join(MODES)}", 2)
     for mode in chosen:
         if mode not in MODES:
             raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, MODES)}; there are {', '.join(MODES)}", 2)
     plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device)
+    by_mode, senseless = plans(plan, chosen)
+    if modes is not None and senseless:
+        there = plans(plan, MODES)[0]
+        raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
+                                 f"there {'is' if len(there) == 1 else 'are'} for it: --modes {','.join(there)}"]), 2)
+    place = place_of(on, 0, "embedded")
     console = Console(stderr=as_json)
-    try:
-        found, histories = compared(plan, chosen, runs_dir, console, place_of(on, 0, "embedded"))
-    except CompareError as error:
-        raise Failure(f"--modes {modes}: {error}; leave it out", 2) from error
+    for line in [*(f"left out: {why}" for why in senseless.values()),
+                 *dict.fromkeys(f"warning: {text}" for each in by_mode.values()
+                                for text in warnings_of(each.cluster, [planned.fault for planned in each.faults]))]:
+        console.print(line, style="yellow", markup=False)
+    found, histories = compared(by_mode, runs_dir, console, place)
     print_json(document(plan, found)) if as_json else show(plan, found, histories, console)
     raise typer.Exit(3 if any(one.why for one in found) else 0)

@@ -26,6 +26,13 @@ checks: {loss_parity: {against_twin: 1%}}
 """
 
 
+def planned(plan, *modes):
+    """The plan in each of these modes."""
+    made, senseless = compare.plans(plan, modes)
+    assert not senseless
+    return made
+
+
 @pytest.fixture(scope="module")
 def plan():
     return freeze(parse(SCENARIO), 3)
@@ -33,7 +40,7 @@ def plan():
 
 @pytest.fixture(scope="module")
 def found(plan, tmp_path_factory):
-    return compare.compared(plan, MODES, tmp_path_factory.mktemp("runs"), Console(quiet=True),
+    return compare.compared(planned(plan, *MODES), tmp_path_factory.mktemp("runs"), Console(quiet=True),
                             places.simulated())
 
 
@@ -54,11 +61,29 @@ def test_what_a_scenarios_own_mode_implies_is_no_burden_to_the_others(plan, mode
         assert mine == its
 
 
+@pytest.mark.parametrize("settings", ["mode: streaming, overlap: 0", "mode: diloco", "quorum: 3, overlap: 0"])
+def test_without_overlap_who_exchanges_fragments_waits_for_all_and_who_averages_gradients_does_not_care(settings):
+    plan = freeze(parse(SCENARIO.replace("quorum: 1", settings)), 3)
+    for mode, other in planned(plan, *MODES).items():
+        cluster = other.cluster
+        waits = mode != "elastic_data_parallel" and not (mode == "decoupled" and cluster.overlap)
+        assert cluster.quorum == (3 if waits else 1)
+
+
+def test_modes_in_which_a_plan_makes_no_sense_are_told_apart_with_the_reason():
+    made, senseless = compare.plans(freeze(load("scavenging")[0], 0), MODES)
+    assert list(made) == ["elastic_data_parallel", "decoupled"]
+    assert senseless["diloco"] == "mode diloco waits for all learners from the beginning, and learner-5, learner-6, " \
+                                  "learner-7 and learner-8 join later"
+    assert list(senseless) == ["data_parallel", "diloco", "streaming"]
+
+
 def test_a_fault_that_a_mode_has_no_place_for_is_told(tmp_path):
     plan = freeze(parse(SCENARIO.replace("quorum: 1", "recovery: peer").replace(
         "  - {kill: learner-1, at: 2s, restart_after: 2s}", "  - {kill: learner-3, at: 2s, restart_after: 2s}\n"
         "  - {kill: learner-1, when: {node: learner-1, hold: donate.half, count: 1}, restart_after: 1s}")), 3)
-    found, _ = compare.compared(plan, ("data_parallel", "decoupled"), tmp_path, Console(quiet=True), places.simulated())
+    found, _ = compare.compared(planned(plan, "data_parallel", "decoupled"), tmp_path, Console(quiet=True),
+                                places.simulated())
     why = {one.mode: one.why for one in found}
     assert why["decoupled"] == ""
     assert "not every fault was felt: " in why["data_parallel"]
@@ -98,7 +123,7 @@ def test_figures_are_those_of_the_tape(found):
 
 def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
     killed = freeze(parse(SCENARIO.replace("learner-1", "syncer")), 0)
-    (one,), histories = compare.compared(killed, ["decoupled"], tmp_path, Console(quiet=True),
+    (one,), histories = compare.compared(planned(killed, "decoupled"), tmp_path, Console(quiet=True),
                                          places.simulated())
     history = histories["decoupled"]
     told = {event.incarnation: sum(event["sent"].values()) + sum(event["received"].values())
@@ -112,7 +137,7 @@ def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
 
 def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
     dead = freeze(parse(SCENARIO.replace(", restart_after: 2s", "")), 0)
-    figures, histories = compare.compared(dead, ["decoupled", "diloco"], tmp_path,
+    figures, histories = compare.compared(planned(dead, "decoupled", "diloco"), tmp_path,
                                           Console(quiet=True), places.simulated())
     assert [one.mode for one in figures if one.goodput is None] == ["diloco"]
     assert "deadline of 90 s passed" in figures[1].why
@@ -122,7 +147,7 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
 
 def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.checks.doubt", lambda _: "this machine is too busy")
-    (one,), _ = compare.compared(plan, ["decoupled"], tmp_path, Console(quiet=True), places.simulated())
+    (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), places.simulated())
     assert (one.why, one.goodput is None) == ("this machine is too busy", False)
 
 
