@@ -98,7 +98,7 @@ def tokens(
     fragment: Annotated[int | None, typer.Option(min=0, help="Of this one only.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the batches that were trained on and never merged: of each fragment, by learner, and why.
+    """List the batches that were leased and never merged: of each fragment, by learner, and why.
 
     Example: `diloco-chaos tokens runs/20260101-120000-flagship-1a2b --fragment 0`
     """

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from chaos.cli import app
 from chaos.generate import plan_of
-from chaos.leases import unmerged
+from chaos.leases import SKIPPED, unmerged
 from chaos.simulate import simulate
 from chaos.strategies import scenario
 from chaos.tokens import MERGED
@@ -32,7 +32,7 @@ def test_nothing_is_missing_and_nothing_is_listed_that_was_merged(broken):
     table = history.plan.cluster.fragment_table()
     listed = unmerged(history)
     for fragment in table:
-        lost = sum(one.tokens for one in listed if one.fragment == fragment.index)
+        lost = sum(one.tokens for one in listed if one.fragment == fragment.index and one.why != SKIPPED)
         merged = sum(step["tokens"] for (index, node), fates in history.ledger.fates.items() if index == fragment.index
                      for step in history.steps[node] if fates[step["step"]] == MERGED)
         assert lost + merged == history.ledger.processed
@@ -54,11 +54,38 @@ def test_batches_are_told_as_they_lie_in_the_shard(broken):
     history = broken.history
     taken = {node: {event["step"]: event["position"] for event in events} for node, events in history.steps.items()}
     for one in unmerged(history):
+        if one.why == SKIPPED:
+            continue
         fates = history.ledger.fates[one.fragment, (one.learner, one.incarnation)]
         mine = taken[one.learner, one.incarnation]
         told = {batch for first, last in one.ranges for batch in range(first, last + 1)}
         assert told == {mine[step] for step, fate in fates.items() if fate == one.why}
         assert all(left[1] + 1 < right[0] for left, right in zip(one.ranges, one.ranges[1:], strict=False))
+
+
+def test_every_batch_that_was_leased_was_merged_or_is_listed(broken):
+    history = broken.history
+    for fragment in range(len(history.plan.cluster.fragment_table())):
+        for name in history.plan.cluster.names:
+            merged = {step["position"] for (index, node), fates in history.ledger.fates.items()
+                      if (index, node[0]) == (fragment, name)
+                      for step in history.steps[node] if fates[step["step"]] == MERGED}
+            listed = [batch for one in unmerged(history) if (one.fragment, one.learner) == (fragment, name)
+                      for first, last in one.ranges for batch in range(first, last + 1)]
+            assert sorted([*merged, *listed]) == list(range(max([*merged, *listed]) + 1))
+    skipped = {(one.learner, one.incarnation) for one in unmerged(history) if one.why == SKIPPED}
+    assert skipped == {("learner-1", 0)}
+
+
+@pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
+def test_what_data_parallelism_took_back_and_did_again_is_not_listed(mode):
+    history = run({"kill": "learner-1", "at": "2s", "restart_after": "1s"}, mode=mode).history
+    assert {"rolled back", "interrupted"} & set(history.ledger.by_fate)
+    merged = {(node[0], step["position"]) for (_, node), fates in history.ledger.fates.items()
+              for step in history.steps[node] if fates[step["step"]] == MERGED}
+    listed = {(one.learner, batch) for one in unmerged(history) for first, last in one.ranges
+              for batch in range(first, last + 1)}
+    assert not listed & merged
 
 
 @pytest.mark.parametrize("silence", ["1s", "3s"])
