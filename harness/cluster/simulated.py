@@ -23,6 +23,7 @@ from harness.trainer import cuts
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.disk import Content
+from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage
 from harness.trainer.node import holds
@@ -285,7 +286,8 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         self._record("spawn", target=spec.name, incarnation=number, pid=node.pid)
 
     def _incarnation(self, spec: NodeSpec, number: int) -> SimulatedIncarnation:
-        points: Mapping[str, int] = holds(spec.first_start[1::2]) if number == spec.incarnation else {}
+        part = cuts.own(self._parts.get(spec.name), number)
+        points = HoldPoints(holds(spec.first_start[1::2]) if number == spec.incarnation else {}, part)
         process: SimulatedProcess
         if spec.listens:
             disk = self._disks.setdefault(spec.name, MemoryDisk())
@@ -296,8 +298,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
             process = SimulatedClient(
                 self._around, spec.name, number, points, self._network.links[spec.name],
                 lambda: self._server(spec.connects_to),
-                lambda: learner_core(self._config, spec.name, number, self._ledger.token, self._replicas(index),
-                                     self._parts.get(spec.name)))
+                lambda: learner_core(self._config, spec.name, number, self._ledger.token, self._replicas(index), part))
         return SimulatedIncarnation(spec, number, self._ledger, process)
 
     def _syncer_core(self, name: str, disk: MemoryDisk, number: int) -> Syncer | Hub:

@@ -3,7 +3,7 @@ everything else; `harness.trainer.client` on sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.simulation.network import Connection, Link
@@ -13,6 +13,7 @@ from harness.simulation.surroundings import Surroundings
 from harness.trainer.backoff import CONNECT_S, Backoff
 from harness.trainer.client import CONGESTED
 from harness.trainer.effects import Close, Compute, Effect, Send
+from harness.trainer.holds import HoldPoints
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage, Refused, Report
 from harness.trainer.peer import Peer
@@ -26,7 +27,7 @@ class SimulatedClient(SimulatedProcess):
 
     role = "learner"
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int], link: Link,
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints, link: Link,
                  server: Callable[[], SimulatedServer], make_core: Callable[[], Learner | Peer]) -> None:
         """`server()`: who is at the other end of the link now."""
         self._link, self._server, self._make = link, server, make_core

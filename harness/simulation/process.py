@@ -7,7 +7,7 @@ killed between any two of its steps; sockets, the disk and the network are other
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -30,7 +30,7 @@ from harness.trainer.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.holds import HoldPoints
+from harness.trainer.holds import PASSED, HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.learner import Learner
 from harness.trainer.peer import Peer
@@ -42,7 +42,7 @@ _SIGKILL = -9
 class SimulatedProcess:
     """What is the same for all roles."""
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int],
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints,
                  starts: float, disk: MemoryDisk | None = None) -> None:
         """`holds`: as of `harness.trainer.driver.Driver`; `starts`: seconds until it is up."""
         self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
@@ -54,7 +54,7 @@ class SimulatedProcess:
         self._ready = False  # it has started
         self.held = False
         """It stands still because it was told to do so at a hold point."""
-        self._holds = HoldPoints(holds)
+        self._holds = holds
         self._inputs: deque[tuple[Callable[..., Iterable[Effect] | None], tuple[Any, ...]]] = deque()
         self._effects: deque[Effect] = deque()
         self._saving: Iterator[str] | None = None
@@ -185,7 +185,7 @@ class SimulatedProcess:
 
     def _save_part(self, effect: Save) -> None:
         """Beside everything else."""
-        self.around.save(self.name, effect)
+        self.around.save(self.name, effect._replace(meta=effect.meta | {PASSED: dict(self._holds.passed)}))
         self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.cut)
 
     def _on_saved(self, cut: int) -> Iterable[Effect]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.network import Connection
@@ -10,6 +10,7 @@ from harness.simulation.process import SimulatedProcess
 from harness.simulation.surroundings import Surroundings
 from harness.trainer import checkpoint
 from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Refused
 from harness.trainer.syncer import Syncer
@@ -22,7 +23,7 @@ class SimulatedServer(SimulatedProcess):
 
     role = "syncer"
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: Mapping[str, int], disk: MemoryDisk,
+    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints, disk: MemoryDisk,
                  make_core: Callable[[], Syncer | Hub]) -> None:
         self._make, self._core = make_core, None
         self._open: dict[int, Connection] = {}

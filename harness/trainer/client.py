@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from harness.tape import TapeWriter
 from harness.trainer.backoff import CONNECT_S, Backoff
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send
+from harness.trainer.holds import HoldPoints
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage, Refused, Report
 from harness.trainer.peer import Peer
@@ -26,7 +27,7 @@ class ClientDriver(Driver):
     """See the module. Never waits for the network: what can't be sent now waits in the transport's buffer."""
 
     def __init__(self, core: Learner | Peer, tape: TapeWriter, epoch: float, run: Path,
-                 holds: Mapping[str, int]) -> None:
+                 holds: HoldPoints) -> None:
         super().__init__(core, tape, epoch, run, holds)
         self._client_core = core
         self._silence = core.config.silence

@@ -30,11 +30,10 @@ def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation
 
 def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,
                  part: Content | None = None) -> Learner | Peer:
-    """A learner; where gradients are averaged, a peer. `part`: of the cut that its run goes on from; a process that is
-    another than the one that saved it begins afresh."""
+    """A learner; where gradients are averaged, a peer. `part`: what it was at the cut that its run goes on from."""
     if config.mode in SYNCHRONOUS:
         return Peer(config, name, incarnation, token, replica)
     learner = Learner(config, name, incarnation, token, replica)
-    if part is not None and part.meta["incarnation"] == incarnation:
+    if part is not None:
         learner.go_on_from(part)
     return learner

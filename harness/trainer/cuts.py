@@ -73,7 +73,10 @@ def keep(run: Path, node: str, save: Save) -> None:
     checkpoint.save(part_file(run, save.cut, node), save.tensors, save.meta)
     for old in numbers(run):
         if old < save.keep:
-            shutil.rmtree(part_file(run, old, node).parent, ignore_errors=True)
+            folder = part_file(run, old, node).parent
+            for part in folder.glob("*.safetensors"):  # first, so that none is left without its mark
+                part.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def numbers(run: Path) -> list[int]:
@@ -101,6 +104,11 @@ def part_of(run: Path, cut: int, node: str) -> Content | None:
         return None  # a newer cut became whole meanwhile, and this one went
 
 
+def own(part: Content | None, incarnation: int) -> Content | None:
+    """The part, if it is this process's: a learner that comes after the one that saved it begins anew."""
+    return part if part is not None and part.meta.get("incarnation", incarnation) == incarnation else None
+
+
 # -- the syncer's part ------------------------------------------------------------------------------------------------
 
 
@@ -124,16 +132,14 @@ def put_back(part: Content, disk: Disk) -> None:
             pass
 
 
-def put_back_once(run: Path, cut: int, node: str, disk: Disk) -> None:
+def put_back_once(run: Path, cut: int, node: str, part: Content, disk: Disk) -> None:
     """`put_back`, unless it has been done: what was lost after that must not be made good by what is old. A mark beside
-    the part says so.
+    the part's file says so.
 
     Raises:
-        CheckpointError: the part can't be trusted.
         OSError: a file can't be written.
     """
     mark = part_file(run, cut, node).with_suffix(BACK)
-    if mark.exists() or (part := part_of(run, cut, node)) is None:
-        return
-    put_back(part, disk)
-    mark.touch()
+    if not mark.exists():
+        put_back(part, disk)
+        mark.touch()

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from harness.trainer.disk import Content
+
+PASSED = "passed"
+"""How often, in the metadata of a node's part of a cut."""
+
 
 class HoldPoints:
     """Counts how often each was passed, from the moment at which the node learns of the steady state."""
 
-    def __init__(self, wanted: Mapping[str, int]) -> None:
-        """`wanted`: point -> stop at its n-th occurrence."""
-        self._wanted = wanted
-        self.passed = Counter[str]()
+    def __init__(self, wanted: Mapping[str, int], part: Content | None = None) -> None:
+        """`wanted`: point -> stop at its n-th occurrence. `part`: of the cut that this process goes on from; it goes on
+        counting, and stops at nothing at which it was not to stop before."""
+        before = part.meta.get(PASSED) if part is not None else None
+        self._wanted = wanted if before is None else {
+            point: times for point, times in wanted.items() if point in before}
+        self.passed = Counter(dict.fromkeys(self._wanted, 0) | (before or {}))
 
     def due(self, point: str, core: object) -> bool:
         """It is passed once more; whether to stop there. `core` tells whether it knows of the steady state."""

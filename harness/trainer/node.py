@@ -27,8 +27,9 @@ from harness.trainer import checkpoint, cuts
 from harness.trainer.config import TrainerConfig
 from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.data import CorpusError
-from harness.trainer.disk import FolderDisk
+from harness.trainer.disk import Content, FolderDisk
 from harness.trainer.driver import Driver
+from harness.trainer.holds import HoldPoints
 from harness.trainer.log import Logged
 from harness.trainer.replicas import corpus_for, replicas
 from harness.trainer.sources import node_digest
@@ -154,13 +155,21 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
     await driver.run(host, int(port))
 
 
+def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:
+    """What this very process was at the cut that the run goes on from."""
+    part = cuts.part_of(options.run, settings.cut, options.name) if settings.cut else None
+    return cuts.own(part, options.incarnation)
+
+
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
     from harness.trainer.server import ServerDriver
     disk = FolderDisk(options.run / STATE)
-    if settings.cut:
-        cuts.put_back_once(options.run, settings.cut, options.name, disk)
+    part = _part(options, settings)
+    if part is not None:
+        cuts.put_back_once(options.run, settings.cut, options.name, part, disk)
     core = syncer_core(settings.trainer, disk, settings.initial_values(), options.incarnation)
-    return ServerDriver(core, tape, options.epoch, options.run, holds(options.hold), os.environ[TOKEN])
+    points = HoldPoints(holds(options.hold), part)
+    return ServerDriver(core, tape, options.epoch, options.run, points, os.environ[TOKEN])
 
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
@@ -168,10 +177,10 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
     config = settings.trainer
     make = replicas(config, settings.corpus_file, settings.initial_values())
     tape.record("imported")
-    part = cuts.part_of(options.run, settings.cut, options.name) if settings.cut else None
+    part = _part(options, settings)
     core = learner_core(config, options.name, options.incarnation, os.environ[TOKEN],
                         make(config.names.index(options.name)), part)
-    return ClientDriver(core, tape, options.epoch, options.run, holds(options.hold))
+    return ClientDriver(core, tape, options.epoch, options.run, HoldPoints(holds(options.hold), part))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 from harness.tape import TapeWriter
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
 from harness.trainer.syncer import Syncer
@@ -28,7 +29,7 @@ class ServerDriver(Driver):
     """Many connections, one core. Frames that can't be trusted end their connection, are recorded, and harm nobody
     else."""
 
-    def __init__(self, core: Syncer | Hub, tape: TapeWriter, epoch: float, run: Path, holds: Mapping[str, int],
+    def __init__(self, core: Syncer | Hub, tape: TapeWriter, epoch: float, run: Path, holds: HoldPoints,
                  token: str) -> None:
         super().__init__(core, tape, epoch, run, holds)
         self._server_core, self._token = core, token

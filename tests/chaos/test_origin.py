@@ -129,6 +129,18 @@ def test_what_is_lost_after_it_is_not_made_good_by_what_is_old():
     assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused["reason"]
 
 
+@pytest.mark.parametrize(("node", "point", "count"), [("learner-1", "upload.half", 142),
+                                                      ("syncer", "checkpoint.before_rename", 128)])
+def test_a_fault_at_a_point_of_the_protocol_comes_when_it_would_have(node, point, count):
+    plan = plan_with({"kill": node, "when": {"node": node, "hold": point, "count": count}, "restart_after": "500ms"})
+    done, tape, _ = ended(plan)
+    came = History(plan, tape).spans[0].injected
+    cut = max(event["cut"] for event in tape.of("cut") if event.t < came - 0.1 and event["cut"] in done.stage.cuts)
+    again = gone_on(plan, Origin(plan, tape, "before", cut), done.stage.cuts[cut])
+    assert again.tape.of("held")[0]["count"] == count
+    assert again.spans[0].injected == pytest.approx(came, abs=4)  # it takes as long until everybody is there again
+
+
 def test_what_lay_after_it_is_told():
     plan = plan_with()
     _, tape, cuts = ended(plan)

@@ -14,6 +14,7 @@ from harness.simulation.parameters import Parameters
 from harness.simulation.server import SimulatedServer
 from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
+from harness.trainer.holds import HoldPoints
 
 DELAY = 0.001
 
@@ -98,9 +99,9 @@ class Machines:
         self.link = Link("learner-1", self.world, around.parameters)
         self.disk = disk or MemoryDisk()
         self.server_core, self.client_core = Core(server or {}), Core(client or {})
-        self.server = SimulatedServer(around, "syncer", 0, (holds or {}), self.disk,
+        self.server = SimulatedServer(around, "syncer", 0, HoldPoints(holds or {}), self.disk,
                                       make_server or (lambda: self.server_core))
-        self.client = SimulatedClient(around, "learner-1", 0, (holds or {}), self.link, lambda: self.server,
+        self.client = SimulatedClient(around, "learner-1", 0, HoldPoints(holds or {}), self.link, lambda: self.server,
                                       lambda: self.client_core)
 
     def _note(self, node, incarnation, event, fields):

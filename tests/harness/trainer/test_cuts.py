@@ -178,20 +178,21 @@ def test_the_syncers_folder_is_put_back_as_it_was_once(initial, tmp_path):
     before, ledger = states(initial), Ledger(step=23)
     ledger.report("learner-1", 0, 2048, 17, 3.0)
     cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(before, ledger))))
-    disk = FolderDisk(tmp_path / "state")
-    cuts.put_back_once(tmp_path, 3, "syncer", disk)
+    part, disk = cuts.part_of(tmp_path, 3, "syncer"), FolderDisk(tmp_path / "state")
+    cuts.put_back_once(tmp_path, 3, "syncer", part, disk)
     found = restore(disk, CONFIG.fragment_table(), initial, 0)
     assert [(state.digest, state.meta()) for state in found.states] == [
         (state.digest, state.meta()) for state in before]
     assert (found.ledger, found.resumed, found.repaired, found.to_commit) == (ledger, True, {}, [])
     for file in (tmp_path / "state").iterdir():
         file.unlink()
-    cuts.put_back_once(tmp_path, 3, "syncer", disk)
+    cuts.put_back_once(tmp_path, 3, "syncer", part, disk)
     assert list(disk.names()) == []
 
 
 def test_it_is_put_back_again_where_that_was_broken_off(initial, tmp_path):
     cuts.keep(tmp_path, "syncer", Save(3, *cuts.syncers(files(states(initial), Ledger(step=23)))))
+    part = cuts.part_of(tmp_path, 3, "syncer")
 
     class Full(FolderDisk):
         def write(self, name, content):
@@ -199,8 +200,8 @@ def test_it_is_put_back_again_where_that_was_broken_off(initial, tmp_path):
                 raise OSError(errno.ENOSPC, "no space")
             super().write(name, content)
     with pytest.raises(OSError, match="no space"):
-        cuts.put_back_once(tmp_path, 3, "syncer", Full(tmp_path / "state"))
-    cuts.put_back_once(tmp_path, 3, "syncer", FolderDisk(tmp_path / "state"))
+        cuts.put_back_once(tmp_path, 3, "syncer", part, Full(tmp_path / "state"))
+    cuts.put_back_once(tmp_path, 3, "syncer", part, FolderDisk(tmp_path / "state"))
     assert restore(FolderDisk(tmp_path / "state"), CONFIG.fragment_table(), initial, 0).states[1].version == 5
 
 

@@ -10,6 +10,7 @@ import pytest
 from harness.tape import TapeWriter, read
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import FolderDisk
+from harness.trainer.holds import HoldPoints
 from harness.trainer.messages import Hello, Report
 from harness.trainer.probe import probe
 from harness.trainer.rogue import Rogue, attack
@@ -27,7 +28,7 @@ def syncer(tmp_path):
     """The address of a syncer that serves, and the tape that it leaves."""
     tape = TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
     found = restore(FolderDisk(tmp_path / "state"), CONFIG.fragment_table(), CONFIG.spec.initial(0), 0)
-    driver = ServerDriver(Syncer(CONFIG, found), tape, 0.0, tmp_path, {}, TOKEN)
+    driver = ServerDriver(Syncer(CONFIG, found), tape, 0.0, tmp_path, HoldPoints({}), TOKEN)
     loop = asyncio.new_event_loop()
     serving = threading.Thread(target=lambda: loop.run_until_complete(driver.run("127.0.0.1", 0)))
     serving.start()
