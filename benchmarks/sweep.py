@@ -51,7 +51,7 @@ STAGES = [
           [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
     Stage("warm-up and decay", "synchronous",
           [{"warmup": warmup, "final_lr": final} for warmup, final in (
-              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1), (180, 0.1))]),
+              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
     Stage("synchronous learning rate again", "synchronous",
           [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
     Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),

@@ -1,4 +1,5 @@
-"""The command line: `diloco-chaos run|explore|compare|plan|list|show|validate|schema|check|replay|clean|doctor`."""
+"""The command line: `diloco-chaos
+run|resume|explore|compare|plan|list|show|validate|schema|check|replay|tokens|clean|doctor`."""
 
 from __future__ import annotations
 

@@ -178,9 +178,13 @@ def environment() -> dict[str, Any]:
 
 
 def changed(manifest: dict[str, Any]) -> list[str]:
-    """What of this environment is not what a run had by its manifest, and may make its numbers differ."""
+    """What of this environment is not what a run had by its manifest, and may make its numbers differ: the whole run,
+    or what lay before it was resumed."""
     now = environment()
-    return [*(f"it ran with {name} {manifest.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
-              if manifest.get(name) != now[name]),
-            *(["the trainer's sources are not those that it ran with: numbers may differ, too"]
-              if manifest.get("trainer") != now["trainer"] else [])]
+    told = []
+    for then in [manifest, *(manifest.get("resumed") or {}).get("environments", [])]:
+        told += [f"it ran with {name} {then.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
+                 if then.get(name) != now[name]]
+        if then.get("trainer") != now["trainer"]:
+            told.append("the trainer's sources are not those that it ran with: numbers may differ, too")
+    return list(dict.fromkeys(told))

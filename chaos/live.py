@@ -17,6 +17,7 @@ from chaos.lanes import Lanes
 from chaos.orchestrator import SmoothedLoss
 from chaos.plan import Plan
 from harness.tape import Event
+from harness.trainer.config import SYNCHRONOUS
 from harness.units import show_seconds
 
 _REFRESH_S = 0.12
@@ -160,7 +161,7 @@ class LiveView:
         bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
                     Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
         numbers = Text(progress.words()[6:], style="bold")
-        numbers.append(f"   {progress.merges} {'steps' if cluster.mode == 'data_parallel' else 'merges'}", style="dim")
+        numbers.append(f"   {progress.merges} {'steps' if cluster.mode in SYNCHRONOUS else 'merges'}", style="dim")
         return Group(
             Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
             drawing.lanes(progress.lanes, 0.0, end, width, until=now), drawing.legend(progress.lanes),

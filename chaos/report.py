@@ -44,7 +44,8 @@ def _head(result: Result) -> RenderableType:
     plan, code = result.history.plan, exit_code(result)
     words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
     text = Text.assemble(("\n" + words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")),
-                         (f"  {plan.scenario}", "bold"), f"  seed {plan.seed}, plan {plan.digest[:12]}")
+                         (f"  {plan.scenario}", "bold"),
+                         f"  {plan.cluster.mode.replace('_', ' ')}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of("continued", node="harness"):

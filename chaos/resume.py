@@ -43,6 +43,10 @@ def origin_of(folder: RunFolder, cut: int = 0) -> tuple[Origin, list[str]]:
     if recorded.of("finished", node=SYNCER):
         raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
                           f"diloco-chaos check {folder.path}")
+    if any(end["outcome"] == "deadline" for end in recorded.of("end")):
+        raise FolderError(f"{folder.path}: its deadline of {show_seconds(plan.deadline)} has passed, no time is left "
+                          f"to go on in; begin again with a later one: {folder.repeat} "
+                          f"--deadline {3 * plan.deadline:.0f}s")
     if folder.manifest().get("backend") == "simulated":
         raise FolderError(f"{folder.path}: a simulation that was ended left no cuts; run it again: {folder.repeat}")
     known = cuts_of(recorded)
@@ -110,7 +114,9 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunF
     new.write("manifest.json", folder.manifest() | {
         "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "harness": identity(os.getpid()), "repeat": repeating(new, place),
-        "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time, "void": _void(origin.lost)},
+        "resumed": {"run": origin.run, "cut": origin.cut, "t": origin.time, "void": _void(origin.lost),
+                    "environments": [*folder.manifest().get("resumed", {}).get("environments", []),
+                                     {name: folder.manifest().get(name) for name in environment()}]},
         **environment()})
     new.write(SETTINGS, folder.document(SETTINGS))
     plans.save(origin.plan, new.path / "plan.json")  # what makes it a run's folder comes last

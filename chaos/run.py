@@ -184,7 +184,7 @@ def document(result: Result) -> dict[str, object]:
     return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
             "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
             "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,
-            "cuts": result.judgement.cuts,
+            "cuts": result.judgement.cuts, "resumed": result.folder.manifest().get("resumed"),
             "checks": [verdict.model_dump(mode="json") for verdict in result.judgement.checks],
             "bytes": {"received": dict(traffic.received), "sent": dict(traffic.sent)},
             "tokens": {"processed": ledger.processed, **dict(ledger.by_fate)},

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from chaos.history import History
 from chaos.scenario import SYNCER
 
+_HARNESS = ("probe", "echo")
+"""Messages that are not training's, but the harness' questions through the links."""
+
 
 @dataclass(frozen=True)
 class Crossed:
@@ -26,8 +29,8 @@ class Crossed:
 
     @property
     def total(self) -> int:
-        """Both ways."""
-        return self.received.total() + self.sent.total()
+        """Both ways, without what the harness itself asks through the links."""
+        return sum(count for of in (self.received, self.sent) for name, count in of.items() if name not in _HARNESS)
 
     @property
     def purposes(self) -> list[str]:

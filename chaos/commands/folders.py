@@ -56,6 +56,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     from chaos.replay import replay as again
     from chaos.run import recorded
     from harness.trainer.checkpoint import CheckpointError
+    from harness.trainer.device import missing
     from harness.trainer.node import SETTINGS, NodeSettings
     from harness.trainer.replicas import replicas
     run = RunFolder.open(folder)
@@ -66,6 +67,9 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, run
     except (ValueError, CheckpointError, OSError) as error:
         raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: {run.repeat}",
                       2) from error
+    if why := missing(settings.trainer.device):
+        raise Failure(f"{folder}: it was computed on device {settings.trainer.device}: {why}; replay it where there is "
+                      f"one", 2)
     console = Console(stderr=as_json)
     for why in changed(run.manifest()):
         console.print(f"warning: {why}", style="yellow", markup=False)

@@ -94,6 +94,7 @@ def test_a_run_that_was_killed_goes_on_and_holds_all_that_it_promised(place, req
     assert_whole(new)
     assert not (new / "cuts").exists()
     void = json.loads((new / "manifest.json").read_text())["resumed"]["void"]
+    assert json.loads((new / "report.json").read_text())["resumed"]["void"] == void
     assert void["steps"] == {f"{name}.{number}": [*span] for (name, number), span in origin.lost.steps.items()}
     assert (f"void: {void['tokens']:,} tokens" in done.stdout) == bool(void["tokens"])  # or killed at once
     assert f"from cut {origin.cut} of {run.name}." in done.stdout.replace("\n", " ")

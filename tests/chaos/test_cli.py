@@ -197,11 +197,11 @@ def test_resume_says_what_is_wrong_with_a_folder(tmp_path, files, words):
     assert "Traceback" not in done.stderr
 
 
-def simulated(tmp_path, **cluster):
+def simulated(tmp_path, deadline="60s", **cluster):
     """The folder of a run that is over."""
     settings = {"model": "quadratic", "learners": 3, "budget": "150 steps", "step_time": "60ms"} | cluster
     (tmp_path / "small.yaml").write_text(
-        f"diloco_chaos: 1\nname: small\ndeadline: 60s\ncluster: {json.dumps(settings)}")
+        f"diloco_chaos: 1\nname: small\ndeadline: {deadline}\ncluster: {json.dumps(settings)}")
     command("run", str(tmp_path / "small.yaml"), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
     (run,) = (tmp_path / "runs").iterdir()
     return run
@@ -232,6 +232,27 @@ def test_resume_says_why_a_run_can_not_go_on(tmp_path, spoil, words):
     done = command("resume", str(run))
     assert done.returncode == 2
     assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_whose_deadline_has_passed_is_not_resumed_into_it(tmp_path):
+    run = simulated(tmp_path, deadline="5s")
+    done = command("resume", str(run))
+    assert done.returncode == 2
+    words = " ".join(done.stderr.split())
+    assert "its deadline of 5.0 s has passed, no time is left to go on in; begin again with a later one: " \
+           "diloco-chaos run" in words
+    assert words.endswith("--deadline 15s")
+
+
+def test_a_replay_needs_the_device_that_the_run_had(tmp_path):
+    run = simulated(tmp_path)
+    settings = json.loads((run / "cluster.json").read_text())
+    settings["trainer"]["device"] = "cuda"
+    (run / "cluster.json").write_text(json.dumps(settings))
+    done = command("replay", str(run))
+    assert done.returncode == 2
+    assert "it was computed on device cuda: " in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
 
 

@@ -108,7 +108,6 @@ def test_of_averaged_gradients_too_the_learner_is_named_that_sent_another_one():
     assert f"; the mean gradient of learner-1, learner-2, learner-3 was {'f' * 32}, is " in found.difference.words
 
 
-
 def test_a_merge_that_the_tape_lacks_is_told():
     history = small(mode="data_parallel")
     found = again(altered(history, lambda event: None if event.event == "merge" and event["version"] == 5 else event))
@@ -202,6 +201,10 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     warned = " ".join(command("replay", str(run)).stdout.split())
     assert "it ran with numpy 1.0, this is " in warned
     assert "the trainer's sources are not those that it ran with" in warned
+    (run / "manifest.json").write_text(json.dumps(manifest | {"resumed": {"environments": [manifest | {"numpy": "0.9"}]}}))
+    warned = " ".join(command("replay", str(run)).stdout.split())
+    assert "it ran with numpy 0.9, this is " in warned
+    assert "sources" not in warned
     tape = run / "tape" / "syncer.0.jsonl"
     lines = tape.read_text().splitlines(keepends=True)
     at = next(index for index, line in enumerate(lines) if '"event":"merge"' in line)

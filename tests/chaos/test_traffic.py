@@ -1,6 +1,7 @@
 """Bytes by direction and purpose: what fewer bits save is seen on the wire."""
 
 import json
+from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,7 @@ from chaos.generate import plan_of
 from chaos.history import History
 from chaos.simulate import simulate
 from chaos.strategies import scenario
-from chaos.traffic import crossed
+from chaos.traffic import Crossed, crossed
 from harness.tape import Tape
 from harness.trainer.config import TrainerConfig
 
@@ -76,3 +77,9 @@ def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
 def test_a_run_that_told_nothing_crossed_nothing():
     history = run().history
     assert crossed(History(history.plan, Tape([]), [])).total == 0
+
+
+def test_what_the_harness_asks_through_the_links_is_told_but_is_no_traffic_of_training():
+    asked = Crossed(Counter(answer=100, probe=40), Counter(broadcast=60, echo=4000), tokens=16)
+    assert (asked.total, asked.a_token) == (160, 10)
+    assert "echo" in asked.purposes
