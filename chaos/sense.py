@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from chaos.problems import Numbers, nearest
 from chaos.scenario import SYNCER, Scenario, joiners
-from faults import FAULTS, Composite, FailingWrites, Fault, Join, Latency, LinkFault, Pause, Storm
+from faults import FAULTS, Composite, FailingWrites, Fault, Join, Pause, Storm
 from harness.tape import FIELDS
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.units import show_seconds
@@ -275,29 +275,3 @@ def _families(fault: Fault) -> set[str]:
 
 def _meet(one: Stretch, other: Stretch) -> bool:
     return one.start < other.end - _INSTANT_S and other.start < one.end - _INSTANT_S
-
-
-def warnings_of(cluster: TrainerConfig, faults: Sequence[Fault]) -> list[str]:
-    """What can be run but will not do what a reader may expect."""
-    found = []
-    window = min(cluster.grace * cluster.overlap, 1.0) * cluster.step_time
-    for fault in faults:
-        if isinstance(fault, Latency):
-            size = max(fragment.size for fragment in cluster.fragment_table()) * 4
-            exchange = len(fault.streams) * fault.delay + (2 * size / fault.rate if fault.rate else 0)
-            if exchange > window and not set(cluster.names) <= set(fault.targets):  # else nobody answers in time
-                found.append(
-                    f"{fault.words()}: an exchange takes at least {exchange * 1e3:.0f} ms, but the grace window is at "
-                    f"most {window * 1e3:.0f} ms; while others answer in time, its contributions come too late")
-        if fault.at is not None and fault.lasts and cluster.step_time:
-            over = longest(cluster, faults)
-            if fault.at + (fault.duration or 0) > over:
-                found.append(f"{fault.words()}: training is over before it is")
-        if isinstance(fault, LinkFault) and fault.toxicity < 1:
-            found.append(f"{fault.words()}: which connections it hits is drawn by the proxy, not by the plan")
-    dead = {target for fault in faults if fault.downs and fault.outage() is None for target in fault.targets}
-    if len(set(cluster.names) - dead) < cluster.quorum:
-        found.append(f"kills leave fewer than {cluster.quorum} learners: the quorum is never reached again")
-    if SYNCER in dead:
-        found.append("the syncer is never started again: training can't come to its end")
-    return found

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos.caution import warnings_of
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.commands.running import place_of, with_options
 from chaos.plan import freeze
 from chaos.problems import nearest
 from chaos.scenario import load
-from chaos.sense import warnings_of
 from harness.trainer.config import MODES
 
 

@@ -11,12 +11,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from chaos import plan as plans
+from chaos.caution import idle, warnings_of
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.plan import freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import load
 from chaos.schema import schema as scenario_schema
-from chaos.sense import warnings_of
 from scenarios import find
 
 
@@ -72,7 +72,7 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
         try:
             loaded, path = load(name)
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
-            warnings += [f"{path}: {text}" for text in warnings_of(loaded.cluster, faults)]
+            warnings += [f"{path}: {text}" for text in idle(loaded.cluster) + warnings_of(loaded.cluster, faults)]
         except ScenarioError as error:
             problems += str(error).splitlines()
     if as_json:

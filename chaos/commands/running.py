@@ -12,6 +12,7 @@ from rich.console import Console
 
 from chaos import places
 from chaos import plan as plans
+from chaos.caution import idle, warnings_of
 from chaos.commands.common import NOT_UNDERSTOOD, Failure, JsonOption, app, print_json
 from chaos.live import Terminal
 from chaos.pace import AUTO, PaceError, duration, paced
@@ -19,7 +20,6 @@ from chaos.places import Place
 from chaos.plan import Plan, freeze
 from chaos.problems import nearest
 from chaos.scenario import Scenario, load
-from chaos.sense import warnings_of
 from harness.cluster.base import ClusterError
 from harness.trainer.device import DEVICES, Device, best
 
@@ -57,7 +57,8 @@ def run(
     _must_be_free(toxiproxy_port)
     place = place_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
-    for warning in warnings_of(frozen[0].cluster, [planned.fault for planned in frozen[0].faults]):
+    faults = [planned.fault for planned in frozen[0].faults]
+    for warning in idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)

@@ -27,12 +27,12 @@ from safetensors.numpy import save as safetensors
 
 from chaos import cli, custody
 from chaos import plan as plans
+from chaos.caution import warnings_of
 from chaos.commands import running
 from chaos.commands.common import Failure
 from chaos.plan import Plan, freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import load, parse
-from chaos.sense import warnings_of
 from harness import ledger, tape
 from harness.ledger import Continue, Done, Enable, LedgerError, Lift, Opened, Remove, Toxin
 from harness.processes import identity

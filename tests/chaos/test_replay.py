@@ -201,7 +201,8 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     warned = " ".join(command("replay", str(run)).stdout.split())
     assert "it ran with numpy 1.0, this is " in warned
     assert "the trainer's sources are not those that it ran with" in warned
-    (run / "manifest.json").write_text(json.dumps(manifest | {"resumed": {"environments": [manifest | {"numpy": "0.9"}]}}))
+    resumed = {"environments": [manifest | {"numpy": "0.9"}]}
+    (run / "manifest.json").write_text(json.dumps(manifest | {"resumed": resumed}))
     warned = " ".join(command("replay", str(run)).stdout.split())
     assert "it ran with numpy 0.9, this is " in warned
     assert "sources" not in warned

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.caution import warnings_of
 from chaos.problems import ScenarioError
 from chaos.scenario import load, parse
-from chaos.sense import warnings_of
 from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"

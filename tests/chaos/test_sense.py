@@ -1,11 +1,10 @@
-"""What no single key shows: every kind of objection and of warning, each with its place, and what is fine."""
+"""What no single key shows: every kind of objection, each with its place, and what is fine."""
 
 import pytest
 
 from chaos.plan import freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import parse
-from chaos.sense import warnings_of
 from faults import FAULTS
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
@@ -29,12 +28,6 @@ def refused(*faults, more=""):
     found = problems(scenario(*faults, more=more))
     assert len(found) == 1, found
     return found[0]
-
-
-def warned(*faults, more=""):
-    """What is warned of, of the plan as of the scenario."""
-    loaded = parse(scenario(*faults, more=more))
-    return warnings_of(loaded.cluster, [planned.fault for planned in freeze(loaded, 0).faults])
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -422,34 +415,6 @@ def test_a_dense_storm_goes_on_to_its_end_or_is_refused(mtbf):
         assert "mtbf" in str(error) or "most" in str(error)
     else:
         assert freeze(loaded, 0).faults[-1].fault.at > 38
-
-
-# -- warnings --------------------------------------------------------------------------------------------------------
-
-def test_a_link_too_slow_for_the_grace_window_is_warned_of():
-    assert "its contributions come too late" in warned("{latency: learner-1, at: 1s, for: 5s, delay: 90ms}")[0]
-    assert "its contributions come too late" in warned("{latency: learner-1, at: 1s, for: 5s, rate: 100kB/s}")[0]
-    assert warned("{latency: learner-1, at: 1s, for: 5s, delay: 5ms}") == []
-
-
-def test_a_fault_that_outlasts_training_is_warned_of():
-    assert "training is over before it is" in warned("{straggler: learner-1, at: 40s, for: 40s}")[0]
-
-
-def test_a_toxic_that_hits_some_connections_is_warned_of():
-    assert "drawn by the proxy" in warned("{timeout: learner-1, at: 1s, for: 5s, toxicity: 0.5}")[0]
-
-
-def test_a_quorum_that_kills_take_away_is_warned_of():
-    more = "cluster: {quorum: 3}\n"
-    assert "quorum is never reached again" in warned("{kill: [learner-1, learner-2], at: 1s}", more=more)[0]
-    assert warned("{kill: [learner-1, learner-2], at: 1s, restart_after: 1s}", more=more) == []
-
-
-@pytest.mark.parametrize("fault", ["{kill: syncer, at: 1s}", "{terminate: syncer, at: 1s}",
-                                   "{corrupt: syncer, at: 1s, restart_after: null}"])
-def test_a_syncer_that_is_never_started_again_is_warned_of(fault):
-    assert "training can't come to its end" in warned(fault)[0]
 
 
 # -- what is fine ----------------------------------------------------------------------------------------------------

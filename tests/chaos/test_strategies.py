@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.planted import PLANTED
+from chaos.caution import warnings_of
 from chaos.generate import known, plan_of
 from chaos.plan import freeze
 from chaos.scenario import parse
-from chaos.sense import warnings_of
 from chaos.shrink import shrunk
 from chaos.strategies import Schedule, assert_holds, explain, plans, run, scenario, written
 
