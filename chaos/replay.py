@@ -125,7 +125,9 @@ class _Again:
         match event.event:
             case "received":
                 value = self._values[event["fragment"], event["version"]]
-                message = Broadcast(fragment=event["fragment"], version=event["version"], digest=digest(value))
+                merged = core.held[event["fragment"]].answered_at if event.fields.get("arrived", True) else 0
+                message = Broadcast(fragment=event["fragment"], version=event["version"], digest=digest(value),
+                                    merged=merged)
                 self._compare(life, event, core.on_message(message, value, 0.0))
             case "step":
                 list(core.on_timer("pace", 0.0))

@@ -20,10 +20,12 @@ class Held:
     answered: Tensors | None = None
     """Own value when it was last answered; None when nothing is under way."""
     answered_steps: int = 0
+    answered_at: int = 0
+    """The last step of what was answered."""
     error: Tensors = field(default_factory=dict)
     """What rounding has cost what it sent before it received this version; for error feedback."""
     owed: Tensors = field(default_factory=dict)
-    """The same, of its newest answer."""
+    """The same, of its newest answer: what is owed if that is merged."""
 
 
 def packed(held: Sequence[Held]) -> tuple[Tensors, list[tuple[int, int]]]:

@@ -152,9 +152,11 @@ class Keeper(Reception[Peer]):
             return
         state = self.states[index]
         changed = bool(state.update) and peer.holds[index] == state.version - 1
+        incarnation, merged = state.merged.get(peer.name, (-1, 0))
         peer.holds[index] = state.version
         yield Send(Broadcast(fragment=index, version=state.version, digest=state.digest,
-                             base=state.version - 1 if changed else -1),
+                             base=state.version - 1 if changed else -1,
+                             merged=merged if incarnation == peer.incarnation else 0),
                    state.update if changed else state.value, to=peer.connection)
 
     def _cut(self) -> Iterable[Effect]:

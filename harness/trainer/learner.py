@@ -212,7 +212,7 @@ class Learner:
         payload, delta, held.owed = self._gradients.send(
             arrays.subtract(held.base, current), held.error,
             f"{self.config.seed}/{self.name}/{self.incarnation}/{fragment.index}/{self.step}")
-        held.answered, held.answered_steps = current, held.steps
+        held.answered, held.answered_steps, held.answered_at = current, held.steps, self.step
         answer = Answer(round=request.round, fragment=request.fragment, base_version=held.version,
                         first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
                         tokens=held.steps * self._per_step, digest=arrays.digest(delta))
@@ -294,7 +294,8 @@ class Learner:
         if carried:
             self.replica.write(value)
         dropped = held.steps - carried
+        arrived = held.answered is not None and message.merged == held.answered_at
         self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried,
-                                           error=held.owed or held.error)
+                                           error=held.owed if arrived else held.error)
         yield Record("received", {"fragment": message.fragment, "version": message.version, "step": self.step,
-                                  "digest": applied, "closed": dropped, "carried": carried})
+                                  "digest": applied, "closed": dropped, "carried": carried, "arrived": arrived})

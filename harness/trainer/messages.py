@@ -113,6 +113,8 @@ class Broadcast(Message):
     """Of the value."""
     base: Annotated[int, Field(ge=-1)] = -1
     """Version that the payload has changed, compressed; -1: the payload is the value itself."""
+    merged: Count = 0
+    """The receiver's last step that is part of it; 0: none of this process."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from harness.trainer.cuts import Cuts
 from harness.trainer.disk import CheckpointError, FolderDisk
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Record, Save, Send
+from harness.trainer.holds import HoldPoints
 from harness.trainer.learner import Learner
 from harness.trainer.messages import Answer, Broadcast, Cut, Report, Request, Saved, Welcome
 from harness.trainer.state import FragmentState, Ledger, restore
@@ -258,7 +259,7 @@ def test_the_driver_saves_beside_everything_else_and_a_full_disk_costs_the_cut_a
             raise OSError(errno.ENOSPC, "no space")
     monkeypatch.setattr("harness.trainer.driver.keep", keep)
     core, tape = Core(), TapeWriter(tmp_path / "tape", "learner-1", 0, 0.0)
-    driver = Driver(core, tape, 0.0, tmp_path, {})
+    driver = Driver(core, tape, 0.0, tmp_path, HoldPoints({}))
 
     def proceed(now):
         goes_on.set()  # the driver came here although nothing is saved yet

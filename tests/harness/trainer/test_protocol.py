@@ -382,6 +382,30 @@ def test_what_rounding_cost_an_answer_that_was_lost_is_not_owed(make_cluster):
     assert (learner.held[0].version, learner.held[0].error is before) == (99, True)
 
 
+@pytest.mark.parametrize("merged", [True, False], ids=["merged", "refused"])
+def test_what_rounding_cost_an_answer_is_owed_if_it_was_merged(make_cluster, merged):
+    cluster = make_cluster(**INT4)
+    cluster.run(until=1.0)
+    learner = cluster.learners["learner-2"]
+    learner._computing = False
+    before = learner.held[0].error
+    list(learner.on_message(Request(round=1, fragment=0), {}, 1.0))
+    value, owed = learner.held[0].base, learner.held[0].owed
+    told = Broadcast(fragment=0, version=99, digest=digest(value), merged=learner.step if merged else learner.step - 9)
+    received, = (effect for effect in learner.on_message(told, value, 1.0) if isinstance(effect, Record))
+    assert received.fields["arrived"] is merged
+    assert learner.held[0].error is (owed if merged else before)
+
+
+def test_who_is_told_of_a_merge_is_told_what_of_its_own_is_part_of_it(make_cluster):
+    cluster = make_cluster()
+    cluster.run()
+    parts = {(event["fragment"], event["version"], part["learner"]) for event in events(cluster, "merge")
+             for part in event["contributions"]}
+    for event in events(cluster, "received"):
+        assert event["arrived"] == ((event["fragment"], event["version"], event.node) in parts)
+
+
 def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster):
     cluster = make_cluster(**INT4)
     state, config = cluster.syncer.states[0], cluster.config
