@@ -30,8 +30,10 @@ def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
     nominal = cluster.nominal_s * sum(speeds) / sum(paces)
     outages, end = _outages(cluster, faults), nominal
     for _ in range(_ROUNDS):
-        end = nominal + (_stands_still(cluster, outages, end) if _waiting(cluster) else
-                         sum(map(mul, speeds, _away(cluster, outages, end))) / sum(speeds))
+        before, end = end, nominal + (_stands_still(cluster, outages, end) if _waiting(cluster) else
+                                      sum(map(mul, speeds, _away(cluster, outages, end))) / sum(speeds))
+        if end == before:
+            break
     if not _waiting(cluster):
         return mean(1 - away / end for away in _away(cluster, outages, end))
     return mean(pace / speed for pace, speed in zip(paces, speeds, strict=True)) * nominal / end

@@ -23,7 +23,7 @@ _LONGEST_S = 1e7
 FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
     "step": "step tokens began", "snapshot": "round fragment base first step steps tokens digest",
     "upload": "", "donated": "learner versions", "recovering": "learner from versions",
-    "received": "fragment version step digest closed carried arrived",
+    "received": "fragment version step digest closed carried",
     "disconnected": "", "ready": "", "start": "", "imported": "", "held": "point",
     "listening": "port", "initial": "versions digests step processed",
     "resumed": "versions digests step processed", "hello": "learner incarnation", "lost": "learner reason",

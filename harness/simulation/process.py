@@ -30,7 +30,7 @@ from harness.trainer.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.holds import PASSED, HoldPoints
+from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
 from harness.trainer.learner import Learner
 from harness.trainer.peer import Peer
@@ -185,7 +185,7 @@ class SimulatedProcess:
 
     def _save_part(self, effect: Save) -> None:
         """Beside everything else."""
-        self.around.save(self.name, effect._replace(meta=effect.meta | {PASSED: dict(self._holds.passed)}))
+        self.around.save(self.name, self._holds.noted(effect))
         self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.cut)
 
     def _on_saved(self, cut: int) -> Iterable[Effect]:

@@ -28,7 +28,7 @@ from harness.trainer.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.holds import PASSED, HoldPoints
+from harness.trainer.holds import HoldPoints
 from harness.trainer.messages import AnyMessage
 from harness.trainer.state import STATE
 from harness.trainer.tensors import Tensors
@@ -63,8 +63,8 @@ class Driver:
     """What the drivers of all roles share. Subclasses know about connections and computing."""
 
     def __init__(self, core: Core, tape: TapeWriter, epoch: float, run: Path, holds: HoldPoints) -> None:
-        """`epoch`: the run's beginning on CLOCK_MONOTONIC. `holds`: where to stop, counted
-        from the moment at which this node learns of the steady state."""
+        """`epoch`: the run's beginning on CLOCK_MONOTONIC. `holds`: where to stop, counted from the
+        moment at which this node learns of the steady state."""
         self.tape = tape
         self._core, self._epoch, self._run_folder, self._holds = core, epoch, run, holds
         self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
@@ -136,9 +136,8 @@ class Driver:
                 self.tape.record("not_saved", cut=save.cut, reason=str(error))
             else:
                 self.fail(error)
-        part = save._replace(meta=save.meta | {PASSED: dict(self._holds.passed)})
         asyncio.get_running_loop().run_in_executor(
-            None, keep, self._run_folder, self.tape.node, part).add_done_callback(saved)
+            None, keep, self._run_folder, self.tape.node, self._holds.noted(save)).add_done_callback(saved)
 
     def fail(self, error: BaseException) -> None:
         """End the node, with this error's traceback in its log."""

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from harness.trainer.disk import Content
+from harness.trainer.effects import Save
 
-PASSED = "passed"
+_PASSED = "passed"
 """How often, in the metadata of a node's part of a cut."""
 
 
@@ -17,7 +18,7 @@ class HoldPoints:
     def __init__(self, wanted: Mapping[str, int], part: Content | None = None) -> None:
         """`wanted`: point -> stop at its n-th occurrence. `part`: of the cut that this process goes on from; it goes on
         counting, and stops at nothing at which it was not to stop before."""
-        before = part.meta.get(PASSED) if part is not None else None
+        before = part.meta.get(_PASSED) if part is not None else None
         self._wanted = wanted if before is None else {
             point: times for point, times in wanted.items() if point in before}
         self.passed = Counter(dict.fromkeys(self._wanted, 0) | (before or {}))
@@ -28,3 +29,7 @@ class HoldPoints:
             return False
         self.passed[point] += 1
         return self.passed[point] == self._wanted[point]
+
+    def noted(self, part: Save) -> Save:
+        """A node's part of a cut, with how often each was passed."""
+        return part._replace(meta=part.meta | {_PASSED: dict(self.passed)})
