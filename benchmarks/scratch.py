@@ -21,7 +21,10 @@ from harness.trainer.config import TrainerConfig
 
 POINTS = ((16, 200), (16, 400), (16, 800), (64, 200))
 """(sequences per learner and step, steps)."""
-_FACTORS = (0.5, 1.0, 2.0)
+_RATE = 8e-3
+"""The decoupled run's learning rate."""
+_RATES = (4e-3, 8e-3, 1.6e-2)
+"""Those of the synchronous run."""
 _WARM_UP = 0.15
 _WORKERS = 2
 Point = tuple[int, int, int]
@@ -53,15 +56,14 @@ def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:
 def _ends(point: Point) -> tuple[float, float]:
     """Losses at the end: decoupled, and synchronous at its best learning rate."""
     plan = _plan(point)
-    rates = [plan.cluster.synchronous_lr * factor for factor in _FACTORS]
     return ended(performed(plan)).curve()[-1].loss, min(
-        ended(performed(synchronous(with_cluster(plan, synchronous_lr=rate)))).curve()[-1].loss for rate in rates)
+        ended(performed(synchronous(with_cluster(plan, synchronous_lr=rate)))).curve()[-1].loss for rate in _RATES)
 
 
 def _plan(point: Point) -> Plan:
     seed, batch, steps = point
     return with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
-                        warmup=round(_WARM_UP * steps))
+                        warmup=round(_WARM_UP * steps), lr=_RATE)
 
 
 def _paced(point: Point) -> Plan:

@@ -26,14 +26,17 @@ from harness.trainer.sources import source_digest
 RESULTS = Path(__file__).with_name("sweep.jsonl")
 Setting = dict[str, Any]
 BASE: Setting = {
-    "budget": 800, "warm_start": 200, "warmup": 20, "final_lr": 0.0, "synchronous_lr": 4e-3, "lr": 4e-3,
-    "outer_lr": 0.6, "outer_momentum": 0.5, "on_receipt": "carry", "sync_every": 8, "merge": "rda",
-    "anchor": "previous", "overlap": 2, "quorum": 1, "grace": 0.8}
-"""Where the search begins; written out, so that its results stay comparable when defaults change."""
+    "budget": 1200, "warm_start": 300, "warmup": 180, "final_lr": 0.1, "synchronous_lr": 6e-3, "lr": 6e-3,
+    "outer_lr": 0.3, "outer_momentum": 0.8, "on_receipt": "carry", "sync_every": 8, "merge": "rda",
+    "fragments": 8, "anchor": "previous", "overlap": 2, "quorum": 1, "grace": 0.8, "snapshots": 1}
+"""Where the search begins: where the one before it ended; written out, so that its results stay comparable when
+defaults change."""
 _APART = 0.003
 """Two seeds tell two losses apart that differ by as much."""
 
-UNEQUAL: Setting = {"speeds": [1.0, 1.0, 0.82, 0.82], "variance": 0.1}
+SHORT: Setting = {"budget": 800, "warm_start": 200, "warmup": 120}
+"""For what decides who is merged and how, not how far training goes."""
+UNEQUAL: Setting = SHORT | {"speeds": [1.0, 1.0, 0.82, 0.82], "variance": 0.1}
 
 
 class Stage(NamedTuple):
@@ -46,30 +49,28 @@ class Stage(NamedTuple):
     """What holds for all of them; `under`: a scenario whose faults they are given."""
 
 
+_RATES = (4e-3, 6e-3, 8e-3)
 STAGES = [
-    Stage("synchronous learning rate", "synchronous",
-          [{"synchronous_lr": rate} for rate in (1.5e-3, 2e-3, 3e-3, 4e-3, 6e-3, 8e-3)]),
+    Stage("synchronous learning rate", "synchronous", [{"synchronous_lr": rate} for rate in _RATES]),
     Stage("warm-up and decay", "synchronous",
           [{"warmup": warmup, "final_lr": final} for warmup, final in (
-              (20, 0.0), (60, 0.0), (60, 0.1), (60, 0.2), (120, 0.0), (120, 0.1))]),
-    Stage("synchronous learning rate again", "synchronous",
-          [{"synchronous_lr": rate} for rate in (3e-3, 4e-3, 6e-3, 8e-3, 1.2e-2)]),
-    Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
+              (120, 0.1), (180, 0.0), (180, 0.1), (180, 0.2), (270, 0.1))]),
+    Stage("synchronous learning rate again", "synchronous", [{"synchronous_lr": rate} for rate in _RATES]),
+    Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in _RATES]),
     Stage("outer optimizer", "decoupled",
           [{"outer_lr": rate, "outer_momentum": mu} for rate, mu in (
-              (1.0, 0.0), (0.6, 0.5), (0.35, 0.7), (0.5, 0.7), (0.2, 0.8), (0.3, 0.8), (0.15, 0.9))]),
-    Stage("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in (4e-3, 6e-3, 8e-3, 1.2e-2)]),
+              (0.6, 0.5), (0.5, 0.7), (0.35, 0.7), (0.2, 0.8), (0.3, 0.8), (0.4, 0.8), (0.15, 0.9))]),
+    Stage("decoupled learning rate again", "decoupled", [{"lr": rate} for rate in _RATES]),
     Stage("merge", "decoupled", [{"merge": method} for method in ("rda", "average")]),
     Stage("receipt and H", "decoupled",
-          [{"on_receipt": receipt, "sync_every": every} for every, receipt in (
-              (8, "overwrite"), (8, "carry"), (16, "overwrite"), (16, "carry"), (24, "carry"))]),
+          [{"on_receipt": receipt, "sync_every": every, "fragments": fragments} for every, receipt, fragments in (
+              (4, "carry", 4), (8, "overwrite", 8), (8, "carry", 8), (16, "overwrite", 8), (16, "carry", 8))]),
     Stage("tau", "decoupled", [{"overlap": 0, "quorum": 4}, *({"overlap": tau, "quorum": 1} for tau in (1, 2, 4))]),
-    Stage("grace, unequal learners", "decoupled", [{"grace": grace} for grace in (0.0, 0.4, 0.8, 1.0)], UNEQUAL),
-    Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 3, 4)], UNEQUAL),
-    *(Stage(f"anchor and receipt, faults of `{under}`", "decoupled",
-            [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
-             for receipt in ("overwrite", "carry")], {"under": under, "overlap": overlap})
-      for under, overlap in (("split", 2), ("wan", 4)))]
+    Stage("grace, unequal learners", "decoupled", [{"grace": grace} for grace in (0.0, 0.8, 1.0)], UNEQUAL),
+    Stage("quorum, unequal learners", "decoupled", [{"quorum": quorum} for quorum in (1, 2, 4)], UNEQUAL),
+    Stage("anchor and receipt, faults of `split`", "decoupled",
+          [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
+           for receipt in ("overwrite", "carry")], SHORT | {"under": "split"})]
 """What loss alone decides comes first; the anchor where it makes a difference."""
 
 
@@ -78,18 +79,23 @@ def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
     key, setting = job
     config = TrainerConfig(**{name: value for name, value in setting.items() if name not in ("mode", "under")})
     if setting["mode"] == "synchronous":
-        return key, training.synchronous(config)[0]
-    return key, training.decoupled(config, warm_start(config), setting.get("under", ""))
+        return key, _synchronous(config)
+    if not _warm(config).exists():
+        _synchronous(config)
+    return key, training.decoupled(config, checkpoint.load(_warm(config))[0], setting.get("under", ""))
 
 
-def warm_start(config: TrainerConfig) -> Any:
-    """Parameters after the shared synchronous steps, trained once per seed and learning rate."""
-    path = cache_folder() / "warm" / (
+def _synchronous(config: TrainerConfig) -> float:
+    loss, start = training.synchronous(config)
+    checkpoint.save(_warm(config), start, {})
+    return loss
+
+
+def _warm(config: TrainerConfig) -> Path:
+    """Where the end of the shared synchronous steps is kept."""
+    return cache_folder() / "warm" / (
         f"{config.model}-{config.corpus}-{config.budget}-{config.warm_start}-{config.warmup}-{config.final_lr}-"
         f"{config.synchronous_lr}-{config.batch}-{config.learners}-{config.seed}-{source_digest()[:12]}.safetensors")
-    if not path.exists():
-        checkpoint.save(path, training.synchronous(config)[1], {})
-    return checkpoint.load(path)[0]
 
 
 def stage(of: Stage, base: Setting, losses: Callable[[list[Setting]], list[float]], seeds: int) -> Setting:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,6 +22,7 @@ from chaos.folder import RunFolder, environment
 from chaos.plan import Plan, save
 from chaos.stage import MakeStage
 from harness.ledger import Ledger, Remove
+from harness.trainer.config import TrainerConfig
 from harness.trainer.node import NodeSettings
 
 Kind = Literal["synchronous", "twin"]
@@ -74,9 +75,9 @@ def needed(plan: Plan) -> list[Kind]:
 
 
 def synchronous(bare: Plan) -> Plan:
-    """The synchronous run that a fault-free plan is held against: without pace."""
-    changes: dict[str, Any] = {"mode": "synchronous", "step_time": 0.0, "checkpoint_every": 0}
-    return bare.model_copy(update={"cluster": bare.cluster.model_copy(update=changes)})
+    """The synchronous run that a fault-free plan is held against: without pace, whatever else the plan says."""
+    given = {name: getattr(bare.cluster, name) for name in _SYNCHRONOUS_FIELDS}
+    return bare.model_copy(update={"cluster": TrainerConfig(mode="synchronous", step_time=0.0, **given)})
 
 
 def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:

@@ -9,7 +9,7 @@ from chaos.replayed import Difference, Replay
 from chaos.scenario import SYNCER
 from harness.tape import Event
 from harness.trainer.hub import averaged
-from harness.trainer.replica import VALUE
+from harness.trainer.replica import begun
 from harness.trainer.replicas import MakeReplica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors, digest
@@ -22,9 +22,9 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica, tell: Call
     peers = {name: replicas(index) for index, name in enumerate(config.names)}
     one = peers[config.names[0]]
     targets = {back["step"] for back in history.tape.of("rolled_back", node=SYNCER)}
-    begun = history.tape.of("initial", node=SYNCER)[0]
-    step, tokens, found = int(begun["step"]), int(begun["processed"]), Replay()
-    saved = {step: ({VALUE + name: array for name, array in initial.items()}, tokens)}
+    first = history.tape.of("initial", node=SYNCER)[0]
+    step, tokens, found = int(first["step"]), int(first["processed"]), Replay()
+    saved = {step: (begun(initial), tokens)}
     for event in history.tape.of("merge", "rolled_back", node=SYNCER):
         if event.event == "rolled_back":
             if event["step"] not in saved:

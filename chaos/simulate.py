@@ -24,10 +24,13 @@ from harness.simulation.parameters import Parameters
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import Content
+from harness.trainer.replica import weights
 from harness.trainer.replicas import MakeReplica, corpus_for, replicas
 from harness.trainer.tensors import Tensors
 
 USUAL = Parameters()
+_DEADLINE_S = 3600.0
+"""Of a synchronous reference: not the plan's, so that plans that differ in nothing that matters to it share it."""
 _CORPORA: dict[tuple[str, str], Path | None] = {}
 """(model, corpus) -> its file: a thousand runs look for it once."""
 
@@ -94,7 +97,7 @@ class Performed:
         model = self.replicas(0)
         points = []
         for tensors, meta in self.snapshots:
-            model.write(tensors)
+            model.write(weights(tensors))
             points.append(Point(number=meta["number"], processed=meta["processed"], merged=meta["merged"],
                                 t=round(meta["t"], 3), loss=round(model.held_out_loss(), 5)))
         return points
@@ -137,9 +140,7 @@ def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:
 
 @lru_cache(maxsize=64)
 def _by_plan(kind: Kind, text: str, parameters: Parameters) -> tuple[Reference, Tensors]:
-    plan = Plan.model_validate_json(text)
-    bare = synchronous(plan) if kind == "synchronous" else plan
-    done = performed(bare, parameters)
+    done = performed(Plan.model_validate_json(text), parameters)
     assert done.outcome.kind == "finished", f"a {kind} reference did not finish: {done.outcome.message}"
     tape = done.stage.tape()
     gaps = sorted(later.t - earlier.t for earlier, later in pairwise(tape.of("merge")))
@@ -149,6 +150,7 @@ def _by_plan(kind: Kind, text: str, parameters: Parameters) -> tuple[Reference, 
 
 def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Reference, Tensors]:
     same = bare.model_copy(update={"scenario": "reference", "description": "", "deadline": math.ceil(bare.deadline)})
+    same = synchronous(same).model_copy(update={"deadline": _DEADLINE_S}) if kind == "synchronous" else same
     return _by_plan(kind, same.model_dump_json(by_alias=True), parameters)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.duty import shares
-from harness.cluster.incarnation import Incarnation
+from harness.cluster.simulated_incarnation import SimulatedIncarnation
 from harness.cluster.supervised import SupervisedCluster
 from harness.ledger import Ledger
-from harness.links.pace import Pace
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
-from harness.simulation.network import Connection, Link, Network
+from harness.simulation.flow import passage
+from harness.simulation.impostor import Impostor
+from harness.simulation.network import Link, Network
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
 from harness.simulation.surroundings import Surroundings
@@ -25,7 +23,6 @@ from harness.trainer.cores import learner_core, syncer_core
 from harness.trainer.disk import Content
 from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
-from harness.trainer.messages import AnyMessage
 from harness.trainer.node import holds
 from harness.trainer.probe import PROBE_TIMEOUT_S, Sounding
 from harness.trainer.replicas import MakeReplica
@@ -35,122 +32,6 @@ from harness.trainer.tensors import Tensors
 
 _QUESTION_BYTES = 120
 _LINKS_RESTART_S = 0.9
-
-
-class SimulatedIncarnation(Incarnation):
-    """See `Incarnation`; what lasts is in no ledger, because nothing outlives the process that simulates."""
-
-    def __init__(self, spec: NodeSpec, number: int, ledger: Ledger, process: SimulatedProcess) -> None:
-        super().__init__(spec, number, ledger, lambda: process.world.now)
-        self.process = process
-        self.oom = False
-        self._cycle = 0
-        self._throttled = False
-
-    @property
-    def pid(self) -> int:
-        """A number that no other one has."""
-        return self.process.pid
-
-    def send(self, number: signal.Signals) -> None:
-        """SIGKILL and SIGTERM; SIGTERM waits for a process that stands still."""
-        if number == signal.SIGKILL:
-            self.process.die()
-        elif number == signal.SIGTERM:
-            self.process.feed(self.process.exit, 0)
-
-    def ended(self) -> int | None:
-        """Its exit status."""
-        return self.process.status
-
-    def freeze(self) -> None:
-        """SIGSTOP."""
-        self.process.freeze()
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        self.process.thaw()
-
-    def throttle(self, share: float | None, spread: float, seed: int) -> None:
-        """The duty cycle of real processes, in virtual time."""
-        self._cycle += 1
-        if self._throttled:
-            self._throttled = False
-            self._run(True)
-        if share is not None and self.alive:
-            self._throttled = True
-            self._turn(self._cycle, shares(share, spread, seed))
-
-    @property
-    def throttled(self) -> bool:
-        """Whether a duty cycle is on."""
-        return self._throttled
-
-    def stands_still(self) -> bool:
-        """Whether it is stopped."""
-        return self.process.frozen
-
-    def reap(self, until: float) -> None:
-        """Nothing outlives the run."""
-
-    def wait(self) -> int:
-        """Its end is there at once."""
-        status = self.ended()
-        if status is None:
-            raise ClusterError(f"{self.name} does not end")
-        self.gone(status, self._clock())
-        return status
-
-    def details(self) -> dict[str, object]:
-        """Why it was killed."""
-        return {"oom": True} if self.oom else {}
-
-    def limit_writes(self, size: int, restart_after: float) -> None:
-        """What is written is cut off."""
-        if self.alive and self.process.disk is not None:
-            self.process.disk.limit = size
-            self._limits = (size, size)
-            self.doomed, self.restart_after = True, restart_after
-
-    def unlimit_writes(self) -> None:
-        """No limit any more."""
-        if self.process.disk is not None:
-            self.process.disk.limit = None
-        if self._limits is not None:
-            self._limits = None
-            self.spared()
-
-    def spared(self) -> None:
-        """What might have ended it is over."""
-        self.doomed = self.ended() is not None
-
-    def gone(self, status: int, now: float) -> None:
-        """Limits are those of a process."""
-        if self.process.disk is not None:
-            self.process.disk.limit = None
-        super().gone(status, now)
-
-    def _turn(self, cycle: int, parts: Callable[[], tuple[float, float]]) -> None:
-        """Stop for a while, run for a while, and so on."""
-        if cycle != self._cycle or not self.alive:
-            return
-        still, running = parts()
-        self._run(False)
-        world = self.process.world
-        world.after(still, self._run_if, cycle)
-        world.after(still + running, self._turn, cycle, parts)
-
-    def _run_if(self, cycle: int) -> None:
-        if cycle == self._cycle:
-            self._run(True)
-
-    def _run(self, runs: bool) -> None:
-        if self._paused:
-            return
-        if runs and not self.process.held:
-            self.process.thaw()
-        elif not runs:
-            self.process.freeze()
 
 
 class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
@@ -336,7 +217,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
                 return Sounding("closed", spent)
             if pace is down and server.frozen:
                 return Sounding("silent", PROBE_TIMEOUT_S)
-            took, passed, end = _passage(pace, size, self._world.now)
+            took, passed, end = passage(pace, size, self._world.now)
             received = passed if pace is down else 0
             if end == "silent" or (end != "answered" and took > PROBE_TIMEOUT_S):
                 return Sounding("silent", PROBE_TIMEOUT_S, received)
@@ -348,73 +229,6 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
 
     def impostor(self, learner: str, rogue: Rogue, count: int, timeout_s: float, done: Callable[[int], None]) -> None:
         """Let somebody take a learner's place until so many contributions were taken, or the time is over."""
-        _Impostor(self._around, self._network.links[learner],
+        Impostor(self._around, self._network.links[learner],
                   lambda: self._server(self._nodes[learner].spec.connects_to), rogue, count,
                   self._world.now + timeout_s, done)
-
-
-class _Impostor:
-    """`harness.trainer.rogue.attack`, in virtual time."""
-
-    def __init__(self, around: Surroundings, link: Link, server: Callable[[], SimulatedServer], rogue: Rogue,
-                 wanted: int, until: float, done: Callable[[int], None]) -> None:
-        self.name = link.name
-        self._around, self._link, self._server, self._rogue = around, link, server, rogue
-        self._wanted, self._until, self._done = wanted, until, done
-        self._connection: Connection | None = None
-        around.world.at(until, self._over)
-        self._attempt()
-
-    def _attempt(self) -> None:
-        if self._around.world.now >= self._until:
-            return
-        server = self._server()
-        if not self._link.enabled or not server.listening:
-            self._over()
-            return
-        self._connection = self._link.connect(next(self._around.numbers), self, server)
-        server.accept(self._connection)
-        hello = self._rogue.hello()
-        self._connection.to_server(self._around.sizes.of(hello, {}), hello, {})
-
-    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
-        """A frame from the syncer."""
-        for answer, payload in self._rogue.on_message(message, tensors):
-            connection.to_server(self._around.sizes.of(answer, payload), answer, payload)
-        if self._rogue.sent >= self._wanted:
-            self._over()
-
-    def ended(self, connection: Connection, reason: str) -> None:
-        """The real one is back."""
-        self._connection = None
-        self._around.world.after(self._rogue.pause(), self._attempt)
-
-    def _over(self) -> None:
-        done, self._done = self._done, _nobody
-        self._until = 0.0
-        if self._connection is not None:
-            self._connection.close_client()
-            self._connection = None
-        done(self._rogue.sent)
-
-
-def _nobody(sent: int) -> None:
-    pass
-
-
-def _passage(pace: Pace, size: int, now: float) -> tuple[float, int, Literal["answered", "reset", "closed", "silent"]]:
-    """Seconds until so many bytes have passed these toxics, how many did, and how that ends; `silent`: nothing comes
-    for longer than anybody waits."""
-    if pace.reset_s is not None:
-        return pace.reset_s, 0, "reset"
-    if pace.swallows:
-        return (pace.silence_s, 0, "closed") if pace.silence_s is not None else (0.0, 0, "silent")
-    at, left, last = pace.ready_at(now), size, now
-    while left > 0 and not pace.exhausted:
-        part = pace.slice(left)
-        at = pace.release_at(at, part, now)
-        if at - last > PROBE_TIMEOUT_S:
-            return PROBE_TIMEOUT_S, size - left, "silent"
-        pace.carry(part)
-        left, last = left - part, at
-    return at - now, size - left, "closed" if pace.exhausted else "answered"

@@ -14,7 +14,7 @@ from harness.trainer.fragments import Fragment, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
 from harness.trainer.streaming import Streaming
-from harness.units import Seconds, Share, Steps
+from harness.units import Seconds, Share, Steps, steps
 
 SYNCER = "syncer"
 """The name of the node that all learners talk to."""
@@ -30,6 +30,8 @@ MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decou
 _MOST_VARIANCE = 0.9
 _MOST_KEPT = 64
 """Versions of every fragment: as many models in the syncer's memory."""
+_RISE = 0.15
+"""Share of the budget over which the learning rate rises, where nothing is said."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
@@ -108,7 +110,7 @@ class TrainerConfig(BaseModel):
     synchronous_lr: float = Field(8e-3, gt=0)
     """The same for the synchronous run: each stands at its own best."""
     warmup: Steps = 120
-    """Steps over which the learning rate rises."""
+    """Steps over which the learning rate rises; 15% of the budget if not given."""
     final_lr: Share = 0.1
     """What the cosine decay ends at, as a share of the peak."""
     budget: Steps = 800
@@ -137,9 +139,14 @@ class TrainerConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_mode(cls, given: Any) -> Any:
-        """What a mode implies, where it is not given."""
+        """What a mode and the budget imply, where it is not given."""
         if not isinstance(given, dict):
             return given
+        budget = given.get("budget", cls.model_fields["budget"].default)
+        if isinstance(budget, str):
+            budget = steps(budget)
+        if isinstance(budget, int):
+            given = {"warmup": round(_RISE * budget)} | given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
         return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
 

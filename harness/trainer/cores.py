@@ -6,10 +6,11 @@ from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.data_parallel import DataParallel
 from harness.trainer.disk import Content, Disk
 from harness.trainer.elastic_data_parallel import ElasticDataParallel
-from harness.trainer.hub import Hub, Saved
+from harness.trainer.hub import Hub
 from harness.trainer.learner import Learner
 from harness.trainer.peer import Peer
 from harness.trainer.replica import Replica
+from harness.trainer.saved import Saved
 from harness.trainer.state import restore
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors

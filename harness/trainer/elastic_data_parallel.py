@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Effect, Timer
-from harness.trainer.hub import Hub, Member, Saved
+from harness.trainer.hub import Hub, Member
+from harness.trainer.saved import Saved
 
 
 class ElasticDataParallel(Hub):

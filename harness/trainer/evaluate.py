@@ -18,6 +18,7 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
     """
     from harness.trainer.checkpoint import load
     from harness.trainer.node import SETTINGS, NodeSettings
+    from harness.trainer.replica import weights
     from harness.trainer.replicas import replicas
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
     config = settings.trainer
@@ -25,7 +26,7 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
     curve = []
     for path in sorted((run / "snapshots").glob("*.safetensors")):
         tensors, meta = load(path)
-        model.write(tensors)
+        model.write(weights(tensors))
         curve.append({"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
                       "t": round(meta["t"], 3), "loss": round(model.held_out_loss(), 5)})
     return curve

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from harness.trainer import checkpoint
 from harness.trainer.config import SYNCER, TrainerConfig
 from harness.trainer.cuts import syncers
-from harness.trainer.disk import Content, Disk
-from harness.trainer.effects import Close, Commit, Effect, Hold, Record, Save, Send, Timer
+from harness.trainer.disk import Content
+from harness.trainer.effects import Close, Effect, Hold, Record, Save, Send, Timer
 from harness.trainer.merge import token_weight
 from harness.trainer.messages import (
     AnyMessage,
@@ -34,51 +33,10 @@ from harness.trainer.messages import (
 )
 from harness.trainer.reception import HEARTBEAT, Reception
 from harness.trainer.replica import VALUE
-from harness.trainer.state import fragment_file
+from harness.trainer.saved import Saved
 from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A state that a group can begin from."""
-
-    step: int
-    tokens: int
-    """Trained on before it."""
-    state: Tensors
-    incarnations: dict[str, int]
-    """The newest that were heard of: an older one must be refused by the hub's own successor, too."""
-    resumed: bool = False
-    """It was found on the disk."""
-    repaired: dict[str, str] = field(default_factory=dict)
-    """Damaged or missing files -> why, where the other copy was whole."""
-
-    @classmethod
-    def found(cls, disk: Disk, config: TrainerConfig, initial: Tensors) -> Saved:
-        """The newest checkpoint, or the beginning.
-
-        Raises:
-            CheckpointError: there was one, and no copy of it can be trusted.
-        """
-        name, there = fragment_file(0), checkpoint.tidied(disk)
-        if there.intersection(checkpoint.copies(name)):
-            content, damaged = checkpoint.load_either(disk, name, there)
-            meta = content.meta
-            return cls(int(meta["version"]), int(meta["tokens"]), content.tensors, dict(meta["incarnations"]), True,
-                       damaged)
-        begun = 0 if config.mode == "synchronous" else config.warm_start
-        return cls(begun, begun * config.tokens_per_step * config.learners,
-                   {VALUE + key: array for key, array in initial.items()}, {})
-
-    def meta(self) -> dict[str, object]:
-        """All but the tensors."""
-        return {"version": self.step, "tokens": self.tokens, "incarnations": self.incarnations}
-
-    def commit(self) -> Commit:
-        """Save it."""
-        return Commit(fragment_file(0), self.state, self.meta())
 
 
 @dataclass

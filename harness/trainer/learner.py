@@ -47,6 +47,8 @@ class Learner:
         self.config = config
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
+        if incarnation or name not in config.starters:
+            replica.load({})  # nothing but fresh moments: those of the warm start are of the time before it
         self.table = config.fragment_table()
         self._gradients, self._broadcasts = config.gradient_codec, config.broadcast_codec
         self._per_step, self._blocking = config.tokens_per_step, config.blocking

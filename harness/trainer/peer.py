@@ -11,7 +11,7 @@ from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
 from harness.trainer.messages import AnyMessage, Average, Clock, Fetch, Finish, Gradient, Hello, Report, Resume, State
 from harness.trainer.metronome import Metronome
-from harness.trainer.replica import Replica
+from harness.trainer.replica import Replica, start
 from harness.trainer.schedule import learning_rate, snapshot_marks
 from harness.trainer.tensors import Tensors, digest
 
@@ -144,5 +144,7 @@ class Peer:
 
     def _snapshots(self) -> Iterable[Effect]:
         while self._writes and self._marks and self._tokens >= self._marks[0][1]:
-            yield Snapshot(self.replica.read(self._names), {"number": self._marks.pop(0)[0], "processed": self._tokens,
-                                                            "merged": self._tokens, "step": self.step})
+            number, _ = self._marks.pop(0)
+            begins = number == 0 and self.config.mode == "synchronous"  # others begin here: with its moments, too
+            yield Snapshot(start(self.replica.state()) if begins else self.replica.read(self._names),
+                           {"number": number, "processed": self._tokens, "merged": self._tokens, "step": self.step})

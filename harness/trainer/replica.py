@@ -6,8 +6,24 @@ from typing import Protocol
 
 from harness.trainer.tensors import Tensors
 
-VALUE = "value/"
-"""Before the names of weights in a state."""
+VALUE, OPTIMIZER = "value/", "adamw/"
+"""Before the names of weights in a state, and of the inner optimizer's tensors. A run's *start* has weights under their
+own names, and the optimizer's beside them where the run goes on from others' steps."""
+
+
+def weights(start: Tensors) -> Tensors:
+    """A start's weights alone."""
+    return {name: array for name, array in start.items() if not name.startswith(OPTIMIZER)}
+
+
+def begun(start: Tensors) -> Tensors:
+    """The state that a start stands for."""
+    return {name if name.startswith(OPTIMIZER) else VALUE + name: array for name, array in start.items()}
+
+
+def start(state: Tensors) -> Tensors:
+    """The inverse of `begun`."""
+    return {name.removeprefix(VALUE): array for name, array in state.items()}
 
 
 class Replica(Protocol):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from harness.trainer.experts import BALANCE, feed_forward, mixture
-from harness.trainer.replica import VALUE
+from harness.trainer.replica import OPTIMIZER, VALUE, begun
 from harness.trainer.tensors import Array, Tensors
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Transformer:
 
     def __init__(self, spec: ModelSpec, values: Tensors, corpus: Corpus, learner: int, device: Device = "cpu",
                  autocast: bool = False) -> None:
-        """`values` as of `ModelSpec.initial`; `learner` is the 0-based shard. AdamW begins with fresh moments.
+        """`values`: a start, of which AdamW's moments may be part; `learner` is the 0-based shard.
         `autocast`: the forward pass of inner steps is in bfloat16 where torch holds that to be enough; weights,
         gradients, AdamW and held-out losses are in float32 nevertheless."""
         self._spec, self._corpus, self._learner = spec, corpus, learner
@@ -43,7 +43,7 @@ class Transformer:
             view = self._flat[at:end].view(shape).detach().requires_grad_(True)
             view.grad = self._grad[at:end].view(shape)
             self._views[name], at = view, end
-        self.write(values)
+        self.load(begun(values))
 
     def read(self, names: tuple[str, ...]) -> Tensors:
         """Copies of these tensors' current values."""
@@ -86,7 +86,8 @@ class Transformer:
                 tensor.zero_()
 
     def _moments(self) -> dict[str, torch.Tensor]:
-        return {"adamw/first": self._first, "adamw/second": self._second, "adamw/count": self._count}
+        names = (OPTIMIZER + name for name in ("first", "second", "count"))
+        return dict(zip(names, (self._first, self._second, self._count), strict=True))
 
     def held_out_loss(self) -> float:
         """Mean loss on the held-out windows, nats per byte."""

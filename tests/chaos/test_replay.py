@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from chaos.generate import plan_of
 from chaos.history import History
 from chaos.replay import replay
-from chaos.simulate import corpus_file, simulate
+from chaos.simulate import corpus_file, initial_values, simulate
 from chaos.strategies import plans, scenario
 from harness.tape import Event, Tape
+from harness.trainer.replica import weights
 from harness.trainer.replicas import replicas
 
 
 def again(history):
     cluster = history.plan.cluster
-    initial = cluster.spec.initial(cluster.seed)
+    initial = initial_values(history.plan)
     return replay(history, initial, replicas(cluster, corpus_file(cluster), initial))
 
 
@@ -57,6 +58,17 @@ def test_it_is_the_same_again_whatever_the_settings(cluster):
     found = again(small({"partition": "learner-2", "at": "1s", "for": "1s"}, **cluster))
     assert (found.difference, found.missing) == (None, "")
     assert found.versions > 20
+
+
+@pytest.mark.parametrize("mode", ["decoupled", "data_parallel"])
+def test_it_is_the_same_again_from_a_warm_start_of_which_adamws_moments_are_a_part(mode):
+    history = small({"kill": "learner-1", "at": "1s", "restart_after": "300ms"}, mode=mode, warm_start=25,
+                    model="micro", corpus="markov", batch=2, fragments=4)
+    found = again(history)
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions > 20
+    cluster, start = history.plan.cluster, weights(initial_values(history.plan))
+    assert replay(history, start, replicas(cluster, corpus_file(cluster), start)).difference is not None
 
 
 @pytest.mark.parametrize("compressed", [{}, {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}],

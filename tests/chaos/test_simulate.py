@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,10 +15,16 @@ from chaos.cli import app
 from chaos.generate import KINDS, ByChance, choose, plan_of
 from chaos.places import simulated
 from chaos.plan import freeze
+from chaos.references import synchronous
 from chaos.scenario import find, load, parse
-from chaos.simulate import record, simulate
+from chaos.simulate import corpus_file, initial_values, performed, record, simulate
 from chaos.strategies import scenario
 from harness.tape import line
+from harness.trainer.hub import averaged
+from harness.trainer.learner import Learner
+from harness.trainer.replica import OPTIMIZER
+from harness.trainer.replicas import replicas
+from harness.trainer.schedule import learning_rate
 
 SMALL = scenario(learners=2, budget="100 steps", step_time="60ms")
 PLANS = 200
@@ -130,3 +137,35 @@ def test_a_reference_that_a_killed_simulation_left_half_made_is_made_anew(tmp_pa
     assert again.exit_code == 0, again.output
     assert made.is_dir()
     assert not left.exists()
+
+
+WARM = freeze(scenario(model="micro", corpus="markov", fragments=4, learners=2, batch=2, budget=8, warm_start=2,
+                       snapshots=6), 0)
+
+
+def test_whoever_begins_where_the_warm_start_ended_could_take_the_synchronous_runs_own_next_step():
+    run = performed(synchronous(WARM))
+    (_, first), (after, _) = run.snapshots[0], run.snapshots[1]
+    start, config = initial_values(WARM), WARM.cluster
+    learners = [replicas(config, corpus_file(config), start)(index) for index in range(2)]
+    mean = averaged([learner.gradient(2)[1] for learner in learners])
+    rates = config.model_copy(update={"mode": "synchronous"})
+    for learner in learners:
+        learner.apply(mean, learning_rate(rates, first["processed"]))
+    assert first["number"] == 0
+    assert all(np.array_equal(after[name], array) for name, array in learners[0].read(tuple(after)).items())
+    assert run.curve()[0].processed == config.warm_tokens
+
+
+@pytest.mark.parametrize(("incarnation", "joining", "fresh"), [(0, 0, False), (1, 0, True), (0, 1, True)],
+                         ids=["from the beginning", "after another", "later"])
+def test_adamw_goes_on_from_the_warm_start_only_in_a_learner_that_is_there_from_the_beginning(incarnation, joining,
+                                                                                             fresh):
+    config = WARM.cluster.model_copy(update={"joining": joining})
+    replica = replicas(config, corpus_file(config), initial_values(WARM))(1)
+    core = Learner(config, "learner-2", incarnation, "", replica)
+    moments = [array for name, array in core.replica.state().items() if name.startswith(OPTIMIZER)]
+    assert len(moments) == 3
+    assert [bool(np.any(array)) for array in moments] == [not fresh] * 3
+    assert all(np.array_equal(array, initial_values(WARM)[name])
+               for name, array in replica.read(tuple(config.spec.shapes())).items())

@@ -7,9 +7,10 @@ from harness.trainer.config import TrainerConfig
 from harness.trainer.data_parallel import DataParallel
 from harness.trainer.effects import Close, Commit, Record, Save, Send, Stop
 from harness.trainer.elastic_data_parallel import ElasticDataParallel
-from harness.trainer.hub import Saved, averaged
+from harness.trainer.hub import averaged
 from harness.trainer.messages import Average, Clock, Gradient, Hello, Resume, State
 from harness.trainer.replica import VALUE
+from harness.trainer.saved import Saved
 from harness.trainer.tensors import digest
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
