@@ -53,8 +53,9 @@ _RATES = (4e-3, 6e-3, 8e-3)
 STAGES = [
     Stage("synchronous learning rate", "synchronous", [{"synchronous_lr": rate} for rate in _RATES]),
     Stage("warm-up and decay", "synchronous",
-          [{"warmup": warmup, "final_lr": final} for warmup, final in (
-              (120, 0.1), (180, 0.0), (180, 0.1), (180, 0.2), (270, 0.1))]),
+          [{"warmup": warmup, "final_lr": final, "synchronous_lr": rate} for warmup, final, rate in (
+              (120, 0.1, 6e-3), (180, 0.0, 6e-3), (180, 0.1, 6e-3), (180, 0.2, 6e-3), (270, 0.1, 6e-3),
+              (270, 0.1, 8e-3))]),
     Stage("synchronous learning rate again", "synchronous", [{"synchronous_lr": rate} for rate in _RATES]),
     Stage("decoupled learning rate", "decoupled", [{"lr": rate} for rate in _RATES]),
     Stage("outer optimizer", "decoupled",
@@ -71,7 +72,8 @@ STAGES = [
     Stage("anchor and receipt, faults of `split`", "decoupled",
           [{"anchor": anchor, "on_receipt": receipt} for anchor in ("own", "previous")
            for receipt in ("overwrite", "carry")], SHORT | {"under": "split"})]
-"""What loss alone decides comes first; the anchor where it makes a difference."""
+"""What loss alone decides comes first; the anchor where it makes a difference. The learning rate rises no longer than
+the warm start lasts: what comes after it is trained at full rate on both sides."""
 
 
 def run_one(job: tuple[str, Setting]) -> tuple[str, float]:

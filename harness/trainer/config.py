@@ -105,9 +105,9 @@ class TrainerConfig(BaseModel):
     """`stdlib`, `markov`, or a path to a file or folder."""
     batch: int = Field(16, ge=1, le=4096)
     """Sequences per learner and inner step."""
-    lr: float = Field(8e-3, gt=0)
+    lr: float = Field(6e-3, gt=0)
     """Peak learning rate of the inner AdamW."""
-    synchronous_lr: float = Field(8e-3, gt=0)
+    synchronous_lr: float = Field(6e-3, gt=0)
     """The same for the synchronous run: each stands at its own best."""
     warmup: Steps = 120
     """Steps over which the learning rate rises; 15% of the budget if not given."""

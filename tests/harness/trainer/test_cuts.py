@@ -269,7 +269,7 @@ def test_the_driver_saves_beside_everything_else_and_a_full_disk_costs_the_cut_a
         driver.feed(lambda now: (Save(4, {}, {}),))
         driver.feed(proceed)
         serving = asyncio.ensure_future(driver.serve())
-        while not (core.safe or read(tmp_path / "tape").of("not_saved")):
+        while not (serving.done() or core.safe or read(tmp_path / "tape").of("not_saved")):
             await asyncio.sleep(0)
         driver.feed(None)
         await serving
