@@ -1,4 +1,4 @@
-"""Chooses the learning rates, the outer optimizer and the rest: `python -m benchmarks.sweep --seeds 2` (an hour).
+"""Chooses the learning rates, the outer optimizer and the rest: `python -m benchmarks.sweep --seeds 2` (40 minutes).
 
 Coordinate by coordinate, for the synchronous run and for the decoupled one alike, each ending at its own best. What is
 there stays, unless another is better by more than so few seeds can tell apart: loss alone can't decide what is there

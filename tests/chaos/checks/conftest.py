@@ -198,6 +198,9 @@ class Toy:
     def state(self) -> Tensors:
         return copy(self._values)
 
+    def load(self, state: Tensors) -> None:
+        self._values |= copy(state)
+
     def train(self, position: int, lr: float) -> float:
         for array in self._values.values():
             noise = np.float32(self._random.standard_normal())
