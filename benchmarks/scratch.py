@@ -70,4 +70,4 @@ def _paced(point: Point) -> Plan:
     """For real time, where a larger batch takes longer."""
     plan = _plan(point)
     longer = plan.cluster.batch / TrainerConfig.model_fields["batch"].default
-    return with_cluster(plan, step_time=longer * plan.cluster.step_time)
+    return with_cluster(plan, step_time=f"{longer * plan.cluster.step_time}s")
