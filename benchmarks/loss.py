@@ -6,30 +6,28 @@ The settings are those of scenario `no-fault` but for the length: half as many s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.training import ended
+from benchmarks.interval import interval
+from benchmarks.sweep import BASE
+from benchmarks.training import ended, synchronous, with_cluster
 from chaos.checks.outcome import relative_gap
 from chaos.history import History
 from chaos.plan import Plan, freeze
-from chaos.references import Point, synchronous
+from chaos.references import Point
 from chaos.run import Result
 from chaos.scenario import Scenario, load
 from chaos.simulate import initial_values, performed, simulate
 
 _WORKERS = 2
-_STUDENT_T = dict(enumerate((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-                             2.145, 2.131, 2.120, 2.110, 2.101, 2.093), start=2))
-"""Two-sided 95% quantiles of Student's t for n samples; for more than these a little too much is taken."""
 _SMALL = "int4"
 """A cost so small that it takes all pairs to tell it from chance."""
-LENGTH = {"budget": 1200, "warm_start": 300, "warmup": 180}
-"""Steps: as in the sweep."""
+_LENGTH = ("budget", "warm_start", "warmup")
+"""Steps: as many as in the sweep."""
 _LATE = 360
 """A warm-up beyond the warm start, which is the best that was found for the synchronous run."""
 _STORM_S = 24.0
@@ -57,7 +55,7 @@ def measure(perform: Callable[[Plan], Result], seeds: int, pairs: int, say: Call
 
 
 def _of_seed(seed: int, seeds: int) -> Figures:
-    quiet_plan = _long(freeze(load("no-fault")[0], seed))
+    quiet_plan = _quiet(seed)
     quiet = ended(simulate(quiet_plan)).history
     baseline = quiet.references["synchronous"].curve[-1].loss
     twin = quiet.curve  # under virtual time the fault-free run is its own twin
@@ -68,9 +66,9 @@ def _of_seed(seed: int, seeds: int) -> Figures:
         if seed < seeds or name == _SMALL:
             figures[f"{name}_against_twin"] = relative_gap(ended(simulate(plan)).history.final, twin, "merged")
     if seed < seeds:
-        broken = ended(simulate(_long(freeze(load("flagship")[0], seed)))).history
+        broken = ended(simulate(_with_faults(quiet_plan, load("flagship")[0]))).history
         blocking = ended(simulate(with_cluster(quiet_plan, overlap=0.0, quorum=4))).history
-        late = ended(performed(synchronous(with_cluster(quiet_plan, warmup=_LATE)))).curve()[-1].loss
+        late = synchronous(with_cluster(quiet_plan, warmup=_LATE)).final().loss
         figures |= {"faults_against_twin": relative_gap(broken.final, twin, "merged"),
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
@@ -88,17 +86,16 @@ def _of_the_scenario(seed: int) -> float:
     return _gap(ended(simulate(plan)).history, "synchronous", "processed")
 
 
-def _long(plan: Plan) -> Plan:
-    """The same with as many steps as losses are stated for."""
-    return with_cluster(plan, **LENGTH).model_copy(update={"deadline": 2 * plan.deadline})
+def _with_faults(plan: Plan, scenario: Scenario) -> Plan:
+    """The plan with a scenario's faults."""
+    return plan.model_copy(update={"faults": freeze(scenario, plan.seed).faults})
 
 
 def _costly(plan: Plan) -> dict[str, Plan]:
     """What else may cost something, with the quiet run's own settings, so that it has the same twin."""
     scenario = load("storm")[0]
     lasting = tuple(fault.model_copy(update={"duration": _STORM_S}) for fault in scenario.faults)
-    storm = freeze(scenario.model_copy(update={"faults": lasting}), plan.seed)
-    return {"storm": with_cluster(plan).model_copy(update={"faults": storm.faults, "deadline": 2 * plan.deadline}),
+    return {"storm": _with_faults(plan, scenario.model_copy(update={"faults": lasting})),
             "heterogeneous": with_cluster(plan, speeds=[1, 1, 0.82, 0.82], variance=0.1),
             "int4": with_cluster(plan, gradients="int4", broadcasts="int4"),
             "int4_with_error_feedback": with_cluster(plan, gradients="int4", broadcasts="int4", error_feedback=True)}
@@ -107,9 +104,9 @@ def _costly(plan: Plan) -> dict[str, Plan]:
 def _scavenged(seed: int, four: Sequence[Point]) -> Figures:
     """Against as many learners all the time as there were on average, from the same warm start, and against as many as
     were left at the end, from their own; the tokens are the same."""
-    six = _by(6, seed)
+    six = _quiet(seed, 6)
     warm = initial_values(six)
-    final = ended(performed(scavenging(seed), initial=warm)).curve()[-1]
+    final = ended(performed(scavenging(seed), initial=warm)).final()
     return {"scavenging_against_six": relative_gap(final, ended(performed(six, initial=warm)).curve(), "merged"),
             "scavenging_against_four": relative_gap(final, four, "merged")}
 
@@ -117,14 +114,14 @@ def _scavenged(seed: int, four: Sequence[Point]) -> Figures:
 def scavenging(seed: int) -> Plan:
     """Four learners, eight for twice as long, and four again: six on average."""
     guests = [f"learner-{index}" for index in range(5, 9)]
-    return _by(8, seed, [{"join": guests, "at": "15s"}, {"terminate": guests, "at": "45s"}])
+    return _quiet(seed, 8, [{"join": guests, "at": "15s"}, {"terminate": guests, "at": "45s"}])
 
 
-def _by(learners: int, seed: int, faults: Sequence[dict[str, Any]] = ()) -> Plan:
-    """The quiet run by so many learners; each takes its share of the steps."""
+def _quiet(seed: int, learners: int = 4, faults: Sequence[dict[str, Any]] = ()) -> Plan:
+    """`no-fault` as long as losses are stated for; more or fewer learners take their share of the steps."""
     document = load("no-fault")[0].model_dump(mode="json", by_alias=True)
     fewer = document["cluster"]["learners"] / learners
-    document["cluster"] |= {"learners": learners} | {name: round(steps * fewer) for name, steps in LENGTH.items()}
+    document["cluster"] |= {"learners": learners} | {name: round(BASE[name] * fewer) for name in _LENGTH}
     document["deadline"] = "240s"
     document["checks"]["loss_parity"]["against_twin"] = None
     return freeze(Scenario.model_validate(document | {"faults": list(faults)}), seed)
@@ -135,7 +132,7 @@ def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[st
     def real(plan: Plan) -> History:
         return ended(perform(plan)).history
 
-    plan = _long(freeze(load("no-fault")[0], 0))
+    plan = _quiet(0)
     quiet = real(plan)
     twin = quiet.curve
     found = {"final": quiet.final.loss, "final_against_simulated": quiet.final.loss / simulated["final"] - 1,
@@ -158,22 +155,3 @@ def _of_gain(history: History) -> float:
     """The gap as a share of what the synchronous run gained after the shared warm start."""
     curve = history.references["synchronous"].curve
     return (history.final.loss - curve[-1].loss) / (curve[0].loss - curve[-1].loss)
-
-
-def with_cluster(plan: Plan, **changes: Any) -> Plan:
-    """The plan with other cluster settings, held against the synchronous run alone."""
-    document = plan.model_dump(mode="json", by_alias=True)
-    document["cluster"] |= changes
-    document["checks"]["loss_parity"]["against_twin"] = None
-    return Plan.model_validate(document)
-
-
-def interval(values: list[float]) -> dict[str, Any]:
-    """Mean with its 95% interval."""
-    count = len(values)
-    if count < 2:
-        return {"n": count, "mean": values[0] if values else None}
-    half = _STUDENT_T[min(count, max(_STUDENT_T))] * stdev(values) / math.sqrt(count)
-    return {"n": count, "mean": round(mean(values), 5), "low": round(mean(values) - half, 5),
-            "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5),
-            "values": [round(value, 5) for value in values]}

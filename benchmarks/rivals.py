@@ -13,7 +13,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from benchmarks.loss import interval
+from benchmarks.interval import interval
 from chaos.availability import done_again, regrouping
 from chaos.checks.outcome import goodput_between
 from chaos.compare import under

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from benchmarks.loss import interval, with_cluster
-from benchmarks.training import ended
+from benchmarks.interval import interval
+from benchmarks.training import ended, synchronous, with_cluster
 from chaos.plan import Plan, freeze
-from chaos.references import synchronous
 from chaos.run import Result
 from chaos.scenario import load
 from chaos.simulate import performed
@@ -25,7 +24,6 @@ _RATE = 8e-3
 """The decoupled run's learning rate."""
 _RATES = (4e-3, 8e-3, 1.6e-2)
 """Those of the synchronous run."""
-_WARM_UP = 0.15
 _WORKERS = 2
 Point = tuple[int, int, int]
 
@@ -56,14 +54,14 @@ def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:
 def _ends(point: Point) -> tuple[float, float]:
     """Losses at the end: decoupled, and synchronous at its best learning rate."""
     plan = _plan(point)
-    return ended(performed(plan)).curve()[-1].loss, min(
-        ended(performed(synchronous(with_cluster(plan, synchronous_lr=rate)))).curve()[-1].loss for rate in _RATES)
+    return ended(performed(plan)).final().loss, min(
+        synchronous(with_cluster(plan, synchronous_lr=rate)).final().loss for rate in _RATES)
 
 
 def _plan(point: Point) -> Plan:
     seed, batch, steps = point
     return with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
-                        warmup=round(_WARM_UP * steps), lr=_RATE)
+                        warmup=TrainerConfig(budget=steps).warmup, lr=_RATE)
 
 
 def _paced(point: Point) -> Plan:

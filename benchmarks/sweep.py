@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import training
 from chaos.folder import cache_folder
+from chaos.simulate import performed
 from harness.trainer import checkpoint
 from harness.trainer.config import TrainerConfig
 from harness.trainer.sources import source_digest
@@ -84,13 +85,14 @@ def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
         return key, _synchronous(config)
     if not _warm(config).exists():
         _synchronous(config)
-    return key, training.decoupled(config, checkpoint.load(_warm(config))[0], setting.get("under", ""))
+    plan = training.planned(config, setting.get("under", ""))
+    return key, training.ended(performed(plan, initial=checkpoint.load(_warm(config))[0])).final().loss
 
 
 def _synchronous(config: TrainerConfig) -> float:
-    loss, start = training.synchronous(config)
-    checkpoint.save(_warm(config), start, {})
-    return loss
+    done = training.synchronous(training.planned(config))
+    checkpoint.save(_warm(config), done.snapshots[0][0], {})
+    return done.final().loss
 
 
 def _warm(config: TrainerConfig) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from chaos import references
 from chaos.plan import Plan, freeze
@@ -11,20 +11,13 @@ from chaos.scenario import load
 from chaos.simulate import Performed, Simulated, performed
 from chaos.strategies import scenario
 from harness.trainer.config import TrainerConfig
-from harness.trainer.tensors import Tensors
 
 Ended = TypeVar("Ended", Performed, Simulated, Result)
 
 
-def synchronous(config: TrainerConfig) -> tuple[float, Tensors]:
-    """The synchronous run: its final held-out loss, and its parameters at the end of the warm start."""
-    done = ended(performed(references.synchronous(_plan(config))))
-    return done.curve()[-1].loss, done.snapshots[0][0]
-
-
-def decoupled(config: TrainerConfig, initial: Tensors, under: str = "") -> float:
-    """The decoupled run from these parameters, with the faults of this scenario: its final held-out loss."""
-    return ended(performed(_plan(config, under), initial=initial)).curve()[-1].loss
+def synchronous(plan: Plan) -> Performed:
+    """The synchronous run that a plan is held against; its first snapshot is the end of the warm start."""
+    return ended(performed(references.synchronous(plan)))
 
 
 def ended(done: Ended) -> Ended:
@@ -38,6 +31,15 @@ def ended(done: Ended) -> Ended:
     return done
 
 
-def _plan(config: TrainerConfig, under: str = "") -> Plan:
+def with_cluster(plan: Plan, **changes: Any) -> Plan:
+    """The plan with other cluster settings, held against the synchronous run alone."""
+    document = plan.model_dump(mode="json", by_alias=True)
+    document["cluster"] |= changes
+    document["checks"]["loss_parity"]["against_twin"] = None
+    return Plan.model_validate(document)
+
+
+def planned(config: TrainerConfig, under: str = "") -> Plan:
+    """A training with these settings and the faults of this scenario, with all the time that it takes."""
     faults = load(under)[0].faults if under else ()
     return freeze(scenario(config).model_copy(update={"deadline": 3600.0, "faults": faults}), config.seed)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import mean
 from typing import Any
 
-from benchmarks.loss import interval
+from benchmarks.interval import interval
 from chaos.compare import under
 from chaos.history import History
 from chaos.plan import Plan, freeze

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from chaos.run import Result
 
-_HEADER = b"diloco_chaos: 1"  # as in chaos.scenario, which is not imported for people who have no scenarios
+_HEADER = b"diloco_chaos: 1"  # as in chaos.document, which is not imported for people who have no scenarios
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

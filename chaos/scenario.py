@@ -5,29 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
 
 from chaos.bounds import Bounds
+from chaos.document import annotated, plain, text_of
 from chaos.problems import Numbers, Problem, ScenarioError, nearest, place
 from faults import FAULTS, AbortWhen, AnyEntry, Fault, Join
 from harness.cluster.base import ABILITIES
 from harness.trainer.config import SYNCER as SYNCER
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size, between
-from harness.wording import first
 from scenarios import find
 
-HEADER = "diloco_chaos: 1"
 LEARNERS = "learners"
 """As a target: every learner."""
-_MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100
-"""A scenario is written by people."""
 
 
 class Scenario(BaseModel):
@@ -88,7 +82,7 @@ def load(name: str) -> tuple[Scenario, Path]:
         ScenarioError: there is no such scenario, or it has problems.
     """
     path = _found(name)
-    return parse(_text(path), path), path
+    return parse(text_of(path), path), path
 
 
 def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = ABILITIES) -> Scenario:
@@ -104,7 +98,7 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
           above: tuple[Path, ...]) -> tuple[Scenario, dict[str, Any]]:
     """The scenario, and the document that it was made from; `above` are the files that extend it."""
     from chaos.sense import objections
-    raw = _yaml(text, file)
+    raw = annotated(text, file)
     document = _extended(raw, file, abilities, above)
     problems: list[Problem] = []
     try:
@@ -135,43 +129,13 @@ def _found(name: str, beside: Path | None = None) -> Path:
     return in_library[name]
 
 
-def _text(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ScenarioError(path, [Problem(f"more than {_MOST_BYTES >> 20} MB: that is no scenario")])
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ScenarioError(path, [Problem(f"not a text file: {error.reason}")]) from error
-    except OSError as error:
-        raise ScenarioError(path, [Problem(f"can't be read: {error.strerror}")]) from error
-
-
-def _yaml(text: str, file: Path | str) -> Any:
-    opened = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
-    if max(opened, default=0) > _MOST_OPEN:  # the parser takes time that grows with its square
-        raise ScenarioError(file, [Problem("not valid YAML: too many brackets are opened and never closed", 1, 1)])
-    try:
-        raw = YAML(typ="rt").load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0,
-                                           mark.column + 1 if mark else 0)]) from error
-    except Exception as error:  # ruamel raises whatever its scalars' constructors do: a date that is none, say
-        raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
-    if not isinstance(raw, dict):
-        raise ScenarioError(file, [Problem(f"a scenario is a mapping that begins with `{HEADER}`", 1, 1)])
-    return raw
-
-
 def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple[Path, ...]) -> dict[str, Any]:
     """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole.
 
     Raises:
         ScenarioError: what it extends can't be found, or has problems of its own.
     """
-    document = {key: item for key, item in _plain(raw, file).items() if item is not None}  # said nothing
+    document = {key: item for key, item in plain(raw, file).items() if item is not None}  # said nothing
     name = document.get("extends")
     if not isinstance(name, str) or not name:
         return document
@@ -180,7 +144,7 @@ def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple
         path = _found(name, here.parent).resolve()
         if path in (*above, here):
             raise ScenarioError(file, [Problem("it extends this file in turn")])
-        below = _read(_text(path), path, abilities, (*above, here))[1]
+        below = _read(text_of(path), path, abilities, (*above, here))[1]
     except ScenarioError as error:
         problem = error.problems[0]
         at = f" (line {problem.line})" if problem.line else ""
@@ -191,35 +155,6 @@ def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple
         if isinstance(below.get(key), dict) and isinstance(document.get(key, {}), dict):
             merged[key] = below[key] | document.get(key, {})
     return merged
-
-
-def _plain(value: Any, file: Path | str) -> dict[str, Any]:
-    """ruamel's annotated containers as plain ones; JSON's types only.
-
-    Raises:
-        ScenarioError: an anchor holds itself, or there is more of it than anybody would write.
-    """
-    left = _MOST_PARTS
-
-    def plain(value: Any, depth: int) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0 or depth > _DEEPEST:
-            raise ScenarioError(file, [Problem("too large, or too deep, for a scenario: is there an alias that holds "
-                                               "itself?", 1, 1)])
-        if isinstance(value, dict):
-            return {_text_of(key): plain(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list):
-            return [plain(item, depth + 1) for item in value]
-        return value if value is None or isinstance(value, (bool, int, float)) else _text_of(value)
-    whole = plain(value, 0)
-    assert isinstance(whole, dict), "looked at when it was read"
-    return whole
-
-
-def _text_of(value: Any) -> str:
-    """As text that can be written: YAML can name halves of characters."""
-    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def _numbers(document: dict[str, Any], kept: Iterable[int]) -> Numbers:

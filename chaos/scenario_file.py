@@ -7,8 +7,9 @@ from io import StringIO
 
 from ruamel.yaml import YAML
 
+from chaos.document import HEADER
 from chaos.generate import Document, allowing, with_faults
-from chaos.scenario import HEADER, Scenario
+from chaos.scenario import Scenario
 
 
 def text(scenario: Scenario, faults: Sequence[Document], name: str, description: str) -> str:

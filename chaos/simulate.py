@@ -24,7 +24,7 @@ from harness.simulation.parameters import Parameters
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import Content
-from harness.trainer.replica import weights
+from harness.trainer.evaluate import point
 from harness.trainer.replicas import MakeReplica, corpus_for, replicas
 from harness.trainer.tensors import Tensors
 
@@ -95,12 +95,11 @@ class Performed:
     def curve(self) -> list[Point]:
         """Held-out loss of every snapshot."""
         model = self.replicas(0)
-        points = []
-        for tensors, meta in self.snapshots:
-            model.write(weights(tensors))
-            points.append(Point(number=meta["number"], processed=meta["processed"], merged=meta["merged"],
-                                t=round(meta["t"], 3), loss=round(model.held_out_loss(), 5)))
-        return points
+        return [Point(**point(model, *snapshot)) for snapshot in self.snapshots]
+
+    def final(self) -> Point:
+        """The curve's last point, and nothing else evaluated for it."""
+        return Point(**point(self.replicas(0), *self.snapshots[-1]))
 
 
 def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
@@ -150,7 +149,8 @@ def _by_plan(kind: Kind, text: str, parameters: Parameters) -> tuple[Reference, 
 
 def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Reference, Tensors]:
     same = bare.model_copy(update={"scenario": "reference", "description": "", "deadline": math.ceil(bare.deadline)})
-    same = synchronous(same).model_copy(update={"deadline": _DEADLINE_S}) if kind == "synchronous" else same
+    if kind == "synchronous":
+        same = synchronous(same).model_copy(update={"deadline": _DEADLINE_S})
     return _by_plan(kind, same.model_dump_json(by_alias=True), parameters)
 
 

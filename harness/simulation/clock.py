@@ -1,7 +1,9 @@
-"""The clock of a simulated machine, which may jump forward; its tape stays in the time of the world."""
+"""The clock of a simulated machine, which may jump forward, and its timers; its tape stays in the time of the world."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from harness.simulation.world import World
@@ -46,3 +48,31 @@ class Clock:
             fields["contributions"] = [part | {"arrived": self.true(part["arrived"])}
                                        for part in fields["contributions"]]
         return fields
+
+
+class Timers:
+    """Timers by a machine's clock, one of a key; each fires a little late."""
+
+    def __init__(self, world: World, clock: Clock, late: float, fire: Callable[[str], None]) -> None:
+        """`late`: seconds at the most."""
+        self._world, self._clock, self._late, self._fire = world, clock, late, fire
+        self._set: dict[str, tuple[int, float]] = {}  # key -> (number, when by the clock)
+        self._numbers = count(1)
+
+    def set(self, key: str, at: float) -> None:
+        """Fire when the clock says so; one of the same key that was set before does not any more."""
+        number = next(self._numbers)
+        self._set[key] = (number, at)
+        late = self._world.near(self._late / 2, self._late / 2)
+        self._world.at(at - self._clock.ahead + late, self._is_due, key, number)
+
+    def jumped(self) -> None:
+        """The clock did."""
+        for key, (_, at) in list(self._set.items()):
+            self.set(key, at)
+
+    def _is_due(self, key: str, number: int) -> None:
+        known = self._set.get(key)
+        if known is not None and known[0] == number:
+            del self._set[key]
+            self._fire(key)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
 from typing import Any
 
-from harness.simulation.clock import Clock
+from harness.simulation.clock import Clock, Timers
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.surroundings import Surroundings
 from harness.trainer import checkpoint
@@ -47,7 +46,8 @@ class SimulatedProcess:
         """`holds`: as of `harness.trainer.driver.Driver`; `starts`: seconds until it is up."""
         self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
         self.world = around.world
-        self._pid = next(around.pids)
+        self.pid = next(around.pids)
+        """A number that no other process of the run has."""
         self.status: int | None = None
         """Exit status; negative: the signal that ended it."""
         self.frozen = False
@@ -62,9 +62,9 @@ class SimulatedProcess:
         self._waited = False  # that time is over
         self._turning = False  # it is handling inputs
         self._doing = self._does()
-        self._timers: dict[str, tuple[int, float]] = {}  # key -> (number, when by its own clock)
-        self._numbers = count(1)
         self._clock = Clock(self.world)
+        self._timers = Timers(self.world, self._clock, around.parameters.late,
+                              lambda key: self.feed(self._on_timer, key))
         self.record("start", role=self.role, pid=self.pid, sources="simulated")
         self._starting = self.world.near(starts, 0.05 * starts)  # seconds of a processor that it still takes
         self._since, self._share, self._start = self.world.now, 1.0, 0
@@ -92,11 +92,6 @@ class SimulatedProcess:
     role = ""
 
     @property
-    def pid(self) -> int:
-        """A number that no other process of the run has."""
-        return self._pid
-
-    @property
     def core(self) -> Syncer | Hub | Learner | Peer | None:
         """The state machine, once it is up."""
         raise NotImplementedError
@@ -114,8 +109,7 @@ class SimulatedProcess:
     def jump(self, seconds: float) -> None:
         """Its clock goes forward: timers that are due by then fire."""
         self._clock.jump(seconds)
-        for key, (_, at) in list(self._timers.items()):
-            self._plan_timer(key, at)
+        self._timers.jumped()
 
     def record(self, event: str, **fields: Any) -> None:
         """Write to its tape, in the time of the world."""
@@ -175,8 +169,9 @@ class SimulatedProcess:
 
     def _does(self) -> dict[type[Effect], Callable[[Any], None]]:
         """How each kind of effect is carried out."""
-        return {Send: self._send, Record: self._write, Timer: self._set_timer, Compute: self._compute,
-                Commit: self._commit, Mark: lambda effect: self.feed(self._on_mark, effect.key),
+        return {Send: self._send, Record: self._write, Compute: self._compute, Commit: self._commit,
+                Timer: lambda effect: self._timers.set(effect.key, effect.at),
+                Mark: lambda effect: self.feed(self._on_mark, effect.key),
                 Hold: lambda effect: self._hold(effect.point), Close: self._close,
                 Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop}
 
@@ -224,21 +219,6 @@ class SimulatedProcess:
         """An effect took its time; a process that stands still goes on from there later."""
         self._waited = True
         self._go_on()
-
-    def _set_timer(self, timer: Timer) -> None:
-        self._plan_timer(timer.key, timer.at)
-
-    def _plan_timer(self, key: str, at: float) -> None:
-        number = next(self._numbers)
-        self._timers[key] = (number, at)
-        late = self.world.near(self.around.parameters.late / 2, self.around.parameters.late / 2)
-        self.world.at(at - self._clock.ahead + late, self._fire, key, number)
-
-    def _fire(self, key: str, number: int) -> None:
-        known = self._timers.get(key)
-        if known is not None and known[0] == number:
-            del self._timers[key]
-            self.feed(self._on_timer, key)
 
     def _on_timer(self, key: str) -> Iterable[Effect]:
         assert self.core is not None, "timers are set by the core"

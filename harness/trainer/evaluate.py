@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.lifeline import die_with_parent
+
+if TYPE_CHECKING:
+    from harness.trainer.replica import Replica
+    from harness.trainer.tensors import Tensors
 
 
 def evaluate(run: Path) -> list[dict[str, Any]]:
@@ -18,18 +23,19 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
     """
     from harness.trainer.checkpoint import load
     from harness.trainer.node import SETTINGS, NodeSettings
-    from harness.trainer.replica import weights
     from harness.trainer.replicas import replicas
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
     config = settings.trainer
     model = replicas(config, settings.corpus_file, config.spec.initial(0), threads=2)(0)
-    curve = []
-    for path in sorted((run / "snapshots").glob("*.safetensors")):
-        tensors, meta = load(path)
-        model.write(weights(tensors))
-        curve.append({"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
-                      "t": round(meta["t"], 3), "loss": round(model.held_out_loss(), 5)})
-    return curve
+    return [point(model, *load(path)) for path in sorted((run / "snapshots").glob("*.safetensors"))]
+
+
+def point(model: Replica, tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a snapshot: its counts and time, as its metadata have them, and the loss of a model with these weights."""
+    from harness.trainer.replica import weights
+    model.write(weights(tensors))
+    return {"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
+            "t": round(meta["t"], 3), "loss": round(model.held_out_loss(), 5)}
 
 
 def main() -> None:

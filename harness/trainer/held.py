@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from harness.trainer.tensors import Tensors, over, under
+from harness.trainer.compress import Codec, CompressError
+from harness.trainer.messages import Broadcast
+from harness.trainer.tensors import Tensors, add, over, shapes, under
 
 
 @dataclass
@@ -26,6 +28,17 @@ class Held:
     """What rounding has cost what it sent before it received this version; for error feedback."""
     owed: Tensors = field(default_factory=dict)
     """The same, of its newest answer: what is owed if that is merged."""
+
+    def told(self, message: Broadcast, payload: Tensors, codec: Codec) -> Tensors:
+        """The value that a broadcast tells of, as its digest will show; empty where there is none."""
+        if message.base < 0:
+            return payload
+        if self.base is None:
+            return {}
+        try:
+            return add(self.base, codec.unpack(payload, shapes(self.base)))
+        except CompressError:
+            return {}
 
 
 def packed(held: Sequence[Held]) -> tuple[Tensors, list[tuple[int, int]]]:

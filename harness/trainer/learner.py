@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.trainer import tensors as arrays
-from harness.trainer.compress import CompressError
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import Content
 from harness.trainer.effects import Compute, Effect, Record, Save, Send, Stop, Timer
@@ -261,17 +260,6 @@ class Learner:
         self.held = unpacked(part.tensors, part.meta["fragments"])
         self._resumed = True
 
-    def _value(self, message: Broadcast, payload: Tensors, held: Held) -> Tensors:
-        """The value that a broadcast tells of, as its digest will show; empty where there is none."""
-        if message.base < 0:
-            return payload
-        if held.base is None:
-            return {}
-        try:
-            return arrays.add(held.base, self._broadcasts.unpack(payload, arrays.shapes(held.base)))
-        except CompressError:
-            return {}
-
     def _receive(self, message: Broadcast, payload: Tensors) -> Iterable[Effect]:
         """Take a fragment's new value; steps made since the answer are carried on top of it, or lost."""
         if message.fragment >= len(self.held):
@@ -281,7 +269,7 @@ class Learner:
             yield Record("refused", {"fragment": message.fragment, "version": message.version,
                                      "reason": "older than what is held"})
             return
-        tensors = self._value(message, payload, held)
+        tensors = held.told(message, payload, self._broadcasts)
         if arrays.digest(tensors) != message.digest or tuple(sorted(tensors)) != fragment.names:
             yield Record("refused", {"fragment": message.fragment, "version": message.version,
                                      "reason": "wrong digest"})
