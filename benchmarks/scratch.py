@@ -6,20 +6,23 @@ rates, for every length, batch and seed. One decoupled run of each in real time 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from benchmarks.interval import interval
 from benchmarks.training import ended, synchronous, with_cluster
+from chaos import drawing
 from chaos.plan import Plan, freeze
 from chaos.run import Result
 from chaos.scenario import load
 from chaos.simulate import performed
 from harness.trainer.config import TrainerConfig
 
-POINTS = ((16, 200), (16, 400), (16, 800), (64, 200))
+POINTS = ((16, 200), (16, 400), (16, 800), (16, 1600), (32, 400), (64, 200))
 """(sequences per learner and step, steps)."""
+_MARKS = {16: ("●", "bold green"), 32: ("+", "cyan"), 64: ("x", "magenta")}
+_DEADLINE_S = 400.0
 _RATE = 8e-3
 """The decoupled run's learning rate."""
 _RATES = (4e-3, 8e-3, 1.6e-2)
@@ -40,9 +43,18 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
             seed, batch, steps = point
             say(f"  from scratch, seed {seed}, batch {batch}, {steps} steps: {loss:.4f} against {baseline:.4f}")
             ends[point] = loss, baseline
-    return {f"batch_{batch}_steps_{steps}": _figures([ends[seed, batch, steps] for seed in range(seeds)],
-                                                     ended(perform(_paced((0, batch, steps)))))
-            for batch, steps in POINTS}
+    found = {(batch, steps): _figures([ends[seed, batch, steps] for seed in range(seeds)],
+                                      ended(perform(_paced((0, batch, steps))))) for batch, steps in POINTS}
+    say(curve({point: figures["gap"]["mean"] for point, figures in found.items()}))
+    return {f"batch_{batch}_steps_{steps}": figures for (batch, steps), figures in found.items()}
+
+
+def curve(gaps: Mapping[tuple[int, int], float]) -> str:
+    """How the gap, in percent, goes with the tokens, for every batch; for 80 columns."""
+    lines = [drawing.Curve(f"batch {batch}", *_MARKS[batch], [
+        (TrainerConfig(batch=batch, budget=steps).budget_tokens / 1e6, 100 * gap)
+        for (of, steps), gap in gaps.items() if of == batch]) for batch in _MARKS]
+    return "\n".join(line.rstrip() for line in drawing.chart(lines, 78, 13, "million tokens").plain.splitlines())
 
 
 def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:
@@ -60,8 +72,9 @@ def _ends(point: Point) -> tuple[float, float]:
 
 def _plan(point: Point) -> Plan:
     seed, batch, steps = point
-    return with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
+    plan = with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
                         warmup=TrainerConfig(budget=steps).warmup, lr=_RATE)
+    return plan.model_copy(update={"deadline": _DEADLINE_S})
 
 
 def _paced(point: Point) -> Plan:
