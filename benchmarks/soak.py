@@ -23,191 +23,23 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
-import psutil
-
+from benchmarks.prey import MARK, Mode, Prey, kill, listening, marked
+from benchmarks.trouble import drawn
 from chaos.custody import clean
-from chaos.plan import freeze
-from chaos.problems import ScenarioError
-from chaos.scenario import parse
 from harness import tape
-from harness.ledger import LedgerError, ledgers_folder, read
-from harness.processes import Identity, identity, state, with_token
+from harness.processes import identity
 
 WITHIN_S = 5.0
 AT_ONCE = 2
 _TICK_S = 0.03
 _AFTER_FAULT_S = 3.0
 _KERNEL_S = 2.0  # how long `clean` is not called, so that it is seen what the kernel ends
-_MARK = "DILOCO_CHAOS_SOAK"
 _TEMPORARY = {".work", ".partial", ".tmp"}
-
-Mode = Literal["harness", "reaper first", "both"]
 _MODES: tuple[Mode, ...] = ("harness",) * 6 + ("reaper first",) * 2 + ("both",) * 2
-
-SCENARIO = """diloco_chaos: 1
-name: soak
-deadline: 100s
-cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 3000, step_time: 60ms,
-          snapshots: 4, silence: 2s{warm_start}}}
-faults:
-{faults}
-"""
-_LEARNERS = ("learner-1", "learner-2", "learner-3")
-_FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
-    ("pause: {target}, for: {length}s", (*_LEARNERS, "syncer")),
-    ("zombie: {target}, for: {length}s", _LEARNERS),
-    ("straggler: {target}, factor: 0.3, spread: 0.2, for: {length}s", _LEARNERS),
-    ("kill: {target}, restart_after: {short}s", (*_LEARNERS, "syncer")),
-    ("terminate: {target}, restart_after: {short}s", _LEARNERS),
-    ("restart: {target}", (*_LEARNERS, "syncer")),
-    ("crash_loop: {target}", _LEARNERS),
-    ("corrupt: syncer", ("syncer",)),
-    ("truncate: syncer", ("syncer",)),
-    ("write_limit: syncer, for: {length}s", ("syncer",)),
-    ("poison: {target}", _LEARNERS),
-    ("latency: {target}, profile: transatlantic, for: {length}s", (*_LEARNERS, "syncer")),
-    ("bandwidth: {target}, rate: 2MB/s, for: {length}s", _LEARNERS),
-    ("slow_close: {target}, for: {length}s", _LEARNERS),
-    ("timeout: {target}, toxicity: 0.5, for: {length}s", _LEARNERS),
-    ("reset: {target}, toxicity: 0.3, for: {length}s", _LEARNERS),
-    ("slicer: {target}, for: {length}s", _LEARNERS),
-    ("limit_data: {target}, toxicity: 0.3, for: {length}s", _LEARNERS),
-    ("partition: {target}, for: {length}s", (*_LEARNERS, "syncer")),
-    ("flapping: {target}, for: {length}s", _LEARNERS),
-)
-_COUNT = 6  # faults of a run
-
-
-def scenario(chance: random.Random, reference: bool) -> str:
-    """A scenario that may be run, with faults from the steady state on; before it comes a reference, if asked for."""
-    warm_start = ", warm_start: 150" if reference else ""
-    while True:
-        drawn = [(template.format(target=chance.choice(targets), length=round(chance.uniform(0.5, 20.0), 2),
-                                  short=round(chance.uniform(0.1, 1.0), 2)), round(chance.uniform(0.0, 2.0), 2))
-                 for template, targets in chance.sample(_FAULTS, _COUNT)]
-        text = SCENARIO.format(warm_start=warm_start,
-                               faults="\n".join(f"  - {{{fault}, at: {at}s}}" for fault, at in drawn))
-        try:
-            freeze(parse(text), 0)
-        except ScenarioError:
-            continue  # two of them don't go together: draw again
-        return text
-
-
-@dataclass
-class Prey:
-    """A run that is to be killed, and what is known of it."""
-
-    number: int
-    mode: Mode
-    moment: float
-    """Seconds from its start, or from its first fault, to its end."""
-    from_fault: bool
-    reference: bool
-    """Whether it begins with training one."""
-    folder: Path
-    process: subprocess.Popen[bytes]
-    started: float = field(default_factory=time.monotonic)
-    due: float | None = None
-    """When it is to be killed, once that is known."""
-    token: str = ""
-    ledger: Path | None = None
-    ports: set[int] = field(default_factory=set)
-    reaper: Identity | None = None
-    """The one that was killed before the harness."""
-    killed: float | None = None
-    cleaned: bool = False
-    settled: float | None = None
-    phase: str = ""
-    kinds: tuple[str, ...] = ()
-    """Faults that were on when it was killed."""
-    left: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def mark(self) -> str:
-        """What everything that it starts carries in its environment."""
-        return str(self.folder)
-
-    def look(self) -> None:
-        """Learn its ledger and token while they are there."""
-        if self.ledger is None:
-            self.ledger = next(ledgers_folder().glob(f"*-{self.process.pid}-*.jsonl"), None)
-        if self.ledger is not None and not self.token:
-            try:
-                owed = read(self.ledger)
-            except LedgerError:
-                return
-            self.token = owed.opened.token if owed else ""
-
-    def is_due(self, now: float) -> bool:
-        """Whether its moment has come."""
-        if self.due is None and (not self.from_fault or self._has_fault()):
-            self.due = (now if self.from_fault else self.started) + self.moment
-        return self.due is not None and now >= self.due
-
-    def tape(self) -> Path | None:
-        """Where its harness writes, once the run itself has begun."""
-        return next((self.folder / "runs").glob("*/tape/harness.0.jsonl"), None)
-
-    def _has_fault(self) -> bool:
-        path = self.tape()
-        return path is not None and b'"injecting"' in path.read_bytes()
-
-    def reapers(self) -> list[Identity]:
-        """Those that watch over it."""
-        return [who for who in marked(self.mark) if b"harness.reaper" in _command_line(who)]
-
-    def still_there(self, others: Sequence[Prey]) -> dict[str, list[str]]:
-        """What is left of it, by kind, in words."""
-        alive = marked(self.mark)
-        if self.token:
-            alive = sorted({*alive, *with_token(self.token)})
-        theirs = {who.pid for other in others for who in marked(other.mark)}
-        found = {
-            "processes": [f"{who.pid} {b' '.join(_command_line(who)[:4]).decode(errors='replace')}" for who in alive],
-            "stopped": [str(who.pid) for who in alive if state(who.pid) == "T"],
-            "listening": [str(port) for port, pid in listening() if port in self.ports and pid not in theirs],
-            "ledgers": [str(self.ledger)] if self.ledger is not None and self.ledger.exists() else [],
-        }
-        return {kind: words for kind, words in found.items() if words}
-
-
-def marked(mark: str) -> list[Identity]:
-    """Every living process that descends from what was started under this mark."""
-    found, entry = [], f"{_MARK}={mark}".encode()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and (who := identity(int(pid))):
-                found.append(who)
-        except OSError:
-            continue
-    return found
-
-
-def listening() -> list[tuple[int, int | None]]:
-    """Ports on which somebody listens, and who."""
-    return [(one.laddr.port, one.pid) for one in psutil.net_connections("tcp")
-            if one.status == psutil.CONN_LISTEN and one.laddr]
-
-
-def _command_line(who: Identity) -> list[bytes]:
-    try:
-        return Path(f"/proc/{who.pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _kill(who: Identity, number: signal.Signals = signal.SIGKILL) -> None:
-    if identity(who.pid) == who:
-        try:
-            os.kill(who.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 class Soak:
@@ -234,7 +66,7 @@ class Soak:
                 self._look_round()
             finally:
                 for who in (who for prey in preys for who in marked(prey.mark)):
-                    _kill(who)
+                    kill(who)
                 for prey in preys:
                     prey.process.wait()
                     self._forget(prey)
@@ -266,11 +98,11 @@ class Soak:
         mode, from_fault = chance.choice(_MODES), chance.random() < 0.5
         reference = not from_fault and chance.random() < 0.4
         moment = chance.uniform(0.0, _AFTER_FAULT_S if from_fault else self._longest)
-        file.write_text(scenario(chance, reference))
+        file.write_text(drawn(chance, reference))
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "chaos.cli", "run", str(file), "--seed", str(number // AT_ONCE), "--runs-dir",
-                 str(folder / "runs")], env=os.environ | {_MARK: str(folder)}, stdin=subprocess.DEVNULL, stdout=output,
+                 str(folder / "runs")], env=os.environ | {MARK: str(folder)}, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True)
         return Prey(number, mode, moment, from_fault, reference, folder, process)
 
@@ -302,7 +134,7 @@ class Soak:
         reapers = prey.reapers()
         if prey.mode == "reaper first" and reapers and prey.reaper is None:
             prey.reaper = reapers[0]
-            _kill(prey.reaper)
+            kill(prey.reaper)
             return
         if prey.reaper is not None and all(who == prey.reaper for who in reapers) \
                 and prey.due is not None and now < prey.due + 1.0:
@@ -314,10 +146,10 @@ class Soak:
         prey.ports = {port for port, pid in listening() if pid in ours}
         prey.phase, prey.kinds = self._phase(prey)
         if prey.mode == "both":
-            _kill(harness, signal.SIGSTOP)  # so that it does not see its reaper's end
+            kill(harness, signal.SIGSTOP)  # so that it does not see its reaper's end
             for who in prey.reapers():
-                _kill(who)
-        _kill(harness)
+                kill(who)
+        kill(harness)
         prey.killed = time.monotonic()
         prey.process.wait()
         prey.look()
