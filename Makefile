@@ -12,7 +12,7 @@ help:
 	@echo "make demo      set up, break a real run on purpose, show the verdict"
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
-	@echo "make bench     measure every figure that docs/figures.md states, as JSON (some hours)"
+	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
 	@echo "make sweep     choose the learning rates, the outer optimizer and the rest again (about 40 minutes)"
 	@echo "make soak      kill the harness 200 times at random moments, print what is left (about 20 minutes)"
 	@echo "make lint      ruff and mypy --strict"

@@ -1,4 +1,4 @@
-"""Every figure that the documentation states: `make bench`, or `python -m benchmarks.bench --only recovery,links`.
+"""The figures of docs/figures.md: `make bench`, or `python -m benchmarks.bench --only recovery,links`.
 
 JSON on standard output, progress on standard error. Run it on a machine that does nothing else.
 """

@@ -59,7 +59,7 @@ def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
         filled = {"{incarnation}": "0", "{listen}": str(port), "{connect}": f"127.0.0.1:{port}"}
         argv = [filled.get(part, part) for part in spec.argv]
         processes.append(subprocess.Popen(
-            [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1", TOKEN: "bench"} | dict(spec.env),
+            [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1", TOKEN: "bench"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     processes[0].wait()
     for process in processes[1:]:

@@ -55,7 +55,7 @@ class LossParity(_Bound):
 
 
 class Participation(_Bound):
-    """participation: a learner's share of the rounds, while the faults that hit it last."""
+    """participation: a learner's share of the rounds: while faults that last hit it, or always if none is to."""
 
     learner: str
     at_least: Share | None = None

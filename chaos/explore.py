@@ -79,7 +79,6 @@ class Workers(Protocol):
 class Exploration:
     """What has been tried so far."""
 
-    wanted: int
     tried: list[Tried] = field(default_factory=list)
     hit: Counter[Pair] = field(default_factory=Counter)
     possible: set[Pair] = field(default_factory=set)
@@ -130,7 +129,7 @@ def explore(scenario: Scenario, corpus: Path, workers: Workers, *, runs: int, se
     settings = {"scenario": hashlib.sha256(bare.encode()).hexdigest(), "seed": seed, "max_faults": max_faults,
                 "kinds": list(kinds), "guided": guided, "sources": source_digest()}
     results, known = _opened(corpus, settings)
-    state = Exploration(runs, possible=coverage.possible({kind: KINDS[kind][1] for kind in kinds}, HELD))
+    state = Exploration(possible=coverage.possible({kind: KINDS[kind][1] for kind in kinds}, HELD))
     state.taken_over = len(known)
     base = Scenario.model_validate_json(bare)
     for first in range(0, runs, ROUND):

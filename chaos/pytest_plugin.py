@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("diloco-chaos")
     group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
     group.addoption("--chaos-on", choices=["local", "compose", "simulated"], default="local",
-                    help="run scenarios as processes, or in containers (default: local)")
+                    help="run scenarios as processes, in containers, or under virtual time (default: local)")
     group.addoption("--chaos-step-time", default="",
                     help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
     group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")

@@ -163,8 +163,6 @@ class References:
 def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
 
-    All snapshots but the last are removed afterwards; the curve stays.
-
     Raises:
         NoReferenceError: the evaluation failed.
     """

@@ -49,7 +49,7 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica,
 
     Args:
         history: the recorded run.
-        initial: every tensor's first value.
+        initial: the run's start, of which AdamW's moments may be part.
         replicas: makes the learners' replicas.
         tell: called with the number of versions so far.
     """

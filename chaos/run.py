@@ -1,4 +1,4 @@
-"""Runs a plan from beginning to end: references first, then the experiment, then the judgement."""
+"""Runs a plan from beginning to end: references, the experiment, the judgement."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ def schema() -> dict[str, Any]:
     definitions |= {f"fault_{kind}": definition for kind, definition in written.items()}
     for key in ("cluster", "checks"):  # left empty, they say nothing
         whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}
+    for key in ("joining", "seed"):  # a plan's, not a person's
+        del definitions["TrainerConfig"]["properties"][key]
     definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}
     whole["properties"]["faults"] = {
         "description": "What to break; `diloco-chaos list` and docs/scenarios.md show examples.",

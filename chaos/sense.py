@@ -16,10 +16,13 @@ Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
 _SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
-                "grouped", "rolled_back", "recovering"}
-_LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded", "donated"}
+                "grouped", "rolled_back", "recovering", "cut", "cut_done", "cut_broken", "traffic",
+                "refused_checkpoint"}
+_LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded", "donated",
+                 "part"}
 _NEVER = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
-          "not_healed", "finished", "exit", "initial"}
+          "not_healed", "finished", "exit", "initial", "continued",
+          "warning"}
 """Events of the harness, and those that come before the steady state or after the end."""
 _OF_FRAGMENTS, _OF_GROUPS = {"snapshot", "received"}, {"grouped", "rolled_back"}
 """Events of modes that exchange fragments, and of those that average gradients."""

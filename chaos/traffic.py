@@ -39,7 +39,7 @@ class Crossed:
 
 
 def crossed(history: History) -> Crossed:
-    """Of one run. A syncer tells its totals at every snapshot and at the end."""
+    """Of one run. A syncer tells its totals at the steady state, with each point of the curve, and at the end."""
     last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
     received, sent = Counter[str](), Counter[str]()
     for event in last.values():

@@ -37,7 +37,7 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
     "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
     "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason", "failed": "reason",
-    "refused_checkpoint": "reason"}.items()}
+    "refused_checkpoint": "reason", "warning": "reason"}.items()}
 """Every event of the contract, and the fields that verdicts need: a line without them is not whole."""
 
 

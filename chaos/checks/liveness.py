@@ -102,7 +102,7 @@ def _lasts(history: History, healed: float, rate: float, contributors: float) ->
 
 
 def _moments(history: History, start: float) -> Iterator[float]:
-    """The fault's end, and every merge after it that has a whole window before it, up to the end."""
+    """The fault's end, and every merge after it, as far as a whole window follows in which everything was up."""
     yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
                 if at + WINDOW_S <= history.end and history.was_up(at, at + WINDOW_S))
 

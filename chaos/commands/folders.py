@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chaos.replayed import Replay
 
 @app.command()
-def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")], as_json: JsonOption = False,
+def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
           ) -> None:
     """Judge a recorded run again: the same folder gives the same verdicts.
 
@@ -44,7 +44,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs
 
 
 @app.command()
-def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")], as_json: JsonOption = False,
+def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
            ) -> None:
     """Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
 
@@ -98,7 +98,7 @@ def _replayed(found: Replay) -> str:
 
 @app.command()
 def tokens(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run, runs/<id>.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
     fragment: Annotated[int | None, typer.Option(min=0, help="Of this one only.")] = None,
     as_json: JsonOption = False,
 ) -> None:

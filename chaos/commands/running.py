@@ -1,4 +1,4 @@
-"""The command that runs something."""
+"""The commands that run something: `run` and `resume`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended, runs/<id>.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended: runs/ID.")],
     cut: Annotated[int, typer.Option(min=0, help="Go on from this one; 0: the newest that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
                                                   "given.")] = None,

@@ -6,8 +6,8 @@ others connect to records `listening` with its port, every node records `start`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
@@ -40,7 +40,6 @@ class NodeSpec:
 
     name: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
     listens: bool = False
     """Others connect to it: it starts first, on a port that it keeps for life."""
     connects_to: str = ""
@@ -143,7 +142,7 @@ class Cluster(Protocol):
         """Take that limit back; harmless where the process is gone."""
         ...
 
-    # -- what only containers have -------------------------------------------------------------------------------
+    # -- what processes do not have ------------------------------------------------------------------------------
 
     def exhaust_memory(self, node: str, restart_after: float | None) -> None:
         """Have the kernel kill the node's process for want of memory; it is started again as after a kill."""

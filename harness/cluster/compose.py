@@ -107,7 +107,7 @@ class ComposeCluster(SupervisedCluster[Node]):
         if spec.disk and self._disk is not None:
             mounts.append(self._disk.mount(self._run / spec.state))
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
-                                       env={TOKEN: self._ledger.token, **spec.env})
+                                       env={TOKEN: self._ledger.token})
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class ComposeCluster(SupervisedCluster[Node]):
                 self._links().add(link, toxic)
         return time.monotonic() - began
 
-    # -- what only containers have -------------------------------------------------------------------------------------
+    # -- what processes do not have ------------------------------------------------------------------------------------
 
     def exhaust_memory(self, node: str, restart_after: float | None) -> None:
         """A limit just above what it uses, and a second process that asks for more: the kernel kills the largest."""

@@ -44,7 +44,7 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start the links, the nodes that listen, then all others."""
-        self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0, {}),
+        self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0),
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
         for spec in (node for node in nodes if node.listens):
             self._ports[spec.name] = self._hold_port()
@@ -86,15 +86,15 @@ class LocalCluster(SupervisedCluster[Process]):
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._ports.get(spec.name, 0),
                             connect=self._addresses.get(spec.name, ""))
-        popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number, dict(spec.env))
+        popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number)
         self._nodes[spec.name] = Process(spec, number, popen, self._ledger)
         self._record("spawn", target=spec.name, incarnation=number, pid=popen.pid)
 
-    def _popen(self, argv: Sequence[str], name: str, incarnation: int, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _popen(self, argv: Sequence[str], name: str, incarnation: int) -> subprocess.Popen[bytes]:
         ours = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", TOKEN: self._ledger.token}
         with open(self._run / "logs" / f"{name}.{incarnation}.log", "wb") as log:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    env=os.environ | ours | env, process_group=0)
+                                    env=os.environ | ours, process_group=0)
 
     def _links(self) -> Links:
         if self._server is None:

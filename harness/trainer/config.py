@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from harness.trainer.compress import Codec, Precision
 from harness.trainer.decoupled import Decoupled, Settings
@@ -34,6 +42,10 @@ _RISE = 0.15
 """Share of the budget over which the learning rate rises, where nothing is said."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
 
 
 def implied(mode: str, learners: int) -> Settings:
@@ -92,7 +104,7 @@ class TrainerConfig(BaseModel):
     gradients: Precision = "float32"
     """How outer gradients travel; averaged gradients, as in data parallelism, always as they are."""
     broadcasts: Precision = "float32"
-    """How a merge's result travels to those who hold the version before it: not as it is, what has changed by it."""
+    """How a merge's result travels: itself (float32), or as what has changed, to those who hold the version before."""
     rounding: Literal["nearest", "stochastic"] = "nearest"
     """Of integers."""
     error_feedback: bool = False
@@ -109,7 +121,7 @@ class TrainerConfig(BaseModel):
     """Peak learning rate of the inner AdamW."""
     synchronous_lr: float = Field(6e-3, gt=0)
     """The same for the synchronous run: each stands at its own best."""
-    warmup: Steps = 120
+    warmup: Steps = Field(120, json_schema_extra=_without_default)  # which is 15% of the budget's default
     """Steps over which the learning rate rises; 15% of the budget if not given."""
     final_lr: Share = 0.1
     """What the cosine decay ends at, as a share of the peak."""
@@ -129,7 +141,7 @@ class TrainerConfig(BaseModel):
     """Data parallelism: steps between two checkpoints. 0: by Young and Daly, from the plan's faults."""
     cut_every: int = Field(100, ge=0, le=1_000_000)
     """Global steps between two consistent checkpoints of the whole run, from which `diloco-chaos resume` goes on. 0:
-    none. Data parallelism has its own."""
+    none. In data parallelism the first checkpoint after so many is one."""
     reconfiguration: Seconds = 1.0
     """Elastic data parallelism: how long all stand still when somebody goes or comes."""
     snapshots: int = Field(20, ge=1, le=200)
@@ -149,6 +161,12 @@ class TrainerConfig(BaseModel):
             given = {"warmup": round(_RISE * budget)} | given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
         return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
+
+    @model_serializer(mode="wrap")
+    def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With the warm-up, unless the budget implies it: that it is the field's own default says nothing."""
+        document: dict[str, Any] = told(self)
+        return document if self.warmup == round(_RISE * self.budget) else {"warmup": self.warmup} | document
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:

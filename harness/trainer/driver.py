@@ -172,7 +172,7 @@ class Driver:
             message: Any = send.message
             self.tape.record(send.sent, bytes=len(frame), round=message.round, fragment=message.fragment)
 
-    # -- hold points: the only thing in the trainer that exists for the experiment's sake -------------------------
+    # -- hold points: they exist for the experiment's sake ----------------------------------------------------------
 
     def _hold(self, point: str) -> None:
         if self._holds.due(point, self._core):

@@ -83,7 +83,7 @@ class Mark(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Run one inner step (or one gradient) away from the I/O, then call `on_computed`."""
+    """Run one inner step (or one gradient) away from the I/O, then call `on_computed` (`on_gradient`)."""
 
     position: int
     """Batch of the learner's shard."""

@@ -61,7 +61,7 @@ class NodeSettings(BaseModel):
     """Seconds that it has lasted by then."""
 
     def initial_values(self) -> Tensors:
-        """The model at the beginning.
+        """The run's start: weights, and AdamW's moments where it goes on from a warm start.
 
         Raises:
             CheckpointError: the checkpoint can't be trusted.

@@ -1,4 +1,5 @@
-"""How long an inner step takes on this machine: `python -m harness.trainer.pace < trainer.json` prints seconds."""
+"""How long an inner step takes on this machine: `python -m harness.trainer.pace TOGETHER < trainer.json`
+prints seconds."""
 
 from __future__ import annotations
 

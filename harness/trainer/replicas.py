@@ -30,8 +30,8 @@ def corpus_for(config: TrainerConfig, folder: Path, ledger: Ledger | None = None
 
 
 def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, threads: int = 1) -> MakeReplica:
-    """How replicas are made; imports torch where the model needs it, and lets it use so many threads. `initial`: every
-    tensor's first value."""
+    """How replicas are made; imports torch where the model needs it, and lets it use so many threads. `initial`: the
+    run's start, of which AdamW's moments may be part."""
     if isinstance(config.spec, QuadraticSpec):
         spec = config.spec
         return lambda index: Quadratic(spec, initial, config.seed, index)

@@ -1,4 +1,4 @@
-"""The syncer: pulls fragments, merges them as soon as K learners have answered, sends the result to everyone.
+"""The syncer: pulls fragments, merges them when K learners have answered and a grace window is over, sends them back.
 
 A state machine without I/O (arXiv 2604.21428, the decoupled syncer): it takes messages, timers and lost connections,
 each with the time, and returns effects. The same code runs on sockets and under virtual time.

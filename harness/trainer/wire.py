@@ -47,10 +47,10 @@ def encode(message: AnyMessage, tensors: Tensors | None = None) -> bytes:
 class Decoder:
     """Turns a stream of bytes into messages, whatever the pieces in which they come."""
 
-    def __init__(self, max_payload: int = MAX_PAYLOAD, arrived: Counter[str] | None = None) -> None:
+    def __init__(self, arrived: Counter[str] | None = None) -> None:
         """`arrived`: type of message -> bytes of whole frames, added to as they come."""
         self._buffer = bytearray()
-        self._max_payload, self._arrived = max_payload, Counter[str]() if arrived is None else arrived
+        self._arrived = Counter[str]() if arrived is None else arrived
 
     def feed(self, data: bytes) -> Iterator[tuple[AnyMessage, Tensors]]:
         """Take bytes, yield the messages that they complete.
@@ -81,7 +81,7 @@ class Decoder:
         if len(self._buffer) < PREFIX.size:
             return 0
         _, header, payload, _ = PREFIX.unpack_from(self._buffer)
-        if header > MAX_HEADER or payload > self._max_payload:
+        if header > MAX_HEADER or payload > MAX_PAYLOAD:
             raise FrameError(f"oversized frame: header {header} bytes, payload {payload} bytes")
         return PREFIX.size + int(header) + int(payload)
 

@@ -79,7 +79,8 @@ RIGHT_FAULTS = [
 WRONG = [
     "clutser: {}\n", "faults: {kill: learner-1}\n", "tier: slow\n", "deadline: 90\n", "deadline: 90 seconds\n",
     "tape_limit: 200\n", "cluster: {quorm: 1}\n", "cluster: {quorum: 0}\n",
-    "cluster: {learners: 65}\n", "cluster: {merge: mean}\n", "cluster: {budget: -1}\n",
+    "cluster: {learners: 65}\n", "cluster: {joining: 1}\n", "cluster: {seed: 7}\n",
+    "cluster: {merge: mean}\n", "cluster: {budget: -1}\n",
     "checks: {uptime: 90%}\n", "checks: {uptime: {at_least: 90 percent}}\n", "checks: {participation: {}}\n",
     "checks: {no_such_check: {}}\n", "abort_when: {loss: 3}\n", "description: 5\n",
     "tape_limit: 20kB\n"]
@@ -100,6 +101,10 @@ WRONG_FAULTS = [
 def test_nothing_that_can_be_run_is_marked(text):
     assert accepted(text)
     assert marks(text) == []
+
+
+def test_what_follows_from_something_else_has_no_default():
+    assert "default" not in schema()["$defs"]["TrainerConfig"]["properties"]["warmup"]
 
 
 @pytest.mark.parametrize("text", [*(HEAD + text for text in WRONG), *map(faulty, WRONG_FAULTS)])

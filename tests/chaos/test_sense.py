@@ -117,7 +117,9 @@ def test_a_wrong_type_is_told_without_names_from_the_code(text):
 
 @pytest.mark.parametrize(("node", "event"), [
     ("learner-1", "merge"), ("learner-1", "lost"), ("syncer", "step"), ("syncer", "upload"), ("learner-1", "spawn"),
-    ("syncer", "healed"), ("syncer", "begin")])
+    ("syncer", "healed"), ("syncer", "begin"), ("learner-1", "cut"), ("learner-1", "cut_done"),
+    ("learner-1", "cut_broken"), ("learner-1", "traffic"), ("learner-1", "refused_checkpoint"), ("syncer", "part"),
+    ("syncer", "continued"), ("learner-1", "continued")])
 def test_an_event_that_a_node_never_records_is_told(node, event):
     message = refused(f"{{kill: learner-1, when: {{node: {node}, event: {event}}}}}")
     assert message == f"4:5: {node} never records {event}: this would never come"

@@ -33,6 +33,13 @@ def test_a_drawn_plan_has_only_what_was_asked_for_and_is_written_as_it_is(plan):
     assert again.cluster == plan.cluster
 
 
+@pytest.mark.parametrize("cluster", ["budget: 1200, warmup: 120", "budget: 1200", "warmup: 180", "mode: diloco",
+                                     "mode: data_parallel, warmup: 0"])
+def test_a_plan_is_written_with_the_warm_up_that_it_has_whatever_is_the_default(cluster):
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ncluster: {{{cluster}}}\n"), 0)
+    assert freeze(parse(written(plan)), 0).cluster == plan.cluster
+
+
 class Small(Schedule):
     most = 2
 
