@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from rich.console import Console
+
 from benchmarks.interval import interval
 from benchmarks.training import ended, synchronous, with_cluster
 from chaos import drawing
@@ -54,7 +56,10 @@ def curve(gaps: Mapping[tuple[int, int], float]) -> str:
     lines = [drawing.Curve(f"batch {batch}", *_MARKS[batch], [
         (TrainerConfig(batch=batch, budget=steps).budget_tokens / 1e6, 100 * gap)
         for (of, steps), gap in gaps.items() if of == batch]) for batch in _MARKS]
-    return "\n".join(line.rstrip() for line in drawing.chart(lines, 78, 13, "million tokens").plain.splitlines())
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(drawing.chart(lines, 78, 13, "million tokens"))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
@@ -42,11 +43,15 @@ def _marks(view: Lanes, start: float, end: float, columns: int) -> str:
 def legend(view: Lanes) -> Padding:
     """The marks of the states that occur, under the lanes, on as many lines as they need."""
     seen = {state for lane in view.nodes.values() for _, state in lane.changes} - {"done"}
+    return _named((look.mark, look.colour, state) for state, look in LOOKS.items() if state in seen)
+
+
+def _named(marks: Iterable[tuple[str, str, str]]) -> Padding:
+    """(mark, colour, name) of each, on as many lines as they need; no line ends between a mark and its name."""
     text = Text(overflow="fold")
-    for state, look in LOOKS.items():
-        if state in seen:
-            text.append(look.mark, style=look.colour)
-            text.append(f"\u00a0{state}  ", style="dim")
+    for mark, colour, name in marks:
+        text.append(mark, style=colour)
+        text.append("\u00a0" + name.replace(" ", "\u00a0") + "  ", style="dim")
     return Padding(text, (0, 0, 0, _NAME + 1))
 
 
@@ -76,7 +81,7 @@ class Curve:
     points: Sequence[tuple[float, float]]
 
 
-def chart(curves: Sequence[Curve], width: int, height: int, unit: str) -> Text:
+def chart(curves: Sequence[Curve], width: int, height: int, unit: str) -> Group:
     """Curves over a common x axis; where two meet, the first one named is on top."""
     drawn = [point for curve in curves for point in curve.points]
     left, right = min(x for x, _ in drawn), max(x for x, _ in drawn)
@@ -96,12 +101,8 @@ def chart(curves: Sequence[Curve], width: int, height: int, unit: str) -> Text:
         text.append("\n")
     ends = (f"{left:.2f}", f"{right:.2f} {unit}")
     text.append(" " * _NAME + "└" + "─" * columns + "\n", "dim")
-    text.append(" " * (_NAME + 1) + ends[0] + ends[1].rjust(columns - len(ends[0])) + "\n", "dim")
-    text.append(" " * (_NAME + 1))
-    for curve in curves:
-        text.append(curve.mark, curve.colour)
-        text.append(f" {curve.label}   ", "dim")
-    return text
+    text.append(" " * (_NAME + 1) + ends[0] + ends[1].rjust(columns - len(ends[0])), "dim")
+    return Group(text, _named((curve.mark, curve.colour, curve.label) for curve in curves))
 
 
 def _dense(points: Sequence[tuple[float, float]], columns: int) -> Iterator[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -51,4 +52,17 @@ def test_a_legend_that_needs_two_lines_stays_under_the_lanes_and_breaks_no_mark_
     assert len(lines) > 1
     assert all(line.startswith(" " * 11) and line[11] != " " for line in lines)
     shown = " ".join(lines)
-    assert all(f"{look.mark}\u00a0{state}" in shown for state, look in LOOKS.items() if state != "done")
+    names = [f"{look.mark} {state}" for state, look in LOOKS.items() if state != "done"]
+    assert all(name.replace(" ", "\u00a0") in shown for name in names)
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 120])
+def test_a_charts_legend_stays_below_its_columns_and_names_every_curve(width):
+    looks = dict(zip(["data parallelism", "elastic data parallelism", "streaming", "decoupled"], "+*x#", strict=True))
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(drawing.chart([drawing.Curve(name, mark, "", [(0.0, 1.0), (5.0, 2.0)])
+                                 for name, mark in looks.items()], width - 1, 5, "s"))
+    lines = console.export_text().rstrip("\n").split("\n")
+    below = lines[next(index for index, line in enumerate(lines) if line.endswith("5.00 s")) + 1:]
+    assert all(line.startswith(" " * 11) and line[11] != " " for line in below)
+    assert " ".join(" ".join(below).split()) == " ".join(f"{mark} {name}" for name, mark in looks.items())
