@@ -127,8 +127,7 @@ def _quiet(seed: int, learners: int = 4, faults: Sequence[dict[str, Any]] = ()) 
     fewer = document["cluster"]["learners"] / learners
     document["cluster"] |= {"learners": learners} | {name: round(BASE[name] * fewer) for name in _LENGTH}
     document["deadline"] = "240s"
-    document["checks"]["loss_parity"]["against_twin"] = None
-    return freeze(Scenario.model_validate(document | {"faults": list(faults)}), seed)
+    return with_cluster(freeze(Scenario.model_validate(document | {"faults": list(faults)}), seed))
 
 
 def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[str, float]:

@@ -9,7 +9,7 @@ from chaos.plan import freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import parse
 
-SCENARIO = """diloco_chaos: 1
+_SCENARIO = """diloco_chaos: 1
 name: soak
 deadline: 100s
 cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 3000, step_time: 60ms,
@@ -50,7 +50,7 @@ def drawn(chance: random.Random, reference: bool) -> str:
         faults = [(template.format(target=chance.choice(targets), length=round(chance.uniform(0.5, 20.0), 2),
                                   short=round(chance.uniform(0.1, 1.0), 2)), round(chance.uniform(0.0, 2.0), 2))
                  for template, targets in chance.sample(_FAULTS, _COUNT)]
-        text = SCENARIO.format(warm_start=warm_start,
+        text = _SCENARIO.format(warm_start=warm_start,
                                faults="\n".join(f"  - {{{fault}, at: {at}s}}" for fault, at in faults))
         try:
             freeze(parse(text), 0)

@@ -44,6 +44,10 @@ _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
 
+def _usual_warmup(budget: int) -> int:
+    return round(_RISE * budget)
+
+
 def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
 
@@ -158,7 +162,7 @@ class TrainerConfig(BaseModel):
         if isinstance(budget, str):
             budget = steps(budget)
         if isinstance(budget, int):
-            given = {"warmup": round(_RISE * budget)} | given
+            given = {"warmup": _usual_warmup(budget)} | given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
         return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
 
@@ -166,7 +170,7 @@ class TrainerConfig(BaseModel):
     def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """With the warm-up, unless the budget implies it: that it is the field's own default says nothing."""
         document: dict[str, Any] = told(self)
-        return document if self.warmup == round(_RISE * self.budget) else {"warmup": self.warmup} | document
+        return document if self.warmup == _usual_warmup(self.budget) else {"warmup": self.warmup} | document
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
