@@ -5,7 +5,7 @@ WHEELS ?= ../shared/wheels
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all bench sweep soak lint setup clean
+.PHONY: help demo test test-all bench figures sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,8 +13,12 @@ help:
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
+	@echo "make figures   list the figures that an earlier behaviour of the trainer made, and what measures them again"
 	@echo "make sweep     choose the learning rates, the outer optimizer and the rest again (about 40 minutes)"
+	@echo "make tune      choose the settings of a run from scratch again, for both sides (about 20 minutes)"
+	@echo "make variants  more learners, other models and unequal learners against the synchronous run (some hours)"
 	@echo "make soak      kill the harness 200 times at random moments, print what is left (about 20 minutes)"
+	@echo "make attack    open 10,000 connections without a token to a real run, print what it cost (about 6 minutes)"
 	@echo "make lint      ruff and mypy --strict"
 
 # torch alone would bring gigabytes of CUDA: a wheel folder first, then PyTorch's CPU index, then whatever there is.
@@ -40,7 +44,7 @@ $(VENV)/.ready: pyproject.toml $(VENV)/.torch
 setup: $(VENV)/.ready
 
 demo: setup
-	$(BIN)/diloco-chaos run scenarios/flagship.yaml
+	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive 1
 
 # Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
 define TESTS
@@ -50,11 +54,11 @@ endef
 
 test: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto
+	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto --chaos-rerun-inconclusive 1
 
 test-all: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-step-time auto
+	$(BIN)/pytest scenarios --chaos-step-time auto --chaos-rerun-inconclusive 1
 
 lint: setup
 	$(BIN)/ruff check .
@@ -63,11 +67,23 @@ lint: setup
 bench: setup
 	$(BIN)/python -m benchmarks.bench
 
+figures: setup
+	@$(BIN)/python -m benchmarks.figures
+
 sweep: setup
 	$(BIN)/python -m benchmarks.sweep
 
+tune: setup
+	$(BIN)/python -m benchmarks.tuning
+
+variants: setup
+	$(BIN)/python -m benchmarks.variants
+
 soak: setup
 	$(BIN)/python -m benchmarks.soak --kills 200
+
+attack: setup
+	$(BIN)/python -m benchmarks.attack
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -15,7 +15,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import containers, fidelity, links, loss, merging, overhead, recovery, rivals, scratch, simulated, wire
+from benchmarks import (
+    containers,
+    fidelity,
+    leader,
+    links,
+    loss,
+    merging,
+    overhead,
+    recovery,
+    rivals,
+    scratch,
+    simulated,
+    wire,
+)
 from chaos.history import History
 from chaos.live import Silence
 from chaos.plan import Plan, freeze
@@ -92,8 +105,8 @@ def reintegrations(history: History) -> list[float]:
 def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="kill,recovery,links,containers,overhead,simulated,fidelity,rivals,wire,"
-                                          "merge,scratch,loss")
+    parser.add_argument("--only", default="kill,leader,recovery,links,containers,overhead,simulated,fidelity,rivals,"
+                                          "wire,merge,scratch,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -102,7 +115,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="diloco-chaos-bench-") as folder:
         runs = Path(folder)
         parts: dict[str, Callable[[], dict[str, Any]]] = {
-            "kill": lambda: kills(runs, options.repeats), "links": lambda: links.measure(say),
+            "kill": lambda: kills(runs, options.repeats),
+            "leader": lambda: leader.measure(lambda plan: perform(plan, runs), say),
+            "links": lambda: links.measure(say),
             "recovery": lambda: recovery.measure(lambda plan: perform(plan, runs), options.kills),
             "containers": lambda: containers.measure(runs, options.kills, say),
             "fidelity": lambda: fidelity.measure(runs, Silence(), say),

@@ -15,7 +15,7 @@ def interval(values: list[float]) -> dict[str, Any]:
     """Mean with its 95% interval."""
     count = len(values)
     if count < 2:
-        return {"n": count, "mean": values[0] if values else None}
+        return {"n": count, "mean": values[0] if values else None, "values": values}
     half = _STUDENT_T[min(count, max(_STUDENT_T))] * stdev(values) / math.sqrt(count)
     return {"n": count, "mean": round(mean(values), 5), "low": round(mean(values) - half, 5),
             "high": round(mean(values) + half, 5), "sd": round(stdev(values), 5),

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.interval import interval
 from benchmarks.sweep import BASE
 from benchmarks.training import ended, with_cluster
-from chaos.checks.outcome import relative_gap
+from chaos.checks.outcome import extra_tokens, relative_gap
 from chaos.history import History
 from chaos.plan import Plan, freeze
 from chaos.references import Point
@@ -65,7 +65,7 @@ def _of_seed(seed: int, seeds: int) -> Figures:
     twin = quiet.curve  # under virtual time the fault-free run is its own twin
     figures = {"final": quiet.final.loss, "baseline": baseline,
                "tau_against_synchronous": _gap(quiet, "synchronous", "processed"),
-               "tau_of_gain": _of_gain(quiet)}
+               "tau_of_gain": _of_gain(quiet), "tau_extra_tokens": _extra(quiet)}
     for name, plan in _costly(quiet_plan).items():
         if seed < seeds or name == _SMALL:
             figures[f"{name}_against_twin"] = relative_gap(ended(simulate(plan)).history.final, twin, "merged")
@@ -76,11 +76,12 @@ def _of_seed(seed: int, seeds: int) -> Figures:
         figures |= {"faults_against_twin": relative_gap(broken.final, twin, "merged"),
                     "faults_against_synchronous": _gap(broken, "synchronous", "processed"),
                     "faults_of_gain": _of_gain(broken),
-                    "tau0_of_gain": _of_gain(others["tau0"]),
+                    "tau0_of_gain": _of_gain(others["tau0"]), "faults_extra_tokens": _extra(broken),
                     "late_peak_baseline": others["late_peak_tau"].references["synchronous"].curve[-1].loss,
                     } | _scavenged(seed, twin)
         figures |= {f"{name}_against_synchronous": _gap(history, "synchronous", "processed")
                     for name, history in others.items()}
+        figures |= {f"{name}_extra_tokens": _extra(history) for name, history in others.items()}
     return figures
 
 
@@ -152,6 +153,11 @@ def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[st
 def _gap(history: History, kind: str, count: str) -> float:
     """The final loss' relative gap to a reference, at as many tokens processed or merged."""
     return relative_gap(history.final, history.references[kind].curve, count)
+
+
+def _extra(history: History) -> float:
+    """How many more tokens it took to the loss of whichever ends higher, as a share of the synchronous run's."""
+    return extra_tokens(history.curve, history.references["synchronous"].curve, "processed")
 
 
 def _of_gain(history: History) -> float:

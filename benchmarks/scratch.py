@@ -1,89 +1,91 @@
-"""From scratch, without a warm start: how the gap to the synchronous run goes with the tokens and the local batch.
+"""From scratch, without a shared warm start: how the gap to the synchronous run goes with the length of training.
 
-Whole trainings under virtual time on the real model, paired by seed; the synchronous run at the best of three learning
-rates, for every length, batch and seed. One decoupled run of each in real time confirms them.
+Whole trainings on the real model, paired by seed, the decoupled ones under virtual time; both sides with the settings
+that `benchmarks.tuning` found for that length with as many trials of each, on other seeds and other held-out windows.
+One decoupled run of each length in real time confirms them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from rich.console import Console
 
+from benchmarks import training, tuning
 from benchmarks.interval import interval
-from benchmarks.training import ended, synchronous, with_cluster
 from chaos import drawing
-from chaos.plan import Plan, freeze
+from chaos.checks.outcome import extra_tokens
+from chaos.plan import Plan
+from chaos.references import Point
 from chaos.run import Result
-from chaos.scenario import load
-from chaos.simulate import performed
 from harness.trainer.config import TrainerConfig
 
-POINTS = ((16, 200), (16, 400), (16, 800), (16, 1600), (32, 400), (64, 200))
-"""(sequences per learner and step, steps)."""
-_MARKS = {16: ("●", "bold green"), 32: ("+", "cyan"), 64: ("x", "magenta")}
-_DEADLINE_S = 400.0
-_RATE = 8e-3
-"""The decoupled run's learning rate."""
-_RATES = (4e-3, 8e-3, 1.6e-2)
-"""Those of the synchronous run."""
+LENGTHS = (400, 800, 1600)
+"""Steps."""
+_SNAPSHOTS = 40
+"""Of the synchronous run's curve, on which tokens are counted."""
+_DEADLINE_S = 600.0
 _WORKERS = 2
-Point = tuple[int, int, int]
+Job = tuple[str, int, int]
+"""Side, steps, seed."""
 
 
 def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """For every batch and length: the gap at equal processed tokens, and the loss that the synchronous run ends at.
+    """For every length: the gap at equal processed tokens, in percent and in extra tokens, and the synchronous loss.
 
     `perform(plan)` runs one in real time: the first seed of each, which confirms what virtual time says.
     """
-    points = [(seed, batch, steps) for seed in range(seeds) for batch, steps in POINTS]
-    ends: dict[Point, tuple[float, float]] = {}
+    jobs = [(side, steps, seed) for seed in range(seeds) for steps in LENGTHS for side in tuning.SIDES]
+    curves: dict[Job, list[Point]] = {}
     with ProcessPoolExecutor(_WORKERS) as pool:
-        for point, (loss, baseline) in zip(points, pool.map(_ends, points), strict=True):
-            seed, batch, steps = point
-            say(f"  from scratch, seed {seed}, batch {batch}, {steps} steps: {loss:.4f} against {baseline:.4f}")
-            ends[point] = loss, baseline
-    found = {(batch, steps): _figures([ends[seed, batch, steps] for seed in range(seeds)],
-                                      ended(perform(_paced((0, batch, steps))))) for batch, steps in POINTS}
-    say(curve({point: figures["gap"]["mean"] for point, figures in found.items()}))
-    return {f"batch_{batch}_steps_{steps}": figures for (batch, steps), figures in found.items()}
+        for job, curve_ in zip(jobs, pool.map(trained, jobs), strict=True):
+            say(f"  from scratch, {job}: {curve_[-1].loss:.4f}")
+            curves[job] = curve_
+    found = {steps: figures([(curves["decoupled", steps, seed], curves["synchronous", steps, seed])
+                             for seed in range(seeds)]) for steps in LENGTHS}
+    for steps in LENGTHS:
+        real = training.ended(perform(_paced(steps))).history.final.loss
+        found[steps]["in_real_time_seed_0"] = round(real / curves["synchronous", steps, 0][-1].loss - 1, 5)
+    say(curve({steps: of["gap"]["mean"] for steps, of in found.items()}))
+    return {f"steps_{steps}": of for steps, of in found.items()}
 
 
-def curve(gaps: Mapping[tuple[int, int], float]) -> str:
-    """How the gap, in percent, goes with the tokens, for every batch; for 80 columns."""
-    lines = [drawing.Curve(f"batch {batch}", *_MARKS[batch], [
-        (TrainerConfig(batch=batch, budget=steps).budget_tokens / 1e6, 100 * gap)
-        for (of, steps), gap in gaps.items() if of == batch]) for batch in _MARKS]
+def figures(pairs: Sequence[tuple[Sequence[Point], Sequence[Point]]]) -> dict[str, Any]:
+    """Of pairs of curves, the decoupled one first."""
+    return {"gap": interval([mine[-1].loss / its[-1].loss - 1 for mine, its in pairs]),
+            "extra_tokens": interval([extra_tokens(mine, its, "processed") for mine, its in pairs]),
+            "synchronous": interval([its[-1].loss for _, its in pairs])}
+
+
+def trained(job: Job) -> list[Point]:
+    """The held-out loss on the windows that figures are reported on; of a decoupled run its end alone."""
+    side, steps, seed = job
+    config = configured(side, steps, seed)
+    if side == "synchronous":
+        return training.in_lockstep(config, steps).curve
+    return training.decoupled(config)[-1:]
+
+
+def configured(side: str, steps: int, seed: int) -> TrainerConfig:
+    """What the tuning found for this length."""
+    setting = tuning.best(steps)[side] | {"seed": seed}
+    return tuning.configured(setting | ({"snapshots": _SNAPSHOTS} if side == "synchronous" else {}))
+
+
+def curve(gaps: Mapping[int, float]) -> str:
+    """How the gap, in percent, goes with the tokens; for 80 columns."""
+    line = drawing.Curve("from scratch", "●", "bold green", [
+        (TrainerConfig(budget=steps).budget_tokens / 1e6, 100 * gap) for steps, gap in gaps.items()])
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
-        console.print(drawing.chart(lines, 78, 13, "million tokens"))
+        console.print(drawing.chart([line], 78, 13, "million tokens"))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
-def _figures(ends: list[tuple[float, float]], real: Result) -> dict[str, Any]:
-    baselines = [baseline for _, baseline in ends]
-    return {"gap": interval([loss / baseline - 1 for loss, baseline in ends]), "synchronous": interval(baselines),
-            "in_real_time_seed_0": round(real.history.final.loss / baselines[0] - 1, 5)}
-
-
-def _ends(point: Point) -> tuple[float, float]:
-    """Losses at the end: decoupled, and synchronous at its best learning rate."""
-    plan = _plan(point)
-    return ended(performed(plan)).final().loss, min(
-        synchronous(with_cluster(plan, synchronous_lr=rate)).final().loss for rate in _RATES)
-
-
-def _plan(point: Point) -> Plan:
-    seed, batch, steps = point
-    plan = with_cluster(freeze(load("no-fault")[0], seed), batch=batch, budget=steps, warm_start=0,
-                        warmup=TrainerConfig(budget=steps).warmup, lr=_RATE)
+def _paced(steps: int) -> Plan:
+    """For real time; its data-parallel first steps are those of a synchronous run at its own learning rate."""
+    config = configured("decoupled", steps, 0)
+    plan = training.planned(config.model_copy(update={"synchronous_lr": config.lr, "step_time": 0.1}))
     return plan.model_copy(update={"deadline": _DEADLINE_S})
-
-
-def _paced(point: Point) -> Plan:
-    """For real time, where a larger batch takes longer."""
-    plan = _plan(point)
-    longer = plan.cluster.batch / TrainerConfig.model_fields["batch"].default
-    return with_cluster(plan, step_time=f"{longer * plan.cluster.step_time}s")

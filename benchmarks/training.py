@@ -1,23 +1,75 @@
-"""Whole trainings: what the sweep and the losses are made from."""
+"""Whole trainings: what the sweep, the tuning and the losses are made from."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from chaos import references
 from chaos.plan import Plan, freeze
+from chaos.references import Point
 from chaos.run import Result
-from chaos.scenario import load
-from chaos.simulate import Performed, Simulated, performed
+from chaos.scenario import Scenario, load
+from chaos.simulate import Performed, Simulated, corpus_file, performed
 from chaos.strategies import scenario
 from harness.trainer.config import TrainerConfig
+from harness.trainer.data import HeldOut
+from harness.trainer.evaluate import point
+from harness.trainer.hub import averaged
+from harness.trainer.replica import start
+from harness.trainer.replicas import replicas
+from harness.trainer.schedule import learning_rate, snapshot_marks
+from harness.trainer.tensors import Tensors
 
 Ended = TypeVar("Ended", Performed, Simulated, Result)
+
+
+class Lockstep(NamedTuple):
+    """A synchronous run, as far as it was taken."""
+
+    state: Tensors
+    """Weights, and AdamW's moments: what another run may begin from."""
+    curve: list[Point]
 
 
 def synchronous(plan: Plan) -> Performed:
     """The synchronous run that a plan is held against; its first snapshot is the end of the warm start."""
     return ended(performed(references.synchronous(plan)))
+
+
+def in_lockstep(config: TrainerConfig, steps: int, held_out: HeldOut = "reported") -> Lockstep:
+    """The first steps of the synchronous run, bit for bit, without nodes and messages; its curve has no time.
+
+    The synchronous run's learning rate is `synchronous_lr`, whatever the mode of this configuration.
+    """
+    mine = config.model_copy(update={"mode": "synchronous"})
+    make = replicas(mine, corpus_file(mine), mine.spec.initial(mine.seed), held_out=held_out)
+    group = [make(index) for index in range(mine.learners)]
+    marks, curve, tokens = snapshot_marks(mine), [], 0
+    for step in range(steps + 1):
+        while marks and tokens >= marks[0][1]:
+            curve.append(Point(number=marks.pop(0)[0], processed=tokens, merged=tokens, t=0.0,
+                               loss=round(group[0].held_out_loss(), 5)))
+        if step < steps:
+            mean = averaged([replica.gradient(step)[1] for replica in group], mine.batches)
+            for replica in group:
+                replica.apply(mean, learning_rate(mine, tokens))
+            tokens += mine.tokens_of_all
+    return Lockstep(start(group[0].state()), curve)
+
+
+def decoupled(config: TrainerConfig, held_out: HeldOut = "reported", faults: Sequence[dict[str, Any]] = (),
+              shared: bool = False) -> list[Point]:
+    """The curve of a decoupled run under virtual time. Its data-parallel first steps, if it has any (`warm_start`), are
+    its own, taken at its own learning rate, or `shared` with the synchronous run, at that one's.
+
+    `faults`: as in a scenario.
+    """
+    mine = config if shared else config.model_copy(update={"synchronous_lr": config.lr})
+    begun = in_lockstep(mine, mine.warm_start).state if mine.warm_start else mine.spec.initial(mine.seed)
+    done = ended(performed(planned(mine, faults=faults), initial=begun))
+    model = replicas(mine, corpus_file(mine), done.snapshots[-1][0], held_out=held_out)(0)
+    return [Point(**point(model, *snapshot)) for snapshot in done.snapshots]
 
 
 def ended(done: Ended) -> Ended:
@@ -39,7 +91,9 @@ def with_cluster(plan: Plan, **changes: Any) -> Plan:
     return Plan.model_validate(document)
 
 
-def planned(config: TrainerConfig, under: str = "") -> Plan:
-    """A training with these settings and the faults of this scenario, with all the time that it takes."""
-    faults = load(under)[0].faults if under else ()
-    return freeze(scenario(config).model_copy(update={"deadline": 3600.0, "faults": faults}), config.seed)
+def planned(config: TrainerConfig, under: str = "", faults: Sequence[dict[str, Any]] = ()) -> Plan:
+    """A training with these settings and these faults, or those of a scenario, with all the time that it takes."""
+    document = scenario(config).model_dump(mode="json", by_alias=True)
+    document |= {"deadline": "3600s", "faults": [*faults]}
+    whole = Scenario.model_validate(document)
+    return freeze(whole.model_copy(update={"faults": load(under)[0].faults}) if under else whole, config.seed)

@@ -1,8 +1,8 @@
 """What training says over the wire: bytes for every trained token, and what a thin, long line leaves of its pace.
 
-Data parallelism sends every gradient as it is. Decoupled DiLoCo sends every fragment once in H steps, and here at four
-bits a value. The same star of links for both, every byte at the syncer's sockets counted: frames, headers, scales,
-reports.
+Data parallelism sends every gradient and every mean, as they are or as bfloat16. Decoupled DiLoCo sends every fragment
+once in H steps, and here at four bits a value. The same star of links for both, every byte at the syncer's sockets
+counted: frames, headers, scales, reports.
 """
 
 from __future__ import annotations
@@ -54,17 +54,27 @@ def _simulated(seed: int) -> dict[str, float]:
 
 def _of_seed(seed: int, run: Run) -> dict[str, float]:
     small = freeze(parse(_scenario("gradients: int4, broadcasts: int4")), seed)
-    ours, its = run(small), run(under(small, "data_parallel"))
+    ours, its, half = run(small), run(under(small, "data_parallel")), run(_halved(under(small, "data_parallel")))
     thin = _scenario("overlap: 10", f"faults:\n  - {{latency: learners, at: {BEGIN_S}s, for: {LENGTH_S}s, "
                                    f"delay: {ROUND_TRIP_S / 2}s, rate: {RATE}}}\n")
     slowed = freeze(parse(thin), seed)
     pace = {"open": merged_per_s(run(freeze(parse(_scenario("overlap: 10")), seed))),
-            "thin": merged_per_s(run(slowed)), "rival": merged_per_s(run(under(slowed, "data_parallel")))}
+            "thin": merged_per_s(run(slowed)), "rival": merged_per_s(run(under(slowed, "data_parallel"))),
+            "rival_halved": merged_per_s(run(_halved(under(slowed, "data_parallel"))))}
     return {"bytes_per_token": round(_per_token(ours), 4), "bytes_per_token_data_parallel": round(_per_token(its), 2),
+            "bytes_per_token_data_parallel_bfloat16": round(_per_token(half), 2),
             "bytes_ratio": round(_per_token(its) / _per_token(ours), 2),
+            "bytes_ratio_bfloat16": round(_per_token(half) / _per_token(ours), 2),
             "merged_every_over_h": round(merged_every(ours) / SYNC_EVERY, 4),
             "thin_over_open": round(pace["thin"] / pace["open"], 4),
-            "thin_over_data_parallel": round(pace["thin"] / pace["rival"], 2)}
+            "thin_over_data_parallel": round(pace["thin"] / pace["rival"], 2),
+            "thin_over_data_parallel_bfloat16": round(pace["thin"] / pace["rival_halved"], 2)}
+
+
+def _halved(plan: Plan) -> Plan:
+    """Data parallelism whose gradients and means travel as bfloat16."""
+    ways = {"gradients": "bfloat16", "broadcasts": "bfloat16"}
+    return plan.model_copy(update={"cluster": plan.cluster.model_copy(update=ways)})
 
 
 def _scenario(settings: str, rest: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from faults import Fault, Join, Partition
 from harness.trainer.config import BLOCKING, SYNCHRONOUS, TrainerConfig
+from harness.trainer.reception import heartbeat_s
 
 CHECKPOINT_S = 0.005
 """What a checkpoint of data parallelism costs, while the state goes to the hub and is committed (docs/figures.md)."""
@@ -65,11 +66,21 @@ def done_again(cluster: TrainerConfig) -> float:
     return cluster.checkpoint_every * cluster.step_time / 2
 
 
-def regrouping(cluster: TrainerConfig, down: float, most: float, learners: int = 1) -> float:
-    """Seconds of the whole group that a loss costs elastic data parallelism: it stands still to notice and to regroup,
-    goes on with so many less, and regroups again. `down`: how long they are gone; `most`: until the end at most."""
-    notice = cluster.silence + cluster.reconfiguration
-    return (min(down, notice) + max(0.0, min(down, most) - notice) * learners / cluster.learners
+def missed_after(cluster: TrainerConfig) -> float:
+    """Seconds until a peer is missed whose connection stands: at the first heartbeat, on average half of one later."""
+    return cluster.silence + heartbeat_s(cluster) / 2
+
+
+def regrouping(cluster: TrainerConfig, down: float, most: float, learners: int = 1, unseen: float = 0.0) -> float:
+    """Seconds of the whole group that a loss costs elastic data parallelism: it stands still until it is seen and those
+    who are left have regrouped, goes on with so many less, and regroups again when they are back. `down`: how long they
+    are gone; `most`: until the end at most; `unseen`: how long their connections stand."""
+    if down <= unseen:
+        return down + cluster.reconfiguration
+    alone = unseen + cluster.reconfiguration
+    if down <= alone:  # they are back when the group is formed
+        return alone
+    return (alone + max(0.0, min(down, most) - alone) * learners / cluster.learners
             + (cluster.reconfiguration if down < most else 0.0))
 
 
@@ -87,7 +98,7 @@ def _stands_still(cluster: TrainerConfig, outages: Sequence[_Outage], end: float
         late = sum(outage.length * len(outage.learners) / cluster.learners + cluster.reconfiguration
                    for outage in outages if outage.joins)
         return late + _covered(alone, end) + sum(
-            regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners))
+            regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners), outage.unseen)
             for outage in broken)
     again = 0.0 if cluster.mode in BLOCKING else done_again(cluster) * len(broken)
     return min(cluster.nominal_s, _covered(there, end)) + again
@@ -102,6 +113,8 @@ class _Outage(NamedTuple):
     """They are gone; else only stopped or slow."""
     joins: bool
     """They were not there before."""
+    unseen: float
+    """Seconds for which their connections stand all the same."""
 
 
 def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
@@ -115,8 +128,10 @@ def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
         joins = isinstance(fault, Join)
         at = 0.0 if joins else fault.at
         if length > 0 and struck:
+            ended = fault.downs or (isinstance(fault, Partition) and fault.direction == "both")
             found.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
-                                 fault.downs or cut_off or length > cluster.silence, joins))
+                                 fault.downs or cut_off or length > cluster.silence, joins,
+                                 0.0 if ended else missed_after(cluster)))
     return found
 
 

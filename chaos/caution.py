@@ -9,8 +9,8 @@ from chaos.sense import longest
 from faults import Fault, Latency, LinkFault
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 
-_EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "max_staleness",
-             "error_feedback", "recovery")
+_EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "sync_growth",
+             "momentum_ramp", "max_staleness", "error_feedback", "recovery")
 """Settings of how fragments are exchanged and merged."""
 
 

@@ -22,6 +22,7 @@ from chaos.references import NoReferenceError
 from harness.cluster.base import ClusterError
 from harness.ledger import LedgerError
 from harness.trainer.data import CorpusError
+from harness.wording import printable
 
 _NAME, _INTERRUPTED = "diloco-chaos", 130
 _NOTHING_LEFT = "interrupted; no process of ours is left"
@@ -54,7 +55,7 @@ def main() -> NoReturn:
 
 
 def _fail(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
     return code
 
 

@@ -28,6 +28,8 @@ from harness.wording import first
 
 _OF_ROUNDS = ("quorum", "overlap")
 """Settings that mean nothing where every gradient is averaged."""
+_OF_GRADIENTS = ("gradients", "broadcasts")
+"""Settings that mean something else where gradients are of single steps."""
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
 _LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
@@ -82,6 +84,7 @@ def under(plan: Plan, mode: str) -> Plan:
         raise CompareError(f"mode {mode} waits for all learners from the beginning, and {names(late)} "
                            f"{'joins' if len(late) == 1 else 'join'} later")
     left = {*implied(plan.cluster.mode, plan.cluster.learners), *(_OF_ROUNDS if mode in SYNCHRONOUS else ())}
+    left |= set(_OF_GRADIENTS) if (mode in SYNCHRONOUS) != (plan.cluster.mode in SYNCHRONOUS) else set()
     cluster = {name: value for name, value in plan.cluster.model_dump(mode="json").items() if name not in left}
     cluster |= {"mode": mode} | implied(mode, plan.cluster.learners)
     if cluster.get("overlap") == 0:  # there is no time for a grace window then

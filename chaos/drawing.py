@@ -30,6 +30,16 @@ def lanes(view: Lanes, start: float, end: float, width: int, until: float | None
     return text
 
 
+def windows(name: str, times: Sequence[tuple[float, float]], start: float, end: float, width: int) -> Text:
+    """A line below the lanes on which these times are marked."""
+    columns, span = width - _NAME - 1, max(end - start, 1e-9)
+    row = [" "] * columns
+    for left, right in times:
+        first, last = (min(columns - 1, max(0, int((t - start) / span * columns))) for t in (left, right))
+        row[first:last + 1] = "!" * (last + 1 - first)
+    return Text.assemble(f"{name:<{_NAME}} ", ("".join(row), "yellow"))
+
+
 def _marks(view: Lanes, start: float, end: float, columns: int) -> str:
     row = [" "] * columns
     for t, name, _ in view.marks:

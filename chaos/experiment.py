@@ -16,6 +16,7 @@ from chaos.sensing import Sensing
 from chaos.stage import Stage
 from harness.cluster.base import ClusterError
 from harness.links.client import LinkError
+from harness.machine import SAMPLE
 from harness.tape import Event
 
 
@@ -107,6 +108,8 @@ class Experiment:
             if self._stage.size > self.plan.tape_limit:
                 return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
+            if sample := self._stage.machine():
+                self._record(SAMPLE, **sample.fields())
             self.observer.on_tick(now)
             self._stage.rest(min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.heeds)
 

@@ -7,7 +7,11 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -19,8 +23,10 @@ from chaos.plan import Plan
 from harness import tape
 from harness.processes import Identity, identity
 from harness.trainer.sources import source_digest
+from harness.wording import all_printable, printable
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
+_OPTIONS = r"( --on (compose|simulated))?"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
 
@@ -76,6 +82,9 @@ class RunFolder:
         missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
         if missing:
             raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
+        if strange := next(_strange(path), None):
+            raise FolderError(f"{strange}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
+                              f"somebody else has put it there; remove it")
         return cls(path.resolve())
 
     def plan(self) -> Plan:
@@ -111,8 +120,9 @@ class RunFolder:
     def repeat(self) -> str:
         """The command that repeats it."""
         told = self.manifest().get("repeat")
-        options = told.rpartition("plan.json")[2] if isinstance(told, str) and told.isprintable() else ""
-        return f"diloco-chaos run --plan {self.path / 'plan.json'}{options}"  # the folder may have been moved
+        options = told.rpartition("plan.json")[2] if isinstance(told, str) else ""
+        known = options if re.fullmatch(_OPTIONS, options) else ""  # whoever wrote it wants it to be typed
+        return f"diloco-chaos run --plan {shlex.quote(str(self.path / 'plan.json'))}{known}"  # it may have been moved
 
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty where it is missing or torn."""
@@ -120,22 +130,38 @@ class RunFolder:
             content = json.loads((self.path / name).read_text())
         except (OSError, ValueError, RecursionError):
             return {}
-        return content if isinstance(content, dict) else {}
+        return all_printable(content) if isinstance(content, dict) else {}
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(target.name + ".partial")
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-        temporary.replace(target)
+        temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.partial")
+        # Nobody can have put a link there whose target would be overwritten.
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        try:
+            with open(made, "w") as file:
+                file.write(json.dumps(content, indent=2) + "\n")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def log_tail(self, node: str, lines: int = 8) -> list[str]:
         """The last lines of a node's newest log; of a stack at its end the innermost frames."""
         logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
         text = logs[-1].read_text(errors="replace").splitlines() if logs else []
         stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
-        return text[stacks[-1]:][:lines] if stacks else text[-lines:]
+        return list(map(printable, text[stacks[-1]:][:lines] if stacks else text[-lines:]))
+
+
+def _strange(path: Path) -> Iterator[Path]:
+    """Whatever is below it that is neither a file nor a folder."""
+    for folder, names, files in os.walk(path):
+        for name in (*names, *files):
+            one = Path(folder, name)
+            with suppress(FileNotFoundError):  # the run goes on, and has removed it
+                if not (stat.S_ISDIR(mode := one.lstat().st_mode) or stat.S_ISREG(mode)):
+                    yield one
 
 
 def thin_out(runs: Path, keep: int) -> list[Path]:

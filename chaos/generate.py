@@ -74,6 +74,8 @@ KINDS: dict[str, tuple[Settings, str]] = {
     "straggler": (_of(for_=("2s", "4s", "6s"), factor=(0.5, 0.25, 0.8)), "learner"),
     "zombie": (_of(for_=_SHORT), "learner"),
     "poison": (_of(content=("nan", "inf", "shape"), count=(1, 3)), "learner"),
+    "lie": (_of(about=("step", "tokens", "position", "version"), count=(1, 3)), "learner"),
+    "corrupt_memory": (_of(content=("nan", "bits"), values=(16, 1, 256)), "learner"),
     "disconnect": (_of(for_=_SHORT), "any"),
     "corrupt": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
     "truncate": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),

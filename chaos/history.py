@@ -102,12 +102,14 @@ class History:
         told = {(merge["fragment"], merge["version"]) for merge in self.tape.of("merge", node=SYNCER)}
         found = []
         for resumed in self.tape.of("resumed", node=SYNCER):
-            known = zip(resumed["versions"], resumed.fields.get("contributions", ()), strict=False)
-            for fragment, (version, parts) in enumerate(known):
+            versions = resumed["versions"]
+            known = zip(versions, resumed.fields.get("contributions", ()),
+                        resumed.fields.get("outer", [None] * len(versions)), strict=False)
+            for fragment, (version, parts, outer) in enumerate(known):
                 if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
                     told.add((fragment, version))
                     found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
-                        "fragment": fragment, "version": version, "contributions": [
+                        "fragment": fragment, "version": version, "outer": outer, "contributions": [
                             {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
                             for learner, incarnation, first, last in parts]}))
         return found
@@ -213,10 +215,12 @@ class History:
         """Whether no outage is in it."""
         return not any(down < end and start < up for down, up in self.outages)
 
-    def still(self, start: float, end: float) -> list[tuple[float, float]]:
-        """From merge to merge between `start` and `end`; these two, and the borders of outages, count as merges."""
-        return [between for left, right in self.awake(start, end) for between in pairwise(
-            [left, *(merge.t for merge in self.merges if left < merge.t < right), right])]
+    def still(self, start: float, end: float, merges: Sequence[Event] | None = None) -> list[tuple[float, float]]:
+        """From merge to merge between `start` and `end` (None: of all of them); these two, and the borders of outages,
+        count as merges."""
+        times = [merge.t for merge in (self.merges if merges is None else merges)]
+        return [between for left, right in self.awake(start, end)
+                for between in pairwise([left, *(t for t in times if left < t < right), right])]
 
     def gaps(self, start: float, end: float) -> list[float]:
         """How many seconds each of these lasted."""

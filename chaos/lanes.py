@@ -103,6 +103,10 @@ class Lanes:
             case "injecting":
                 self.marks.append((event.t, str(event["fault"]), str(event["words"])))
                 self._overlay(event, add=True)
+            case "injected":
+                self._freed(event)
+            case "reset" if self._base(event.node) == "training":
+                self._set(event.node, event.t, "healing")  # until it is merged from again
             case "healed":
                 self._overlay(event, add=False)
             case _:
@@ -131,6 +135,14 @@ class Lanes:
             if not add and name == "cut off" and lane.base == "training":
                 lane.base = "healing"  # until it is merged from again
             lane.update(event.t)
+
+    def _freed(self, event: Event) -> None:
+        """Who held for a fault that neither ends it nor lasts goes on."""
+        fault = self._kinds.get(str(event["fault"]))
+        if fault is not None and fault.frees and not fault.downs and not fault.lasts:
+            for target in fault.targets:
+                self.nodes[target].overlays.discard("paused")
+                self.nodes[target].update(event.t)
 
     def row(self, node: str, start: float, end: float, width: int) -> list[str]:
         """The states of a node in `width` equal slices of [start, end); a short kill is never lost between two."""

@@ -71,7 +71,7 @@ def _skipped(history: History) -> Iterator[Unmerged]:
         for (incarnation, begin), (_, end) in pairwise(begins):
             never = sorted(set(range(begin, end)) - taken)
             for fragment in range(len(cluster.fragment_table())) if never else ():
-                yield Unmerged(fragment, name, incarnation, SKIPPED, len(never) * cluster.tokens_per_step,
+                yield Unmerged(fragment, name, incarnation, SKIPPED, len(never) * cluster.tokens_per_step_of(name),
                                tuple(_ranges(never)))
 
 

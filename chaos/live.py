@@ -19,6 +19,7 @@ from chaos.plan import Plan
 from harness.tape import Event
 from harness.trainer.config import SYNCHRONOUS
 from harness.units import show_seconds
+from harness.wording import printable
 
 _REFRESH_S = 0.12
 _LINE_EVERY_S = 5.0
@@ -194,7 +195,7 @@ class Terminal:
     def say(self, text: str) -> None:
         """One line about what comes next."""
         self._stop()
-        self._console.print(f"· {text}", style="dim", markup=False, highlight=False)
+        self._console.print(f"· {printable(text)}", style="dim", markup=False, highlight=False)
 
     def _stop(self) -> None:
         if self._live is not None:

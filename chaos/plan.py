@@ -7,9 +7,9 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from chaos.availability import checkpoint_every, predicted
 from chaos.bounds import Bounds
@@ -18,7 +18,7 @@ from chaos.scenario import Scenario, joiners
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.units import Seconds, Size
-from harness.wording import first
+from harness.wording import first, printable
 
 
 class PlannedFault(BaseModel):
@@ -37,7 +37,7 @@ class Plan(BaseModel):
 
     schema_version: Literal[1] = 1
     scenario: str
-    description: str
+    description: Annotated[str, AfterValidator(printable)]
     seed: int
     cluster: TrainerConfig
     deadline: Seconds

@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from chaos.run import Result
 
+_REPEATS = pytest.StashKey[list[str]]()
+"""A line for every run that was repeated because it was inconclusive."""
 _HEADER = b"diloco_chaos: 1"  # as in chaos.document, which is not imported for people who have no scenarios
 
 
@@ -27,12 +29,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-step-time", default="",
                     help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
     group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
+    group.addoption("--chaos-rerun-inconclusive", type=int, default=0, metavar="N",
+                    help="run a scenario again, N times at most, while it proves nothing; never after a failed check")
     group.addoption("--chaos-runs", type=Path, default=Path("runs"), help="where the runs' folders are made")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Marks that scenarios bear."""
+    config.stash[_REPEATS] = []
     config.addinivalue_line("markers", "chaos: a scenario that diloco-chaos runs on a cluster")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which runs were repeated, and why."""
+    for line in config.stash[_REPEATS]:
+        terminalreporter.write_line(f"diloco-chaos: {line}", yellow=True)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -73,7 +84,7 @@ class ScenarioItem(pytest.Item):
         from chaos.live import Silence
         from chaos.pace import paced
         from chaos.plan import freeze
-        from chaos.run import exit_code, run_plan
+        from chaos.run import exit_code, run_again_if_inconclusive, run_plan
         from chaos.scenario import load
         frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
         on = self.config.getoption("--chaos-on")
@@ -82,7 +93,9 @@ class ScenarioItem(pytest.Item):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         if pace := self.config.getoption("--chaos-step-time"):
             frozen = paced(frozen, pace)
-        result = run_plan(frozen, self.config.getoption("--chaos-runs"), Silence(), place)
+        option = self.config.getoption
+        result = run_again_if_inconclusive(lambda: run_plan(frozen, option("--chaos-runs"), Silence(), place),
+                                           option("--chaos-rerun-inconclusive"), self.config.stash[_REPEATS].append)
         self.user_properties.append(("run", str(result.folder.path)))
         if exit_code(result) == 130:
             raise KeyboardInterrupt
@@ -119,7 +132,7 @@ class ScenarioFailed(Exception):  # noqa: N818 - a verdict, not an error
         self._result = result
 
     def report(self) -> str:
-        """The report as text for a log."""
+        """The report as text for a log; its first word says whether a check failed or the run proves nothing."""
         from rich.console import Console
 
         from chaos.report import show

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.experiment import Experiment, Observer
 from chaos.folder import RunFolder, environment
@@ -24,12 +24,14 @@ from chaos.stage import MakeStage
 from harness.ledger import Ledger, Remove
 from harness.trainer.config import TrainerConfig
 from harness.trainer.node import NodeSettings
+from harness.wording import first
 
 Kind = Literal["synchronous", "twin"]
 _SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
                        "budget", "warm_start", "snapshots", "seed"}
 
 
+_FILE, _WARM = "reference.json", "warm.safetensors"
 _DEADLINE_S = 600.0
 """A reference is trained once: a slow machine may take its time."""
 
@@ -99,26 +101,35 @@ class References:
         self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest
         self._stage, self._ledger, self._virtual = stage, ledger, virtual
 
-    def cached(self, kind: Kind, plan: Plan) -> bool:
-        """Whether it need not be trained."""
-        return (self._folder(kind, plan) / "reference.json").exists()
+    def cached(self, kind: Kind, plan: Plan) -> Reference | str:
+        """What the cache has, also one that can't be written; else what is wrong with it, which is empty where nothing
+        is there."""
+        return _kept(self._folder(kind, plan))
 
     def warm_start(self, plan: Plan) -> Path | None:
         """The checkpoint that every run of this plan begins from; the synchronous reference must be there."""
-        return self._folder("synchronous", plan) / "warm.safetensors" if plan.cluster.warm_start else None
+        return self._folder("synchronous", plan) / _WARM if plan.cluster.warm_start else None
 
-    def obtain(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
-        """The reference, from the cache or trained now.
+    def train(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
+        """The reference, trained now unless another harness has done it meanwhile.
 
         Raises:
             NoReferenceError: it was trained now and did not finish.
             KeyboardInterrupt: Ctrl-C while it was trained; nothing is left of it.
         """
         folder = self._folder(kind, plan)
-        with _locked(folder.with_suffix(".lock")):
-            if not (folder / "reference.json").exists():
-                self._train(kind, plan, folder, observe)
-        return Reference.model_validate_json((folder / "reference.json").read_text())
+        try:
+            with _locked(folder.with_suffix(".lock")):
+                if not isinstance(found := _kept(folder), Reference):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    self._train(kind, plan, folder, observe)
+                    found = _kept(folder)
+        except PermissionError as error:
+            raise NoReferenceError(f"{error.filename}: a reference can't be kept there: {error.strerror}; set "
+                                   f"XDG_CACHE_HOME to a folder that can be written") from error
+        if not isinstance(found, Reference):
+            raise NoReferenceError(f"{folder}: what was just written there is damaged: {found or 'it is gone'}")
+        return found
 
     def _folder(self, kind: Kind, plan: Plan) -> Path:
         return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}"
@@ -153,11 +164,35 @@ class References:
         kept = run.path / "kept"
         kept.mkdir()
         if kind == "synchronous":
-            (run.path / "snapshots" / "000.safetensors").replace(kept / "warm.safetensors")
+            (run.path / "snapshots" / "000.safetensors").replace(kept / _WARM)
         reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
                               merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None)
-        RunFolder(kept).write("reference.json", reference.model_dump(mode="json"))
+        content = reference.model_dump(mode="json")
+        RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
         kept.rename(folder)  # whole or not at all
+
+
+def _kept(folder: Path) -> Reference | str:
+    """What the cache has there; else what is wrong with it, which is empty where nothing is there."""
+    if not folder.exists():
+        return ""
+    told = RunFolder(folder).document(_FILE)
+    content = told.get("reference")
+    if not isinstance(content, dict):
+        return "it has no curve that can be read"
+    if told.get("digest") != _digest(content, folder / _WARM):
+        return "it is not what was written"
+    try:
+        return Reference.model_validate(content)
+    except ValidationError as error:
+        return first(error)
+
+
+def _digest(content: dict[str, Any], warm: Path) -> str:
+    """Of a reference and of the warm start that it left, if it left one."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    digest.update(warm.read_bytes() if warm.exists() else b"")
+    return digest.hexdigest()
 
 
 def loss_curve(run: RunFolder) -> tuple[Point, ...]:

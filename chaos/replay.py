@@ -9,27 +9,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from chaos import replay_averaged
 from chaos.history import History
 from chaos.replayed import Difference, Replay
 from chaos.tokens import Node
+from harness.memory import Corruption
 from harness.tape import Event
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.effects import Effect, Record, Send
 from harness.trainer.learner import Learner
-from harness.trainer.messages import Answer, Broadcast, Request, Welcome
+from harness.trainer.messages import Answer, Broadcast, Request, Reset, Welcome
+from harness.trainer.outer import OuterStep
 from harness.trainer.replicas import MakeReplica
 from harness.trainer.rounds import Contribution
+from harness.trainer.schedule import outer_step
 from harness.trainer.state import FragmentState
 from harness.trainer.tensors import Tensors, digest, shapes
 
+_CORRUPTION = tuple(field.name for field in fields(Corruption))
 Given = tuple[int, int, int]
 """Fragment, first and last step: what an incarnation's answer is known by."""
 _SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
-         "snapshot": ("base", "first", "step", "steps", "digest")}
+         "snapshot": ("base", "first", "step", "steps", "digest"), "skipped": ("step", "position", "reason")}
 """Of a learner's event, what must be the same again."""
 
 
@@ -137,6 +141,14 @@ class _Again:
             case "snapshot":
                 self._compare(life, event, core.on_message(
                     Request(round=event["round"], fragment=event["fragment"]), {}, 0.0))
+            case "skipped":
+                list(core.on_timer("pace", 0.0))
+                self._compare(life, event, core.on_computed(
+                    core.replica.train(event["position"], event["lr"]), 0.0, 0.0))
+            case "reset" if any(held.version >= 0 for held in core.held):  # else it did so by itself, as it did then
+                list(core.on_message(Reset(reason=event["reason"]), {}, 0.0))
+            case "corrupted":
+                list(core.corrupt(Corruption(**{name: event[name] for name in _CORRUPTION})))
             case "disconnected":
                 list(core.on_lost("", 0.0))
 
@@ -172,7 +184,7 @@ class _Again:
             del self._lives[merged.learner, merged.incarnation].given[fragment, merged.first_step, merged.last_step]
             if "digest" in part and part["digest"] != merged.digest:
                 self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {merged.digest}")
-        self._states[fragment] = self._states[fragment].after(answers, self._config)
+        self._states[fragment] = self._states[fragment].after(answers, self._config, self._outer(merge))
         self._keep([fragment])
         self._found.versions += 1
         state = self._states[fragment]
@@ -181,6 +193,15 @@ class _Again:
             self._differs(merge, f"merged of {', '.join(map(_named, merge['contributions']))}: was version "
                                  f"{merge['version']} {merge['digest']}, is version {state.version} {again}")
         return True
+
+    def _outer(self, merge: Event) -> OuterStep:
+        """The outer step that the tape tells, which must be the one of its place in training. A syncer that was killed
+        before it wrote of the merge has told the step and not the place; an earlier version told neither."""
+        told = merge.fields.get("outer")
+        step = OuterStep(*told) if told else OuterStep(self._config.outer_lr, self._config.outer_momentum)
+        if told and "processed" in merge.fields and (again := outer_step(self._config, merge["processed"])) != step:
+            self._differs(merge, f"its outer step was {step}, is {again}")
+        return step
 
     def _given(self, merge: Event, part: Mapping[str, Any]) -> tuple[Answer, Tensors] | None:
         life = self._lives.get((part["learner"], part["incarnation"]))
@@ -199,7 +220,8 @@ class _Again:
 def _lives(history: History, config: TrainerConfig) -> dict[Node, list[Event]]:
     """Every incarnation's events that matter here, from its first word on."""
     found: dict[Node, list[Event]] = {}
-    for event in history.tape.of("received", "step", "snapshot", "disconnected", "ready"):
+    for event in history.tape.of("received", "step", "snapshot", "disconnected", "ready", "skipped", "reset",
+                                 "corrupted"):
         if event.node in config.names:
             found.setdefault((event.node, event.incarnation), []).append(event)
     return found

@@ -20,7 +20,7 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica, tell: Call
     others have, so that they are all the same whenever they count."""
     config = history.plan.cluster
     peers = {name: replicas(index) for index, name in enumerate(config.names)}
-    one = peers[config.names[0]]
+    one, up, down = peers[config.names[0]], config.gradient_codec, config.broadcast_codec
     targets = {back["step"] for back in history.tape.of("rolled_back", node=SYNCER)}
     first = history.tape.of("initial", node=SYNCER)[0]
     step, tokens, found = int(first["step"]), int(first["processed"]), Replay()
@@ -38,8 +38,10 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica, tell: Call
         if event["version"] != step + 1:
             found.missing = f"the tape tells of step {event['version']} after step {step}"
             return found
-        gradients = {part["learner"]: peers[part["learner"]].gradient(step)[1] for part in event["contributions"]}
-        mean = averaged(list(gradients.values()))
+        gradients = {part["learner"]: up.send(peers[part["learner"]].gradient(step)[1], {}, key="").read
+                     for part in event["contributions"]}
+        each = list(map(config.tokens_per_step_of, gradients))
+        mean = down.send(averaged(list(gradients.values()), each), {}, key="").read
         if (again := digest(mean)) != event["digest"]:
             words = f"the mean gradient of {', '.join(gradients)} was {event['digest']}, is {again}"
             found.difference = Difference(event.t, f"step {event['version']}: {_whose(event, gradients)}{words}")

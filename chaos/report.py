@@ -14,6 +14,7 @@ from rich.text import Text
 from chaos import drawing
 from chaos.checks.base import Verdict
 from chaos.felt import measure
+from chaos.interference import Interference, interference
 from chaos.lanes import Lanes
 from chaos.origin import cuts_of
 from chaos.run import Result, exit_code
@@ -27,6 +28,7 @@ _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"
 _WIDEST = 100
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
+_MOST_WINDOWS = 4
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -77,8 +79,21 @@ def _timeline(result: Result, width: int) -> list[RenderableType]:
         return []
     end = result.history.end
     zero = result.history.zero if result.history.zero is not None else 0.0
-    return [_title("Timeline", "seconds since the steady state"), drawing.lanes(view, 0.0, end, width),
-            drawing.scale(0.0, end, zero, width), drawing.legend(view)]
+    found = interference(result.history)
+    busy = [drawing.windows("machine", [(one.start, one.end) for one in found], 0.0, end, width)] if found else []
+    return [_title("Timeline", "seconds since the steady state"), drawing.lanes(view, 0.0, end, width), *busy,
+            drawing.scale(0.0, end, zero, width), drawing.legend(view), *_machine(found, zero)]
+
+
+def _machine(found: list[Interference], zero: float) -> list[RenderableType]:
+    """What else went on on it, the longest first."""
+    if not found:
+        return []
+    lines = [f"{one.start - zero:.1f} s to {one.end - zero:.1f} s: {one.why}; {one.numbers()}"
+             for one in sorted(found, key=lambda one: one.start - one.end)[:_MOST_WINDOWS]]
+    if len(found) > _MOST_WINDOWS:
+        lines.append(f"and {len(found) - _MOST_WINDOWS} shorter times")
+    return [_title("This machine", "had other things to do"), Text("\n".join(lines))]
 
 
 def _faults(result: Result) -> list[RenderableType]:

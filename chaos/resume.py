@@ -22,6 +22,7 @@ from chaos.scenario import SYNCER
 from harness import tape
 from harness.processes import identity
 from harness.trainer import checkpoint, cuts
+from harness.trainer.data import digest_of
 from harness.trainer.disk import CheckpointError
 from harness.trainer.node import SETTINGS, NodeSettings
 from harness.units import show_seconds
@@ -86,9 +87,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, pl
         settings = NodeSettings.model_validate(folder.document(SETTINGS))
     except ValidationError as error:
         raise FolderError(f"{folder.path}: {SETTINGS} can't be understood: {first(error)}") from error
-    for path in filter(None, (settings.corpus_file, settings.initial)):
-        if not path.exists():
-            raise FolderError(f"{path}, which the run began from, is not there any more; begin again: {folder.repeat}")
+    _as_it_began(folder, origin, settings)
     for line in clean():
         audience.say(f"left behind by an earlier run: {line}")
     with place.custody() as ledger:
@@ -96,6 +95,25 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, pl
         stage = place.stage(origin.plan, new, settings.model_copy(
             update={"cut": origin.cut, "elapsed": origin.time}), ledger)
         return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
+
+
+def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> None:
+    """Refuse what would go on with another training than the one that the folder's plan and manifest name."""
+    if settings.trainer != origin.plan.cluster:
+        raise FolderError(f"{folder.path}: {SETTINGS} is of another cluster than the plan; begin again: "
+                          f"{folder.repeat}")
+    manifest = folder.manifest()
+    corpus = manifest.get("corpus")
+    for path, digest in ((settings.corpus_file, corpus.get("digest") if isinstance(corpus, dict) else None),
+                         (settings.initial, manifest.get("initial"))):
+        if path is None and digest is None:
+            continue
+        if path is None or not path.exists():
+            raise FolderError(f"{path or 'a file'}, which the run began from, is not there any more; begin again: "
+                              f"{folder.repeat}")
+        if digest_of(path) != digest:
+            raise FolderError(f"{path} is not what the run began from: its digest is not that of the manifest; begin "
+                              f"again: {folder.repeat}")
 
 
 def _copied(folder: RunFolder, origin: Origin, runs: Path, place: Place) -> RunFolder:

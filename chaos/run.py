@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,8 +34,13 @@ from harness.ledger import Ledger
 from harness.processes import identity
 from harness.tape import SCHEMA
 from harness.trainer.cuts import CUTS
+from harness.trainer.data import digest_of
 from harness.trainer.node import NodeSettings
 from harness.trainer.replicas import corpus_for
+
+REPORT = "report.json"
+INCONCLUSIVE = 3
+"""Exit code of a run that proves nothing."""
 
 
 class Audience(Protocol):
@@ -85,6 +90,26 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, place: Place | None = N
         return _run(plan, runs, audience, place, ledger)
 
 
+def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: Callable[[str], None]) -> Result:
+    """Perform a run, and again while it proves nothing, so many times at most. One that failed is never repeated.
+
+    `say` is told of every repetition.
+    """
+    result = perform()
+    for _ in range(retries):
+        if exit_code(result) != INCONCLUSIVE:
+            break
+        say(f"{result.folder.path} was inconclusive, and runs again: {reason(result)}")
+        result = perform()
+    return result
+
+
+def reason(result: Result) -> str:
+    """Why a run proves nothing."""
+    unknown = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"]
+    return result.judgement.inconclusive or result.outcome.message or f"{', '.join(unknown) or 'no check'} can't tell"
+
+
 def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledger) -> Result:
     if place.virtual:
         audience.say("virtual time: seconds below are the simulation's, not yours")
@@ -102,11 +127,12 @@ def _run(plan: Plan, runs: Path, audience: Audience, place: Place, ledger: Ledge
         "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": place.name, "tape_schema": SCHEMA,
         "harness": identity(os.getpid()),
         "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
+        "initial": digest_of(warm) if (warm := references.warm_start(plan)) else None,
         "references": {kind: reference.key for kind, reference in had.items()},
         "repeat": repeating(folder, place), **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
-    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=references.warm_start(plan))
+    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=warm)
     return concluded(Experiment(plan, place.stage(plan, folder, settings, ledger), audience.watch(plan, "run")),
                      folder, audience)
 
@@ -129,17 +155,22 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
         shutil.rmtree(folder.path / CUTS, ignore_errors=True)  # nobody goes on from a run that is over
-    return judged(folder, outcome)
+    result = judged(folder, outcome)
+    folder.write(REPORT, document(result))
+    return result
 
 
 def _references(plan: Plan, references: References, audience: Audience) -> Mapping[str, Reference]:
     had: dict[str, Reference] = {}
     for kind in needed(plan):
-        if references.cached(kind, plan):
+        found = references.cached(kind, plan)
+        if isinstance(found, Reference):
             audience.say(f"{kind} reference: cached")
         else:
-            audience.say(f"{kind} reference: training it once")
-        had[kind] = references.obtain(kind, plan, audience.watch)
+            audience.say(f"{kind} reference: what the cache has is damaged ({found}): training it again" if found
+                         else f"{kind} reference: training it once")
+            found = references.train(kind, plan, audience.watch)
+        had[kind] = found
     return had
 
 
@@ -161,7 +192,8 @@ def recorded(folder: RunFolder) -> History:
 
 
 def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
-    """Judge a run's folder and write `report.json`; the same folder always gives the same verdicts.
+    """Judge a run's folder; the same folder always gives the same verdicts. `outcome`: how it ended, where that is
+    known.
 
     Raises:
         ScenarioError, FolderError: as `recorded`.
@@ -172,9 +204,7 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         ends = history.tape.of("end", node="harness")
         outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
                    else Outcome("broken", "the harness died before the run was over"))
-    result = Result(folder, history, judgement, outcome)
-    folder.write("report.json", document(result))
-    return result
+    return Result(folder, history, judgement, outcome)
 
 
 def document(result: Result) -> dict[str, object]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from chaos.bounds import Bounds
 from chaos.document import annotated, plain, text_of
@@ -18,6 +18,7 @@ from harness.cluster.base import ABILITIES
 from harness.trainer.config import SYNCER as SYNCER
 from harness.trainer.config import TrainerConfig
 from harness.units import Seconds, Size, between
+from harness.wording import printable
 from scenarios import find
 
 LEARNERS = "learners"
@@ -31,7 +32,7 @@ class Scenario(BaseModel):
 
     diloco_chaos: Literal[1]
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80)
-    description: str = ""
+    description: Annotated[str, AfterValidator(printable)] = ""
     extends: str = ""
     """Another scenario, by name or file, whose keys hold where this one says nothing."""
     tier: Literal["ci", "full"] = "full"

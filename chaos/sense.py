@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from chaos.problems import Numbers, nearest
 from chaos.scenario import SYNCER, Scenario, joiners
-from faults import FAULTS, Composite, FailingWrites, Fault, Join, Pause, Storm
+from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Join, Storm
 from harness.tape import FIELDS
 from harness.trainer.config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.quadratic import QuadraticSpec
 from harness.units import show_seconds
 
 Objection = tuple[list[Any], str]
@@ -17,9 +18,9 @@ Objection = tuple[list[Any], str]
 
 _SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
                 "grouped", "rolled_back", "recovering", "cut", "cut_done", "cut_broken", "traffic",
-                "refused_checkpoint"}
+                "refused_checkpoint", "renewed"}
 _LEARNER_ONLY = {"step", "snapshot", "upload", "received", "disconnected", "ready", "imported", "superseded", "donated",
-                 "part"}
+                 "part", "skipped", "reset", "corrupted"}
 _NEVER = {"begin", "end", "spawn", "injecting", "injected", "felt", "healed", "recovered", "residue", "aborted",
           "not_healed", "finished", "exit", "initial", "continued",
           "warning"}
@@ -146,17 +147,22 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
 def _most(cluster: TrainerConfig, event: str) -> int | None:
     """How often a node can record an event, even if all others are dead; None: nobody knows."""
     steps = (cluster.budget - cluster.warm_start) * cluster.learners
-    exchanges = steps if cluster.mode in SYNCHRONOUS else (steps // cluster.sync_every + 2) * cluster.fragments
+    exchanges = steps if cluster.mode in SYNCHRONOUS else _exchanges(cluster, steps)
     return {"step": steps, "snapshot": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
+
+
+def _exchanges(cluster: TrainerConfig, steps: int) -> int:
+    """Of all fragments in so many global steps; more often while H grows."""
+    grows = min(steps, cluster.sync_growth * cluster.learners)
+    return (grows // cluster.sync_from + (steps - grows) // cluster.sync_every + 2 + bool(grows)) * cluster.fragments
 
 
 def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
     when = fault.when
     assert when is not None, "asked for faults that wait for a hold point"
     assert when.hold is not None, "asked for faults that wait for a hold point"
-    frees = isinstance(fault, Pause) or (fault.downs and not fault.lasts)
     most = _most(cluster, "upload") or 0
-    if not frees or fault.targets != (when.node,):
+    if not fault.frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.hold} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
     elif when.hold.endswith(".half") == (when.node == SYNCER):
@@ -180,8 +186,11 @@ def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
 
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
     kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
-    if "poison" in kinds and scenario.cluster.mode in SYNCHRONOUS:
-        yield f"poison: mode {scenario.cluster.mode} takes no outer gradients"
+    cluster = scenario.cluster
+    for kind in sorted(kinds & {"poison", "lie", "corrupt_memory"}) if cluster.mode in SYNCHRONOUS else ():
+        yield f"{kind}: mode {cluster.mode} takes no outer gradients, and this is about learners that give them"
+    if isinstance(fault, CorruptMemory) and fault.part == "moments" and isinstance(cluster.spec, QuadraticSpec):
+        yield f"corrupt_memory: model {cluster.model} is trained by plain gradient descent, which has no moments"
 
 
 def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:

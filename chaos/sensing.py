@@ -11,7 +11,7 @@ from chaos.stage import Prober
 from faults import Fault, Felt, Hit, LinkFault
 from harness.cluster.base import Cluster, NodeSpec
 from harness.trainer.probe import Sounding
-from harness.trainer.rogue import Content, Rogue
+from harness.trainer.rogue import About, Content, Rogue, rogue
 
 _PROBES = 5
 
@@ -84,8 +84,8 @@ class Sensing:
     def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
-    def _rogue(self, learner: str, content: Content) -> Rogue:
-        return Rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, content)
+    def _rogue(self, learner: str, what: Content | About) -> Rogue:
+        return rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, what)
 
     def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

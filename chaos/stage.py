@@ -15,6 +15,7 @@ from chaos.plan import Plan
 from faults import Fault, Felt, Hit
 from harness.cluster.base import Cluster, Recorder
 from harness.ledger import Ledger
+from harness.machine import Sample, Watch
 from harness.tape import Event, Tail, TapeWriter
 from harness.trainer.node import SETTINGS, NodeSettings
 from harness.trainer.probe import Sounding, probe
@@ -94,6 +95,10 @@ class Stage(Protocol):
         at most until then."""
         ...
 
+    def machine(self) -> Sample | None:
+        """What went on on this machine in the last second; None where nothing is known of it, or nothing new."""
+        ...
+
     def dump_stacks(self) -> None:
         """Have every node's stacks written."""
         ...
@@ -122,6 +127,10 @@ class LiveStage:
         self._tail = Tail(self.run / "tape")
         self.cluster = make(self.run, self.record, ledger)
         self.prober: Prober = LiveProber(ledger.token)
+        self._watch = Watch(self._pids)
+
+    def _pids(self) -> list[int]:
+        return [state.pid for state in self.cluster.states().values() if state.pid]
 
     def record(self, event: str, **fields: Any) -> None:
         """To its file."""
@@ -144,6 +153,10 @@ class LiveStage:
         """A tick."""
         time.sleep(TICK_S)
 
+    def machine(self) -> Sample | None:
+        """By what the kernel tells."""
+        return self._watch.look()
+
     def dump_stacks(self) -> None:
         """They reach the logs in a moment."""
         self.cluster.dump_stacks()
@@ -160,6 +173,7 @@ class LiveStage:
 
     def close(self) -> None:
         """Close the files."""
+        self._watch.close()
         self._tail.close()
         self._tape.close()
 

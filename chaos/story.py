@@ -8,6 +8,7 @@ from chaos.checks import DOUBTED
 from chaos.checks.base import Verdict
 from chaos.felt import measure
 from chaos.run import Result
+from chaos.succession import usurpations
 from harness.tape import Event
 
 _AROUND_S = 1.0
@@ -21,7 +22,7 @@ def story(result: Result) -> list[str]:
     if not bad:
         return []
     doubted = [verdict.name for verdict in bad if verdict.evidence and DOUBTED in verdict.evidence[0]]
-    lines: list[str] = []
+    lines = _strangers(result)
     for verdict in sorted(bad, key=lambda verdict: verdict.verdict != "failed"):
         if verdict.name not in doubted:
             lines += _one(result, verdict)
@@ -41,6 +42,14 @@ def _one(result: Result, verdict: Verdict) -> list[str]:
         if at is not None:
             lines += [f"  {line}" for line in _around(result, at)]
     return [*lines, ""]
+
+
+def _strangers(result: Result) -> list[str]:
+    """Who had no business here, before anything else is blamed."""
+    found = usurpations(result.history)
+    more = [f"  and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
+    return ["somebody else who has this run's token took part; what follows may be their doing",
+            *(f"  {line}" for line in found[:_MOST_EVENTS]), *more, ""] if found else []
 
 
 def _moment(verdict: Verdict) -> float | None:

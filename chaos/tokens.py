@@ -9,9 +9,12 @@ from __future__ import annotations
 import signal
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, product
+from typing import Any
 
+from chaos.fates import Fates
 from chaos.plan import Plan
 from harness.tape import Event, Tape
 from harness.trainer.config import SYNCHRONOUS
@@ -21,12 +24,12 @@ Node = tuple[str, int]
 
 MERGED, OUTSTANDING, OVERLAP, ROLLED_BACK = "merged", "outstanding", "overlap", "rolled back"
 CRASH, LEFT = "crash", "left"
+RESET = "memory"
+"""A learner dropped all that it had, because it could not be right."""
 INTERRUPTED = "interrupted"
 """Data parallelism: the group broke before the step was made."""
 _ASKED = (0, -signal.SIGTERM)
 """Exit statuses of a process that was asked to end, and did."""
-Fates = dict[int, str]
-"""Step -> fate, of one fragment and one learner's incarnation."""
 
 
 @dataclass
@@ -40,11 +43,19 @@ class TokenLedger:
     by_fate: Counter[str] = field(default_factory=Counter)
     """Tokens by fate, mean over fragments weighted by size."""
 
-    def useful(self, node: Node, step: int, sizes: list[int]) -> float:
-        """The share of the model (by size) for which this step was merged, or lost only to the overlap."""
-        good = sum(size for index, size in enumerate(sizes)
-                   if self.fates.get((index, node), {}).get(step) in (MERGED, OVERLAP))
-        return good / sum(sizes)
+    sizes: list[int] = field(default_factory=list)
+    """Of the fragments, in values."""
+
+    def useful(self, node: Node) -> dict[int, float]:
+        """Step -> the share of the model (by size) for which it was merged, or lost only to the overlap."""
+        own = [(size, self.fates[index, node]) for index, size in enumerate(self.sizes) if (index, node) in self.fates]
+        good: dict[int, float] = {}
+        for size, fates in own:
+            for begin, end, fate in fates.runs():
+                share = size / sum(self.sizes) if fate in (MERGED, OVERLAP) else 0.0
+                for step in map(fates.step, range(begin, end)):
+                    good[step] = good.get(step, 0.0) + share
+        return good
 
 
 def killed(tape: Tape) -> dict[Node, str]:
@@ -60,29 +71,34 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     `steps` holds the step events of each learner's incarnation, `merges` the merges to take into account, of which
     those that are `rolled_back` came to nothing.
     """
-    ledger = TokenLedger()
-    sizes = [fragment.size for fragment in plan.cluster.fragment_table()]
+    ledger = TokenLedger(sizes=[fragment.size for fragment in plan.cluster.fragment_table()])
     done = {node: {event["step"]: int(event["tokens"]) for event in events} for node, events in steps.items()}
-    merged = _merged_intervals({node: sorted(tokens) for node, tokens in done.items()}, merges, ledger)
-    events = _by_fragment(tape)
+    taken = {node: sorted(tokens) for node, tokens in done.items()}
+    merged = _merged_intervals(taken, merges, ledger)
+    events = _by_fragment(tape, len(ledger.sizes))
     dead = killed(tape)
-    void = {(part["learner"], part["incarnation"], part["last"]) for merge in rolled_back
-            for part in merge["contributions"]}
+    void: dict[Node, list[int]] = defaultdict(list)
+    for merge in rolled_back:
+        for part in merge["contributions"]:
+            void[part["learner"], part["incarnation"]].append(part["last"])
     at_end = INTERRUPTED if plan.cluster.mode in SYNCHRONOUS else OUTSTANDING
     for node, tokens in done.items():
         _gapless(node, steps[node], ledger)
-        ledger.processed += sum(tokens.values())
-        for index, size in enumerate(sizes):
-            fates = _fates(sorted(tokens), merged.get((index, node), []), events.get((index, node), []),
+        before = list(accumulate((tokens[step] for step in taken[node]), initial=0))
+        ledger.processed += before[-1]
+        for index, size in enumerate(ledger.sizes):
+            fates = _fates(taken[node], merged.get((index, node), []), events.get((index, node), []),
                            dead.get(node, at_end), ledger, f"fragment {index}, {node[0]}.{node[1]}")
-            fates |= {step: ROLLED_BACK for step in tokens if (*node, step) in void}
+            for step in void[node]:
+                for place in fates.places(step, step):
+                    fates.change(place, ROLLED_BACK)
             ledger.fates[index, node] = fates
-            for step, fate in fates.items():
-                ledger.by_fate[fate] += tokens[step] * size
+            for begin, end, fate in fates.runs():
+                ledger.by_fate[fate] += (before[end] - before[begin]) * size
     _used_once(steps, ledger)
     if plan.cluster.mode not in SYNCHRONOUS:  # there a step that came to nothing is taken again
         _leased_once(steps, ledger)
-    ledger.by_fate = Counter({fate: round(count / sum(sizes)) for fate, count in ledger.by_fate.items()})
+    ledger.by_fate = Counter({fate: round(count / sum(ledger.sizes)) for fate, count in ledger.by_fate.items()})
     return ledger
 
 
@@ -98,23 +114,27 @@ def _gapless(node: Node, events: list[Event], ledger: TokenLedger) -> None:
 
 def _used_once(steps: dict[Node, list[Event]], ledger: TokenLedger) -> None:
     """No batch of a learner's shard is merged twice into a fragment, whichever process trained on it."""
-    used: set[tuple[int, str, int]] = set()
-    for (index, node), fates in ledger.fates.items():
-        for event in steps[node]:
-            if fates.get(event["step"]) == MERGED and "position" in event.fields:
-                place = (index, node[0], event["position"])
-                if place in used:
-                    ledger.violations.append(
-                        f"fragment {index}: batch {event['position']} of {node[0]} was merged twice")
-                used.add(place)
+    positions = {node: {event["step"]: event["position"] for event in events if "position" in event.fields}
+                 for node, events in steps.items()}
+    for learner, index in product(dict.fromkeys(name for name, _ in steps), range(len(ledger.sizes))):
+        used: set[int] = set()
+        for node in (node for node in steps if node[0] == learner):
+            fates = ledger.fates[index, node]
+            for begin, end, fate in fates.runs():
+                for step in map(fates.step, range(begin, end) if fate == MERGED else ()):
+                    position = positions[node].get(step)
+                    if position in used:
+                        ledger.violations.append(f"fragment {index}: batch {position} of {learner} was merged twice")
+                    elif position is not None:
+                        used.add(position)
 
 
 def _leased_once(steps: dict[Node, list[Event]], ledger: TokenLedger) -> None:
     """No two processes of a learner train on the same batch of its shard."""
-    first: dict[tuple[str, int], int] = {}
+    first: dict[str, dict[int, int]] = defaultdict(dict)
     for (learner, incarnation), events in steps.items():
         again = [event["position"] for event in events if "position" in event.fields
-                 and first.setdefault((learner, event["position"]), incarnation) != incarnation]
+                 and first[learner].setdefault(event["position"], incarnation) != incarnation]
         if again:
             ledger.violations.append(f"{learner}.{incarnation} trained on {len(again)} batches that another process of "
                                      f"it had trained on; the first is {min(again)}")
@@ -124,49 +144,60 @@ def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
                       ledger: TokenLedger) -> dict[tuple[int, Node], list[tuple[int, int]]]:
     """Per fragment and learner the merged intervals, checked against overlap and against what the learner did."""
     found: dict[tuple[int, Node], list[tuple[int, int]]] = defaultdict(list)
+    furthest: dict[tuple[int, Node], int] = {}
     for merge in merges:
         for part in merge["contributions"]:
             node = (part["learner"], part["incarnation"])
-            where = f"fragment {merge['fragment']} version {merge['version']}: {node[0]}.{node[1]} steps " \
-                    f"{part['first']}-{part['last']}"
-            for first, last in found[merge["fragment"], node]:
-                if part["first"] <= last and first <= part["last"]:
-                    ledger.violations.append(f"{where} merged again (steps {first}-{last} were merged before)")
-            found[merge["fragment"], node].append((part["first"], part["last"]))
-            real = len(_between(done.get(node, []), part["first"], part["last"]))
-            if real != part["last"] - part["first"] + 1 or not real:
-                ledger.violations.append(f"{where}: only {real} of these steps are on the learner's tape")
+            of, first, last = (merge["fragment"], node), part["first"], part["last"]
+            if first <= furthest.get(of, first - 1):  # hardly ever: intervals come one after the other
+                again = next(((a, b) for a, b in reversed(found[of]) if first <= b and a <= last), None)
+                if again:
+                    ledger.violations.append(f"{_where(merge, part)} merged again (steps {again[0]}-{again[1]} were "
+                                             f"merged before)")
+            found[of].append((first, last))
+            furthest[of] = max(last, furthest.get(of, last))
+            steps = done.get(node, [])
+            real = bisect_right(steps, last) - bisect_left(steps, first)
+            if real != last - first + 1 or not real:
+                ledger.violations.append(f"{_where(merge, part)}: only {real} of these steps are on the learner's tape")
     return found
 
 
-def _by_fragment(tape: Tape) -> dict[tuple[int, Node], list[Event]]:
-    """Receipts, answers and refusals of each fragment and learner, in the order of time."""
+def _where(merge: Event, part: Mapping[str, Any]) -> str:
+    return (f"fragment {merge['fragment']} version {merge['version']}: {part['learner']}.{part['incarnation']} steps "
+            f"{part['first']}-{part['last']}")
+
+
+def _by_fragment(tape: Tape, fragments: int) -> dict[tuple[int, Node], list[Event]]:
+    """Receipts, answers, refusals and resets of each fragment and learner, in the order of time."""
     found: dict[tuple[int, Node], list[Event]] = defaultdict(list)
-    for event in tape.of("received", "snapshot", "refused"):
-        if event.event != "refused":
+    for event in tape.of("received", "snapshot", "refused", "reset"):
+        if event.event == "reset":
+            for fragment in range(fragments):
+                found[fragment, (event.node, event.incarnation)].append(event)
+        elif event.event != "refused":
             found[event["fragment"], (event.node, event.incarnation)].append(event)
         elif "first" in event.fields:  # an answer that the syncer refused, not a learner's refusal of a broadcast
             found[event["fragment"], (event["learner"], event["incarnation"])].append(event)
     return found
 
 
-def _between(steps: list[int], first: int, last: int) -> list[int]:
-    """Those of the sorted steps that lie in [first, last]."""
-    return steps[bisect_left(steps, first):bisect_right(steps, last)]
-
-
 def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event], at_end: str, ledger: TokenLedger,
            where: str) -> Fates:
     """Walk through the receipts: each closes the steps before it that are not carried on."""
-    fates: Fates = {}
+    fates = Fates(steps)
     for first, last in merged:
-        fates |= dict.fromkeys(_between(steps, first, last), MERGED)
+        fates.give_all(fates.places(first, last), MERGED)
     closed = (steps[0] - 1) if steps else 0
-    refusals = [event for event in events if event.event == "refused"]
+    refused = _refused(fates, events)
     answers: list[Event] = []
     for event in events:
         if event.event == "snapshot":
             answers.append(event)
+        if event.event == "reset":
+            for place in fates.without(fates.places(closed + 1, event["step"])):
+                fates.give(place, refused.get(place) or RESET)
+            closed, answers = max(closed, event["step"]), []
         if event.event != "received":
             continue
         until = event["step"] - event["carried"]
@@ -174,26 +205,31 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
         if event["closed"] != expected and steps and event["step"] >= steps[0]:
             ledger.violations.append(f"{where}: version {event['version']} closed {event['closed']} steps, "
                                      f"but {expected} had no fate")
-        overlap = False
-        for step in _between(steps, closed + 1, until):
-            overlap |= fates.get(step) == MERGED  # what comes after the merged steps was made during the exchange
-            fates.setdefault(step, _reason(step, refusals, answers, overlap))
+        open_ = fates.places(closed + 1, until)
+        merged_from = next((place for place in open_ if fates.at(place) == MERGED), None)
+        for place in fates.without(open_):
+            # What comes after the merged steps was made during the exchange.
+            overlap = merged_from is not None and merged_from < place
+            fates.give(place, refused.get(place) or _reason(fates.step(place), answers, overlap))
         closed, answers = max(closed, until), []
-    for step in steps:
-        fates.setdefault(step, at_end)
+    fates.give_all(range(len(steps)), at_end)
     return fates
 
 
-def _reason(step: int, refusals: list[Event], answers: list[Event], overlap: bool) -> str:
-    """Why a step was not merged. A refusal may be written after the receipt that closed the step."""
-    for refusal in reversed(refusals):
-        if refusal["first"] <= step <= refusal["last"]:
-            return str(refusal["reason"])
+def _reason(step: int, answers: list[Event], overlap: bool) -> str:
+    """Why a step was not merged."""
     if overlap:
         return OVERLAP
     if not answers:
         return "not asked for"
     return "lost on the way" if answers[0]["first"] <= step <= answers[0]["step"] else OVERLAP
+
+
+def _refused(fates: Fates, events: list[Event]) -> dict[int, str]:
+    """Place -> why a contribution with this step was refused the last time. A refusal may be written after the receipt
+    that closed the step."""
+    return {place: str(event["reason"]) for event in events if event.event == "refused"
+            for place in fates.places(event["first"], event["last"])}
 
 
 def closing_intervals(events: list[Event]) -> Iterator[tuple[Event, Event | None, bool]]:
@@ -205,6 +241,8 @@ def closing_intervals(events: list[Event]) -> Iterator[tuple[Event, Event | None
             answer, broken = event, False
         elif event.event == "disconnected":
             broken = True
+        elif event.event == "reset":
+            answer, broken = None, False
         elif event.event == "received":
             yield event, answer, broken
             answer, broken = None, False

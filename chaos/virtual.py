@@ -14,7 +14,7 @@ from chaos.folder import RunFolder
 from chaos.origin import HARNESS, Origin
 from chaos.plan import Plan
 from chaos.stage import Prober
-from faults import Fault, Felt, Hit, Poison
+from faults import Fault, Felt, Hit, Impersonation
 from harness import tape
 from harness.cluster.base import Cluster
 from harness.cluster.simulated import SimulatedCluster
@@ -98,6 +98,9 @@ class VirtualStage:
         while self.world.now < look:
             self.world.run(look)
 
+    def machine(self) -> None:
+        """A simulated machine does nothing else."""
+
     def dump_stacks(self) -> None:
         """There are none."""
 
@@ -179,7 +182,7 @@ class VirtualProber:
 
     def feel(self, fault: Fault, hit: Hit) -> Future[Felt]:
         """An attack goes on beside the run."""
-        if not isinstance(fault, Poison):
+        if not isinstance(fault, Impersonation):
             return self.begin(lambda: fault.feel(hit))
         future: Future[Felt] = Future()
         self._attack(fault, hit, list(fault.targets), 0, future)
@@ -198,12 +201,12 @@ class VirtualProber:
         future.set_result(result)
         self._world.stop()
 
-    def _attack(self, fault: Poison, hit: Hit, targets: list[str], sent: int, future: Future[Felt]) -> None:
+    def _attack(self, fault: Impersonation, hit: Hit, targets: list[str], sent: int, future: Future[Felt]) -> None:
         """One target after the other."""
         if not targets:
             future.set_result({"sent": sent})
             self._world.stop()
             return
-        rogue = hit.rogue(targets[0], fault.content)
+        rogue = fault.rogue(hit, targets[0])
         self._cluster.impostor(targets[0], rogue, fault.count, fault.timeout_s,
                                lambda more: self._attack(fault, hit, targets[1:], sent + more, future))

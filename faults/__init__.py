@@ -7,19 +7,20 @@ from typing import Annotated
 from pydantic import Discriminator
 
 from faults.base import FAULTS, Fault, Felt, Hit
+from faults.byzantine import Impersonation, Lie, Poison
 from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from faults.links import LinkFault
 from faults.network import Bandwidth, Latency, Partition
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from faults.simulated import ClockJump, PowerLoss
-from faults.state import Corrupt, Damage, Delete, FailingWrites, Poison, Truncate, WriteLimit
+from faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from faults.straggler import Straggler
 from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.when import AbortWhen, After, Condition, When
 
 _Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
-           | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
+           | Lie | CorruptMemory | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
            | Join | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine | PowerLoss | ClockJump)
 AnyFault = Annotated[_Single, Discriminator("kind")]
 """What a plan holds."""
@@ -27,7 +28,8 @@ AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind
 """What a scenario may name."""
 
 __all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "ClockJump", "Composite", "Condition",
-           "Corrupt", "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites", "Fault", "Felt",
-           "Flapping", "FullDisk", "Hit", "Join", "Kill", "Latency", "LimitData", "LinkFault", "OutOfMemory",
-           "Partition", "Pause", "Poison", "PowerLoss", "Reset", "Restart", "RestartEngine", "RestartLinks", "Slicer",
-           "SlowClose", "Storm", "Straggler", "Terminate", "Timeout", "Truncate", "When", "WriteLimit", "Zombie"]
+           "Corrupt", "CorruptMemory", "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites",
+           "Fault", "Felt", "Flapping", "FullDisk", "Hit", "Impersonation", "Join", "Kill", "Latency", "Lie",
+           "LimitData", "LinkFault", "OutOfMemory", "Partition", "Pause", "Poison", "PowerLoss", "Reset", "Restart",
+           "RestartEngine", "RestartLinks", "Slicer", "SlowClose", "Storm", "Straggler", "Terminate", "Timeout",
+           "Truncate", "When", "WriteLimit", "Zombie"]

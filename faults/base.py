@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from faults.when import After, When
 from harness.cluster.base import Ability, Cluster, NodeSpec
 from harness.trainer.probe import Sounding
-from harness.trainer.rogue import Content, Rogue
+from harness.trainer.rogue import About, Content, Rogue
 from harness.units import Seconds, show_seconds
 
 FAULTS: dict[str, type[Fault]] = {}
@@ -49,10 +49,10 @@ class Hit:
     probe: AskProbe
     baseline: Callable[[str], float]
     """Seconds of a round trip through a link that nothing was done to."""
-    rogue: Callable[[str, Content], Rogue]
-    """rogue(learner, content): somebody who sends poison in its name."""
+    rogue: Callable[[str, Content | About], Rogue]
+    """rogue(learner, what): somebody who sends poison in its name, or lies about this."""
     attack: Callable[[Rogue, str, int, float], int]
-    """attack(rogue, learner, count, timeout_s) -> contributions that were taken."""
+    """attack(rogue, learner, count, timeout_s) -> messages that were taken."""
     spec: Callable[[str], NodeSpec]
     """How a node is started, by its name."""
     together: Together
@@ -80,6 +80,8 @@ class Fault(BaseModel):
     """Whether it goes on until it is undone."""
     downs: ClassVar[bool] = False
     """Whether its target's process is not there while it lasts, or until it is started again."""
+    frees: ClassVar[bool] = False
+    """Whether a target that holds for it at a point of the protocol ends or goes on by it."""
     on_links: ClassVar[bool] = False
     """Whether it is a fault of its targets' links; else of their processes."""
     on: ClassVar[str] = "any"

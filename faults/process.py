@@ -18,6 +18,7 @@ class Ending(Fault):
 
     lasts: ClassVar[bool] = False
     downs: ClassVar[bool] = True
+    frees: ClassVar[bool] = True
     gently: ClassVar[bool] = False
     """Whether it is asked to end, or ended."""
 
@@ -109,6 +110,7 @@ class Pause(Fault):
     still in the middle of an upload."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"pause"})
+    frees: ClassVar[bool] = True
 
     kind: Literal["pause"] = "pause"
 

@@ -1,4 +1,4 @@
-"""Faults of state: damaged checkpoints, writes that fail half-way, contributions that no learner should send."""
+"""Faults of state: damaged checkpoints, writes that fail half-way, memory that fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.base import Fault, Felt, Hit, names
 from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
-from harness.trainer.rogue import Content
+from harness.memory import Content, Corruption, Part
 from harness.units import Seconds, show_seconds
 
 
@@ -133,38 +133,35 @@ class WriteLimit(FailingWrites):
                 f"back after {show_seconds(self.restart_after)}")
 
 
-class Poison(Fault):
-    """Contributions that can't be right, sent in a learner's name by someone who has the token: values that are not
-    finite, or tensors of the wrong size. The learner loses its connection to the impostor, and takes it back."""
+class CorruptMemory(Fault):
+    """Values in one learner's memory become NaN, or have bits turned over. There is nothing to undo: a learner whose
+    weights can't be right drops all that it has, and is sent everything."""
 
-    needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
+    needs: ClassVar[frozenset[Ability]] = frozenset({"corrupt_memory", "pause"})
     lasts: ClassVar[bool] = False
+    frees: ClassVar[bool] = True
     on: ClassVar[str] = "learner"
 
-    kind: Literal["poison"] = "poison"
+    kind: Literal["corrupt_memory"] = "corrupt_memory"
+    part: Part = "weights"
+    """`weights`, or `moments` of AdamW."""
     content: Content = "nan"
-    """`nan`, `inf`, or `shape`."""
-    count: int = Field(3, ge=1, le=1000)
-    """Contributions per target."""
-
-    timeout_s: ClassVar[float] = 6.0
-    """As long as it may take to be asked, per target."""
+    """`nan`, or `bits`: one bit of each value is turned over."""
+    values: int = Field(16, ge=1, le=1_000_000)
+    """How many values are hit, in each target."""
+    seed: int = Field(0, ge=0, lt=1 << 31)
+    """Of the choice of values and bits; a plan's freezing sets it."""
 
     def inject(self, hit: Hit) -> Felt:
-        """Nothing yet: a contribution can be given only when it is asked for."""
+        """It happens before the targets' next inner steps; one that holds for it goes on."""
+        for target in self.targets:
+            hit.cluster.corrupt_memory(target, Corruption(hit.id, self.part, self.content, self.values, self.seed))
+            if self.when is not None and self.when.hold is not None:
+                hit.cluster.pause(target)
+                hit.cluster.resume(target)
         return {}
-
-    def feel(self, hit: Hit) -> Felt:
-        """Send them, and say how many were taken; the syncer's tape tells what became of them."""
-        sent = sum(hit.attack(hit.rogue(target, self.content), target, self.count, self.timeout_s)
-                   for target in self.targets)
-        return {"sent": sent}
 
     def words(self) -> str:
         """What it does, for people."""
-        what = {"nan": "NaN", "inf": "infinite", "shape": "wrongly sized"}[self.content]
-        return f"{self.count} {what} contributions in the name of {names(self.targets)}"
-
-    def outage(self) -> float | None:
-        """As long as it may take to be asked."""
-        return self.timeout_s
+        what = "become NaN" if self.content == "nan" else "have a bit turned over"
+        return f"{self.values} of the {self.part} of {names(self.targets)} {what}"

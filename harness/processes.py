@@ -7,7 +7,7 @@ import resource
 import select
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,17 +36,35 @@ def state(pid: int) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process's main thread has started."""
+    """The processes that a process's threads have started."""
+    found = []
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # the thread has ended
+                found += [int(child) for child in (thread / "children").read_text().split()]
     except OSError:
         return []
+    return found
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, user and system, all its threads; 0 where there is none."""
     stat = _stat(pid)
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
+
+
+def cpu_seconds_of_family(pids: Iterable[int]) -> float:
+    """The same of several processes, and of the children that each of them has waited for."""
+    return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """A process, and all that is below it."""
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += children(found[-1])
+    return found
 
 
 def file_limits(pid: int) -> tuple[int, int] | None:

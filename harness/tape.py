@@ -6,19 +6,29 @@ that it can be read after any crash. docs/tape.md describes every event.
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from heapq import merge
 from pathlib import Path
+from sys import intern
 from typing import Any, BinaryIO
 
 import orjson
+
+from harness.wording import all_printable, printable
 
 SCHEMA = 1
 
 _LONGEST_S = 1e7
 """Four months: no run is longer."""
+_LONGEST_LINE = 1 << 20
+"""Bytes; a merge from 16 learners has 4,000."""
+_NONE: frozenset[str] = frozenset()
 
 FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
     "step": "step tokens began", "snapshot": "round fragment base first step steps tokens digest",
@@ -34,9 +44,12 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "cut": "cut step nodes", "part": "cut step", "cut_done": "cut", "cut_broken": "cut without",
     "not_saved": "cut reason", "finished": "step", "exit": "", "begin": "plan", "continued": "run cut",
     "end": "outcome message",
+    "machine": "seconds cores idle ours others stolen late cpu io memory",
     "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
     "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
-    "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason", "failed": "reason",
+    "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason",
+    "skipped": "step position reason", "reset": "step reason", "corrupted": "step fault part content values seed",
+    "renewed": "learner incarnation reason", "failed": "reason",
     "refused_checkpoint": "reason", "warning": "reason"}.items()}
 """Every event of the contract, and the fields that verdicts need: a line without them is not whole."""
 
@@ -67,14 +80,14 @@ def line(event: Event) -> str:
         return json.dumps(content, separators=(",", ":")) + "\n"
 
 
-def parse(text: str) -> Event:
-    """The event on one line.
+def parse(text: str | bytes) -> Event:
+    """The event on one line. Whole numbers of more than 64 bits, which only somebody else writes, lose digits.
 
     Raises:
         ValueError: the line is not a whole event.
     """
     try:
-        raw = json.loads(text)
+        raw = _loaded(text)
         t, node, incarnation, name = raw.pop("t"), raw.pop("node"), raw.pop("inc"), raw.pop("event")
     except (KeyError, AttributeError, TypeError, RecursionError) as missing:
         raise ValueError(f"not an event: {missing}") from missing
@@ -83,9 +96,16 @@ def parse(text: str) -> Event:
         raise ValueError("not an event: t, node, inc or event has the wrong type")
     if not abs(t) <= _LONGEST_S:  # NaN included
         raise ValueError(f"not an event: {t} is no time of a run")
-    if not FIELDS.get(name, frozenset()) <= raw.keys():
+    if not FIELDS.get(name, _NONE) <= raw.keys():
         raise ValueError(f"a {name} without {', '.join(sorted(FIELDS[name] - raw.keys()))}")
-    return Event(float(t), node, incarnation, name, raw)
+    return Event(float(t), intern(node), incarnation, intern(name), raw)
+
+
+def _loaded(text: str | bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # NaN, a name that is no Unicode: what `line` may have written, and nothing is lost
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))
 
 
 def write(events: Iterable[Event], folder: Path) -> None:
@@ -149,32 +169,60 @@ class Tape:
     unread: set[tuple[str, int]] = field(default_factory=set)
     """Of these, the files that go on after that line: more than a last line is missing."""
 
+    @cached_property
+    def _places(self) -> dict[str, array[int]]:
+        """Where among all the events of each name are."""
+        found: dict[str, array[int]] = {}
+        for place, event in enumerate(self.events):
+            found.setdefault(event.event, array("L")).append(place)
+        return found
+
     def of(self, *names: str, node: str | None = None) -> list[Event]:
-        """The events of these names, of one node if asked."""
-        return [e for e in self.events if e.event in names and (node is None or e.node == node)]
+        """The events of these names, of one node if asked. The tape must be whole."""
+        places = merge(*(self._places[name] for name in dict.fromkeys(names) if name in self._places))
+        found = map(self.events.__getitem__, places)
+        return list(found) if node is None else [event for event in found if event.node == node]
 
 
 def read(folder: Path) -> Tape:
-    """Read every file of a tape; each file up to the first line that is not whole."""
+    """Read every file of a tape; each file up to the first line that is not whole. What a terminal would obey, or not
+    show, is replaced by what it is: the folder may come from anybody."""
     tape = Tape()
-    for path in sorted(folder.glob("*.jsonl")):
-        if not path.is_file():
-            continue
-        node, _, incarnation = path.stem.rpartition(".")
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for number, text in enumerate(file, 1):
-                try:
-                    if not text.endswith("\n"):
-                        raise ValueError("the line has no end")
-                    tape.events.append(parse(text))
-                except ValueError as error:
-                    place = (node, int(incarnation or 0))
-                    tape.torn[place] = f"{path.name}, line {number}: {error}"
-                    if file.readline():
-                        tape.unread.add(place)
-                    break
+    collecting = gc.isenabled()
+    gc.disable()  # there is nothing to be found among millions of new events, and looking takes as long as reading
+    try:
+        for path in sorted(folder.glob("*.jsonl")):
+            if path.is_file():
+                _read(path, tape)
+    finally:
+        if collecting:
+            gc.enable()
     tape.events.sort(key=lambda e: e.t)
     return tape
+
+
+def _read(path: Path, tape: Tape) -> None:
+    node, _, incarnation = path.stem.rpartition(".")
+    place = (printable(node), int(incarnation) if incarnation.isdecimal() else 0)
+    with open(path, "rb") as file:
+        for number, text in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+            try:
+                if not text.endswith(b"\n"):
+                    raise ValueError("the line has no end" if len(text) < _LONGEST_LINE else "the line is too long")
+                tape.events.append(_shown(parse(text), text))
+            except ValueError as error:
+                tape.torn[place] = printable(f"{path.name}, line {number}: {error}")
+                if file.read(1):
+                    tape.unread.add(place)
+                break
+
+
+def _shown(event: Event, text: bytes) -> Event:
+    """The event with text that can be printed; hardly any line needs it."""
+    if text.isascii() and b"\\" not in text and b"\x7f" not in text:  # JSON has other control characters escaped
+        return event
+    return Event(event.t, printable(event.node), event.incarnation, printable(event.event),
+                 all_printable(event.fields))
 
 
 class Tail:
@@ -203,7 +251,7 @@ class Tail:
             self._rest[path] = data[whole:]
             for text in data[:whole].splitlines():
                 try:
-                    yield parse(text.decode("utf-8", "replace"))
+                    yield parse(text)
                 except ValueError:
                     continue  # `read` names it when the run is judged
 

@@ -6,7 +6,7 @@ import traceback
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Check, Unknown, Verdict
+from chaos.checks.base import Check, Finding, Unknown, Verdict
 from chaos.checks.liveness import (
     blast_radius,
     no_global_stall,
@@ -25,6 +25,7 @@ from chaos.checks.protocol import (
     weights_correct,
 )
 from chaos.history import History
+from chaos.interference import interference, seconds_within, words
 from harness.trainer.config import SYNCHRONOUS
 
 CHECKS: dict[str, Check] = {check.__name__: check for check in (
@@ -40,8 +41,11 @@ OF_FRAGMENTS = {check.__name__ for check in (
     replica_consistency, weights_correct, quorum_respected, staleness_bounded)}
 """Checks of what Decoupled DiLoCo promises, which modes that average gradients don't have."""
 
-CUMULATIVE = {"goodput", "uptime"}
+CUMULATIVE = {"goodput"}
 """Checks that count what was merged later: a cut takes that away, so they can't even fail."""
+
+EXCUSED = "this machine had other things to do"
+"""Marks a verdict that is unknown because others were in the way where it would have failed."""
 
 DOUBTED = "it would have"
 """Marks a verdict that is unknown only because something else makes it doubtful."""
@@ -83,7 +87,8 @@ def judge(history: History) -> Judgement:
             why = reason or (unfelt if verdict.verdict == "passed" else "") or why
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
-    return Judgement(checks=final, inconclusive=reason, cuts=cuts)
+    excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
+    return Judgement(checks=final, inconclusive=reason or excused, cuts=cuts)
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:
@@ -106,5 +111,16 @@ def _one(name: str, check: Check, history: History) -> Verdict | None:
                        evidence=[f"{why}; please report it with this run's folder"])
     if finding is None:
         return None
-    return Verdict(name=name, verdict="passed" if finding.holds else "failed", measured=finding.measured,
-                   bound=finding.bound, evidence=finding.evidence)
+    excuse = [] if finding.holds else _excuse(history, finding)
+    return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if excuse else "failed",
+                   measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence])
+
+
+def _excuse(history: History, finding: Finding) -> list[str]:
+    """What else went on on the machine wherever the finding does not hold, if without that time it might have."""
+    late = [one for one in finding.late if one.end - one.start > one.allowed]
+    found = interference(history) if late else []
+    if not late or any(one.end - one.start - seconds_within(found, one.start, one.end) > one.allowed for one in late):
+        return []
+    start, end, _ = late[0]
+    return [f"{EXCUSED}, {words(found, start, end)} between {start:.1f} s and {end:.1f} s"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +16,15 @@ class Unknown(Exception):  # noqa: N818 - it is a finding, not a failure
     """The evidence does not tell."""
 
 
+class Late(NamedTuple):
+    """Part of a run in which something took longer than it may."""
+
+    start: float
+    end: float
+    allowed: float
+    """Seconds that it may take at the most."""
+
+
 class Finding(NamedTuple):
     """What a check measured, and whether it is within its bound."""
 
@@ -24,6 +33,8 @@ class Finding(NamedTuple):
     bound: str
     evidence: list[str] = []  # noqa: RUF012 - never changed
     """Events that prove it, in words, worst first."""
+    late: Sequence[Late] = ()
+    """Where it does not hold: all that must be excused by what else went on for it to prove nothing."""
 
 
 Check = Callable[[History], Finding | None]

@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import mean, median
+from typing import NamedTuple
 
-from chaos.checks.base import Finding, Unknown, need, zero
+from chaos.checks.base import Finding, Late, Unknown, need, zero
 from chaos.history import History, Span
 from chaos.scenario import SYNCER
-from chaos.tokens import MERGED
-from faults import Latency, Zombie
+from faults import CorruptMemory, Latency, Zombie
 from harness.tape import Event
 from harness.units import show_seconds
 
 WINDOW_S = 2.0
 """Merge rate and contributors are measured over windows of this length."""
 _LEAST_BASELINE_S = 1.0
+_LEAST_UPTIME_S = 1.0
 _LEAST_MERGES = 8
+_LEAST_GAPS = 2
+_GOOD_PART = 0.2
+"""Share of a window in which others have to be in the way for a rate to be too low because of them."""
 
 
 def no_global_stall(history: History) -> Finding:
-    """Longest gap between merges <= max(1 s, 5 x the fault-free p99 gap)."""
-    start = zero(history)
-    gaps = history.still(start, history.end)
-    need(len(gaps) > 2, "there are no merges after the steady state")
+    """Longest gap between merges <= the allowed gap."""
+    gaps = _gaps(history, history.merges)
+    left, right = max(gaps, key=_length)
+    limit = _allowed_gap(history, right - left)
+    return Finding(right - left <= limit, f"longest gap {show_seconds(right - left)}", f"≤ {show_seconds(limit)}",
+                   [f"no merge from {left:.2f} s to {right:.2f} s"], [Late(*gap, limit) for gap in gaps])
+
+
+def uptime(history: History) -> Finding:
+    """Share of the time in which the newest merge is no older than the allowed gap; a void one is none."""
+    void = {id(merge) for merge in history.rolled_back}
+    gaps = _gaps(history, [merge for merge in history.merges if id(merge) not in void])
+    seconds = sum(map(_length, gaps))
+    need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
+    limit = _allowed_gap(history, max(map(_length, gaps)))
+    down = sorted((right - left - limit, left, right) for left, right in gaps if right - left > limit)
+    value, bound = 1 - sum(late for late, _, _ in down) / seconds, history.plan.checks.uptime.at_least
+    return Finding(value >= bound, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound:.0%}",
+                   [f"no merge from {left:.2f} s to {right:.2f} s, which is {show_seconds(late)} more than the allowed "
+                    f"{show_seconds(limit)}" for late, left, right in reversed(down[-3:])],
+                   [Late(*gap, limit) for gap in gaps])
+
+
+def _gaps(history: History, merges: Sequence[Event]) -> list[tuple[float, float]]:
+    """From one of these merges to the next, between the steady state and the end."""
+    gaps = history.still(zero(history), history.end, merges)
+    need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
+    return gaps
+
+
+def _length(gap: tuple[float, float]) -> float:
+    return gap[1] - gap[0]
+
+
+def _allowed_gap(history: History, longest: float) -> float:
+    """Seconds between two merges that are no stall: max(1 s, 5 x the fault-free p99 gap). What a fault-free gap is need
+    not be known where the longest is within the first of them."""
     bound = history.plan.checks.no_global_stall
-    left, right = max(gaps, key=lambda gap: gap[1] - gap[0])
-    limit, longest = bound.at_least, right - left
-    if longest > limit:
-        limit = max(limit, bound.times_fault_free * _fault_free_p99(history, start))
-    return Finding(longest <= limit, f"longest gap {show_seconds(longest)}", f"≤ {show_seconds(limit)}",
-                   [f"no merge from {left:.2f} s to {right:.2f} s"])
+    if longest <= bound.at_least:
+        return bound.at_least
+    return max(bound.at_least, bound.times_fault_free * _fault_free_p99(history, zero(history)))
 
 
 def _fault_free_p99(history: History, start: float) -> float:
@@ -45,26 +79,9 @@ def _fault_free_p99(history: History, start: float) -> float:
     return p99
 
 
-def uptime(history: History) -> Finding:
-    """Share of 1 s bins with a step that was later merged."""
-    start = zero(history)
-    ledger = history.ledger
-    merged = {(node, step) for (_, node), fates in ledger.fates.items()
-              for step, fate in fates.items() if fate == MERGED}
-    up = {int(event.t - start) for node, events in history.steps.items() for event in events
-          if event.t >= start and (node, event["step"]) in merged}
-    awake = {second for left, right in history.awake(start, history.end)
-             for second in range(math.ceil(left - start), int(right - start))}
-    need(awake, "less than a second after the steady state")
-    idle = sorted(awake - up)
-    bound = history.plan.checks.uptime.at_least
-    value = 1 - len(idle) / len(awake)
-    return Finding(value >= bound, f"{value:.1%} of {len(awake)} s", f"≥ {bound:.0%}",
-                   [f"no merged step in second {second} after the steady state" for second in idle[:3]])
-
-
 def self_healing(history: History) -> Finding | None:
-    """Merge rate and number of contributors back within 10% of before, within the scenario's bound."""
+    """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
+    the scenario's bound."""
     if not history.plan.faults:
         return None
     start, within = zero(history), history.plan.checks.self_healing.within
@@ -72,24 +89,45 @@ def self_healing(history: History) -> Finding | None:
          "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
-    contributors *= 1 - len(history.dead_for_good - {SYNCER}) / history.plan.cluster.learners
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
     need(ends, "no fault was injected")
     last = max(ends)
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
+    if history.dead_for_good - {SYNCER}:
+        rate, contributors = _of_the_living(history, rate, contributors)
+        before += f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
     for at in _moments(history, last):
         now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
         if now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, rate, contributors):
-                return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"])
+                return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"],
+                               [_hindered(max(at, history.end - 2 * WINDOW_S), history.end)])
             seconds = history.seconds(last, at)
             took = f"{show_seconds(seconds)} after the last fault" if seconds else "at once"
             return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
-                f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
+                f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
+                [Late(last, at, within)])
     need(history.seconds(last, history.end) >= within + WINDOW_S, "the run ended before the time to heal was over")
     now_rate, now_contributors = _pulse(history, history.end - WINDOW_S, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
-        f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"])
+        f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
+        [Late(last, history.end, within + WINDOW_S)])
+
+
+def _hindered(start: float, end: float) -> Late:
+    """Where a rate is too low: it may be so if others were in the way for a good part of that time."""
+    return Late(start, end, (1 - _GOOD_PART) * (end - start))
+
+
+def _of_the_living(history: History, rate: float, contributors: float) -> tuple[float, float]:
+    """What is to be expected of those who are left, where some are dead for good: as many merges as the K-th quickest
+    of them makes, from as many as there are. Where they are no quorum, what was before: that is a run that can't heal.
+    """
+    cluster = history.plan.cluster
+    left = set(cluster.names) - history.dead_for_good
+    before = cluster.merging_speed(cluster.starters)
+    slower = min(1.0, cluster.merging_speed(left) / before) if before else 1.0
+    return rate * (slower or 1.0), contributors * min(1.0, len(left) / len(cluster.starters))
 
 
 def _lasts(history: History, healed: float, rate: float, contributors: float) -> bool:
@@ -116,25 +154,40 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
 
 
 def reintegration(history: History) -> Finding | None:
-    """Start of the new process to its first merged contribution on a base not older than at its hello."""
+    """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
+    whose memory failed, from then to the first merge of steps that it made later."""
     kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
-    if not kills:
+    failed = [span for span in history.spans if isinstance(span.planned.fault, CorruptMemory)]
+    if not kills and not failed:
         return None
     within = history.plan.checks.reintegration.within
-    took: list[tuple[float, str]] = []
+    took: list[_Return] = []
     for span in kills:
         need(span.injected is not None, f"{span.planned.fault.words()} was never injected")
         for target in span.planned.fault.targets:
             took += _returned(history, span, target, within)
-    need(took, "every process that was started again was killed before it could be back")
+    for span in failed:
+        for target in span.planned.fault.targets:
+            took += _recovered(history, span, target, within)
+    need(took, "everybody who was hit was killed before it could be back")
     worst = max(took)
-    return Finding(worst[0] <= within, "never" if worst[0] == float("inf") else show_seconds(worst[0]),
-                   f"≤ {show_seconds(within)}", [words for _, words in sorted(took, reverse=True)])
+    return Finding(worst.seconds <= within, "never" if worst.seconds == math.inf else show_seconds(worst.seconds),
+                   f"≤ {show_seconds(within)}", [one.words for one in sorted(took, reverse=True)],
+                   [Late(one.start, one.end, within) for one in took])
 
 
-def _returned(history: History, span: Span, target: str, within: float) -> list[tuple[float, str]]:
-    """(seconds from start to the first merged contribution, in words); infinite where the bound passed without one,
-    none where the new process was hit by the next fault before it could be back."""
+class _Return(NamedTuple):
+    """How long a learner took to come back; infinite where the bound passed without it."""
+
+    seconds: float
+    words: str
+    start: float
+    end: float
+
+
+def _returned(history: History, span: Span, target: str, within: float) -> list[_Return]:
+    """From its start to the first merged contribution; none where the new process was hit by the next fault before it
+    could be back."""
     spawn = next((event for event in history.tape.of("spawn", node="harness")
                   if event["target"] == target and event.t >= (span.injected or 0)
                   and not _ended_with_all(history, event)), None)
@@ -151,15 +204,37 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
-        return [(history.seconds(spawn.t, first.t),
-                 f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s")]
+        return [_Return(history.seconds(spawn.t, first.t), f"{target}.{incarnation} started at {spawn.t:.2f} s, "
+                        f"merged from at {first.t:.2f} s", spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
     if history.seconds(spawn.t, again) <= within:
         return []
     need(history.seconds(spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended")
-    return [(float("inf"), f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from")]
+    return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from", spawn.t,
+                    history.end)]
+
+
+def _recovered(history: History, span: Span, target: str, within: float) -> list[_Return]:
+    """The same for a learner whose memory failed: what it made before may be lost, what it makes then must count."""
+    hit = next((event for event in history.tape.of("corrupted", node=target)
+                if event["fault"] == span.planned.id), None)
+    if hit is None:
+        raise Unknown(f"the memory of {target} never failed")
+    first = next((merge for merge in history.merges if merge.t > hit.t and any(
+        (part["learner"], part["incarnation"]) == (target, hit.incarnation) and part["first"] > hit["step"]
+        for part in merge["contributions"])), None)
+    if first is not None:
+        words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was merged at {first.t:.2f} s"
+        return [_Return(history.seconds(hit.t, first.t), words, hit.t, first.t)]
+    gone = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
+                 and event["incarnation"] == hit.incarnation and event.t > hit.t), float("inf"))
+    if history.seconds(hit.t, gone) <= within:
+        return []
+    need(history.seconds(hit.t, history.end) >= within, f"the run ended before {target} could recover")
+    return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
+                    hit.t, history.end)]
 
 
 def _ended_with_all(history: History, spawn: Event) -> bool:
@@ -176,7 +251,7 @@ def blast_radius(history: History) -> Finding | None:
         return None
     need(history.plan.cluster.step_time > 0, "without pace there is no nominal speed")
     bound = history.plan.checks.blast_radius.at_least
-    found: list[tuple[float, str]] = []
+    found: list[tuple[float, str, Late]] = []
     busy: list[str] = []
     windows = _windows(history)
     for start, end, words_of in windows:
@@ -186,11 +261,12 @@ def blast_radius(history: History) -> Finding | None:
                 nominal = history.step_time(learner)
                 pace = history.steps_between(learner, start, end) * nominal / (end - start)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                if 0 < pace < bound and (took := _computing(history, learner, start, end)) > nominal:
-                    busy.append(f"{words}; but this machine was too busy: a step alone took {took * 1e3:.0f} ms")
+                if (0 < pace < bound and (took := _computing(history, learner, start, end)) > nominal
+                        and (who := _starting(history, start, end))):
+                    busy.append(f"{words}; but a step alone took {took * 1e3:.0f} ms, while {who} was being started")
                 else:
-                    found.append((pace, words))
-    if busy and all(pace >= bound for pace, _ in found):
+                    found.append((pace, words, _hindered(start, end)))
+    if busy and all(pace >= bound for pace, _, _ in found):
         raise Unknown(busy[0])
     if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
@@ -198,7 +274,17 @@ def blast_radius(history: History) -> Finding | None:
     need(found, "no learner was left alone long enough to tell")
     found.sort()
     return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
-                   [words for _, words in found[:3]])
+                   [words for _, words, _ in found[:3]], [late for pace, _, late in found if pace < bound])
+
+
+def _starting(history: History, start: float, end: float) -> str:
+    """A process that was being started between: that takes a processor, which a small machine then lacks."""
+    for spawn in history.tape.of("spawn", node="harness"):
+        mine = [event.t for event in history.tape.of("ready", "resumed", "initial", node=spawn["target"])
+                if event.incarnation == spawn["incarnation"]]
+        if spawn.t < end and start < min(mine, default=end):
+            return f"{spawn['target']}.{spawn['incarnation']}"
+    return ""
 
 
 def _there(history: History, learner: str, at: float) -> bool:
@@ -249,7 +335,7 @@ def participation(history: History) -> Finding | None:
     bounds = history.plan.checks.participation
     if not bounds:
         return None
-    measured, allowed, evidence, holds = [], [], [], True
+    measured, allowed, evidence, late, holds = [], [], [], list[Late](), True
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
                 and span.planned.fault.lasts]
@@ -258,13 +344,15 @@ def participation(history: History) -> Finding | None:
                    if span.injected is not None]
         rounds = [merge for start, end in windows for merge in history.merges_between(start, end)]
         if not windows and not any(bound.learner in planned.fault.targets for planned in history.plan.faults):
-            rounds = history.merges_between(zero(history), history.end)
+            windows = [(zero(history), history.end)]
+            rounds = history.merges_between(*windows[0])
         need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far")
         share = mean(any(part["learner"] == bound.learner for part in merge["contributions"]) for merge in rounds)
-        holds &= bound.at_least is None or share >= bound.at_least
-        holds &= bound.at_most is None or share <= bound.at_most
+        within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
+        holds &= within
+        late += [] if within else [_hindered(*window) for window in windows]
         measured.append(f"{bound.learner} {share:.0%}")
         allowed += [f"≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
         allowed += [f"≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
         evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds")
-    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
+    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late)

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from chaos.checks.base import Finding, Unknown, need, zero
+from chaos.checks.base import Finding, Late, Unknown, need, zero
 from chaos.felt import measure
 from chaos.history import History, Span
 from chaos.references import Point
@@ -49,6 +49,9 @@ def loss_parity(history: History) -> Finding | None:
         if kind == "synchronous":
             evidence.append(f"synchronous at equal wall time, which had no pace: "
                             f"{final.loss / loss_at(reference.curve, 't', final.t) - 1:+.2%}")
+            more = extra_tokens(history.curve, reference.curve, count)
+            evidence.append(f"extra tokens to the same loss {more:+.1%}, by the synchronous run's own curve: a shorter "
+                            f"run with a schedule of its own would have been there sooner")
         evidence.append(f"{kind} at equal {count} tokens {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
                         f"at equal {other} tokens {relative_gap(final, reference.curve, other):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
@@ -57,6 +60,33 @@ def loss_parity(history: History) -> Finding | None:
 def relative_gap(final: Point, curve: Sequence[Point], count: str) -> float:
     """final / reference - 1 at an equal count of tokens (`processed` or `merged`)."""
     return final.loss / loss_at(curve, count, getattr(final, count)) - 1
+
+
+def extra_tokens(curve: Sequence[Point], reference: Sequence[Point], count: str) -> float:
+    """How many more tokens than the reference a run took to where the worse of the two ends, as a share of the lesser.
+
+    Where this run ends above the reference: its own count over that at which the reference first was as low, minus 1;
+    infinite where the reference begins as low. Where it ends below, the reference never was as low: then the count at
+    which this run first was as low as the reference in its end, over the reference's own, minus 1, which is negative.
+
+    A curve is of one schedule, which has not decayed before its end: a shorter run with a schedule of its own length
+    would be there sooner. So a run took at least so many more.
+    """
+    mine, its = (max(of, key=lambda point: float(getattr(point, count))) for of in (curve, reference))
+    ended, had = float(getattr(mine, count)), float(getattr(its, count))
+    if mine.loss < its.loss:
+        return first_at(curve, count, its.loss) / had - 1
+    there = first_at(reference, count, mine.loss)
+    return ended / there - 1 if there else math.inf
+
+
+def first_at(curve: Sequence[Point], count: str, loss: float) -> float:
+    """The count of tokens at which a curve, linear between snapshots, first is as low; its end's where it never is."""
+    points = sorted((float(getattr(point, count)), point.loss) for point in curve)
+    for (before, above), (after, below) in zip(points[:1] + points, points, strict=False):
+        if below <= loss:
+            return before + (after - before) * ((above - loss) / (above - below) if above > loss else 0.0)
+    return points[-1][0]
 
 
 def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
@@ -83,16 +113,16 @@ def goodput(history: History) -> Finding:
     bound = history.plan.checks.goodput.at_least
     bound = 0.9 * predicted if bound is None else bound
     return Finding(value >= bound, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {bound:.1%}",
-                   [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"])
+                   [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
+                   [Late(start, history.end, (1 - max(0.0, bound - value)) * (history.end - start))])
 
 
 def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
-    ledger = history.ledger
-    sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
     awake = history.awake(start, end)
-    useful = sum((nominal or event.t - event["began"]) * ledger.useful(node, event["step"], sizes)
-                 for node, events in history.steps.items() for nominal in [history.step_time(node[0])]
+    useful = sum((nominal or event.t - event["began"]) * shares[event["step"]]
+                 for node, events in history.steps.items()
+                 for nominal, shares in [(history.step_time(node[0]), history.ledger.useful(node))]
                  for event in events if any(left <= event.t < right for left, right in awake))
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 

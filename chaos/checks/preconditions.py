@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise, product
+from statistics import median
 
 from chaos.history import History
+from chaos.interference import interference, stopped_for, words
 from chaos.scenario import SYNCER
+from harness.machine import SAMPLE
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
@@ -27,11 +30,29 @@ def doubt(history: History) -> str:
         return "the cluster never reached its steady state: the syncer did not merge from every learner"
     if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
-    slow = slowest_pace(history, history.zero, history.first_fault)
-    if slow is not None and slow[1] > (1 + _slack(history, slow[0])) * (nominal := history.step_time(slow[0])):
-        return (f"this machine is too busy: {slow[0]} took {slow[1] * 1e3:.0f} ms a step before the first fault, "
-                f"nominal is {nominal * 1e3:.0f} ms; raise step_time, or run it when less else is going on")
-    return ""
+    return _lost_pace(history, history.zero, history.first_fault)
+
+
+def _lost_pace(history: History, start: float, end: float) -> str:
+    """Why this machine did not keep the pace between these times; empty: it did, or the run itself is why."""
+    slow = slowest_pace(history, start, end)
+    if slow is None:
+        return ""
+    learner, pace = slow
+    nominal = history.step_time(learner)
+    bearable = (1 + _slack(history, learner)) * nominal
+    if pace <= bearable:
+        return ""
+    if stood := stopped_for(history, start, end):
+        return (f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
+                f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept; run it again")
+    others = words(interference(history), start, end)
+    watched = history.tape.of(SAMPLE, node="harness")
+    if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
+        return ""  # nobody else was in the way, and the machine is large enough
+    return (f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "
+            f"nominal is {nominal * 1e3:.0f} ms"
+            + (f" ({others})" if others else "") + "; raise step_time, or run it when less else is going on")
 
 
 def _slack(history: History, learner: str) -> float:
@@ -39,6 +60,13 @@ def _slack(history: History, learner: str) -> float:
     deviation is v / sqrt(3 n): five of these are hardly ever exceeded, whatever the number of windows."""
     steps = max(1.0, PACE_WINDOW_S / (history.step_time(learner) or PACE_WINDOW_S))
     return PACE_SLACK + 5 * history.plan.cluster.variance / math.sqrt(3 * steps)
+
+
+def _usual_pace(history: History, learner: str, start: float, end: float) -> float:
+    """Median time from step to step between these times, in seconds; infinite where it took hardly any."""
+    times = [later.t - earlier.t for (name, _), events in history.steps.items() if name == learner
+             for earlier, later in pairwise(events) if start <= earlier.t and later.t <= end]
+    return median(times) if times else math.inf
 
 
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:

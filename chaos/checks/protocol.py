@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any
 
 from chaos.checks.base import Finding, Unknown, need
 from chaos.history import History
@@ -10,9 +14,13 @@ from chaos.scenario import SYNCER
 from chaos.tokens import Node, closing_intervals
 from faults import ClockJump
 from harness.tape import Event
+from harness.trainer.schedule import outer_step
 
-_SENT = {"digest": "digest", "base": "base", "first": "first", "step": "last"}
-"""Fields of a learner's `snapshot`, and what they are called in the syncer's `merge`."""
+Sent = tuple[Any, ...]
+_SENT = itemgetter("digest", "base", "first", "step")
+"""Fields of a learner's `snapshot`."""
+_MERGED = itemgetter("digest", "base", "first", "last")
+"""What they are called in the syncer's `merge`."""
 _JUMP_S = 0.1
 """A round in which the syncer's clock jumped can't be recomputed."""
 _CLOCK_S = 1e-4
@@ -61,16 +69,18 @@ class _Presence:
     """Which incarnation of each learner the syncer knew to be there, and when."""
 
     def __init__(self, history: History) -> None:
-        self._changes: dict[str, list[tuple[float, int | None]]] = defaultdict(list)
+        self._times: dict[str, list[float]] = defaultdict(list)
+        self._who: dict[str, list[int | None]] = defaultdict(list)
         for event in history.tape.of("hello", "lost", node=SYNCER):
-            self._changes[event["learner"]].append((event.t, event["incarnation"] if event.event == "hello" else None))
+            self._times[event["learner"]].append(event.t)
+            self._who[event["learner"]].append(event["incarnation"] if event.event == "hello" else None)
 
     def there(self, learner: str, incarnation: int, at: float) -> bool:
         """Whether this incarnation was connected; what is written just before or after a moment may come after or
         before it."""
-        before = [who for t, who in self._changes[learner] if t <= at - _CLOCK_S]
-        near = [who for t, who in self._changes[learner] if at - _CLOCK_S < t <= at + _CLOCK_S]
-        return before[-1:] == [incarnation] or incarnation in near
+        times, who = self._times[learner], self._who[learner]
+        before, after = bisect_right(times, at - _CLOCK_S), bisect_right(times, at + _CLOCK_S)
+        return incarnation in who[max(0, before - 1):after]
 
 
 def _grace_problems(history: History, merge: Event) -> list[str]:
@@ -132,8 +142,11 @@ def _no_version_is_missing(history: History) -> None:
         for fragment, version in enumerate(resumed["versions"]):
             newest[fragment] = max(newest[fragment], version)
     for fragment, version in newest.items():
-        missing = set(range(first.get(fragment, 0) + 1, version + 1)) - seen[fragment]
-        need(not missing, f"no merge tells of version {min(missing, default=0)} of fragment {fragment}")
+        known = sorted(one for one in seen[fragment] if first.get(fragment, 0) < one <= version)
+        if len(known) < version - first.get(fragment, 0):
+            missing = next((expected for expected, one in enumerate(known, first.get(fragment, 0) + 1)
+                            if one != expected), first.get(fragment, 0) + len(known) + 1)
+            raise Unknown(f"no merge tells of version {missing} of fragment {fragment}")
 
 
 def replica_consistency(history: History) -> Finding:
@@ -169,18 +182,20 @@ def replica_consistency(history: History) -> Finding:
 
 
 def weights_correct(history: History) -> Finding:
-    """Counters rebuilt from the learner's own step and received events give the weight that the syncer used, and what
-    was merged is what the learner says it sent."""
+    """Counters rebuilt from the learner's own step and received events give the weight that the syncer used; what was
+    merged is what the learner says it sent, with the outer step that the plan has at that count of tokens."""
     need(history.merges, "there are no merges")
     counters = _Counters(history)
     wrong: list[str] = []
     count = 0
     for merge in history.merges:
+        if wrong_step := _outer_step(history, merge):
+            wrong.append(wrong_step)
         for part in merge["contributions"]:
             sent, steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
             weight = tokens * (tokens / steps) if steps else 0.0
             count += 1
-            if any(sent[mine] != part[its] for mine, its in _SENT.items()):
+            if sent != _MERGED(part):
                 wrong.append(f"fragment {merge['fragment']} version {merge['version']}: what was merged from "
                              f"{part['learner']} is not what it sent in round {merge['round']}")
             elif (steps, tokens) != (part["steps"], part["tokens"]) or not abs(
@@ -190,19 +205,33 @@ def weights_correct(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5])
 
 
+def _outer_step(history: History, merge: Event) -> str:
+    """What is wrong with the rate and the momentum of a merge; empty where nothing is, or nothing was told of them."""
+    told = merge.fields.get("outer")
+    planned = outer_step(history.plan.cluster, merge["processed"])
+    return "" if told is None or list(planned) == list(told) else (
+        f"fragment {merge['fragment']} version {merge['version']}: its outer rate and momentum were "
+        f"{', '.join(map(str, told))}; the plan has {', '.join(map(str, planned))} there")
+
+
 class _Counters:
     """c_steps and c_tokens of every answer, from the learners' tapes alone."""
 
     def __init__(self, history: History) -> None:
-        self._tokens = {node: {event["step"]: int(event["tokens"]) for event in events}
-                        for node, events in history.steps.items()}
-        self._answers: dict[tuple[Node, int, int], tuple[int, Event]] = {}
+        self._steps: dict[Node, list[int]] = {}
+        self._tokens: dict[Node, list[int]] = {}
+        """How many tokens a process had trained on after so many of its steps."""
+        for node, events in history.steps.items():
+            taken = {event["step"]: int(event["tokens"]) for event in events}
+            self._steps[node] = sorted(taken)
+            self._tokens[node] = list(accumulate((taken[step] for step in self._steps[node]), initial=0))
+        self._answers: dict[tuple[Node, int, int], tuple[int, Sent]] = {}
         carry = history.plan.cluster.on_receipt == "carry"
         streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
         fragments = len(history.plan.cluster.fragment_table())
-        for event in history.tape.of("snapshot", "received", "disconnected"):
+        for event in history.tape.of("snapshot", "received", "disconnected", "reset"):
             node = (event.node, event.incarnation)
-            for fragment in [event["fragment"]] if event.event != "disconnected" else range(fragments):
+            for fragment in [event["fragment"]] if "fragment" in event.fields else range(fragments):
                 streams[node, fragment].append(event)
         for (node, fragment), events in streams.items():
             self._walk(node, fragment, events, carry)
@@ -215,10 +244,12 @@ class _Counters:
                 answer, broken = receipts[id(event)]
                 carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
                 closed = event["step"] - carried
+            elif event.event == "reset":
+                closed = None
             elif event.event == "snapshot" and closed is not None:
-                self._answers[node, event["round"], fragment] = (closed, event)
+                self._answers[node, event["round"], fragment] = (closed, _SENT(event))
 
-    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Event, int, int]:
+    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Sent, int, int]:
         """What the learner says it sent, and its (steps, tokens) rebuilt.
 
         Raises:
@@ -228,5 +259,6 @@ class _Counters:
         if (node, round_, fragment) not in self._answers:
             raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
         closed, sent = self._answers[node, round_, fragment]
-        mine = [tokens for step, tokens in self._tokens.get(node, {}).items() if closed < step <= sent["step"]]
-        return sent, len(mine), sum(mine)
+        steps, tokens = self._steps.get(node, []), self._tokens.get(node, [0])
+        first, last = bisect_right(steps, closed), bisect_right(steps, sent[-1])
+        return sent, max(0, last - first), tokens[last] - tokens[first] if last > first else 0

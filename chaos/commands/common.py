@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +25,15 @@ JsonOption = Annotated[bool, typer.Option(
 
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What a tape that somebody wrote by hand may bring about."""
+
+
+@contextmanager
+def understood(folder: Path) -> Iterator[None]:
+    """Whatever somebody has made of a run's folder ends a command with a sentence, and not as if a check had failed."""
+    try:
+        yield
+    except NOT_UNDERSTOOD as error:
+        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
 
 
 class Failure(Exception):  # noqa: N818 - an end of the program, not an error of it

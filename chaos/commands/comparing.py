@@ -33,7 +33,7 @@ def compare(
 ) -> None:
     """Run the same frozen plan in several modes, and print what each made of it.
 
-    Example: `diloco-chaos compare storm --modes decoupled,streaming`
+    Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
     from chaos.compare import compared, document, plans, show
     asked = ",".join(MODES) if modes is None else modes

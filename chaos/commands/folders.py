@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from chaos.commands.common import NOT_UNDERSTOOD, Failure, JsonOption, app, print_json
+from chaos.commands.common import Failure, JsonOption, app, print_json, understood
 from chaos.folder import RunFolder
 from harness.reaper import NOT_UNDONE
 from harness.wording import first
@@ -27,20 +27,23 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
     from chaos.report import show as show_report
-    from chaos.run import document, exit_code, judged
-    try:
+    from chaos.run import REPORT, document, exit_code, judged
+    with understood(folder):
         run = RunFolder.open(folder)
         if not run.over:
             raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
         result = judged(run)
         story = document(result)
-        if not as_json:
+        if as_json:
+            print_json(story)
+        else:
             show_report(result, Console())
-    except NOT_UNDERSTOOD as error:
-        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
-    if as_json:
-        print_json(story)
-    raise typer.Exit(exit_code(result))
+        code = exit_code(result)
+    try:
+        run.write(REPORT, story)
+    except OSError as error:  # a folder that may only be read
+        typer.echo(f"warning: {folder / REPORT} can't be written: {error.strerror}", err=True)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -59,25 +62,23 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: run
     from harness.trainer.device import missing
     from harness.trainer.node import SETTINGS, NodeSettings
     from harness.trainer.replicas import replicas
-    run = RunFolder.open(folder)
-    try:
-        settings = NodeSettings.model_validate(run.document(SETTINGS))
-        initial = settings.initial_values()
-        make = replicas(settings.trainer, settings.corpus_file, initial)
-    except (ValueError, CheckpointError, OSError) as error:
-        raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: {run.repeat}",
-                      2) from error
-    if why := missing(settings.trainer.device):
-        raise Failure(f"{folder}: it was computed on device {settings.trainer.device}: {why}; replay it where there is "
-                      f"one", 2)
     console = Console(stderr=as_json)
-    for why in changed(run.manifest()):
-        console.print(f"warning: {why}", style="yellow", markup=False)
-    try:
+    with understood(folder):
+        run = RunFolder.open(folder)
+        try:
+            settings = NodeSettings.model_validate(run.document(SETTINGS))
+            initial = settings.initial_values()
+            make = replicas(settings.trainer, settings.corpus_file, initial)
+        except (ValueError, CheckpointError, OSError) as error:
+            raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
+                          f"{run.repeat}", 2) from error
+        if why := missing(settings.trainer.device):
+            raise Failure(f"{folder}: it was computed on device {settings.trainer.device}: {why}; replay it where "
+                          f"there is one", 2)
+        for why in changed(run.manifest()):
+            console.print(f"warning: {why}", style="yellow", markup=False)
         with console.status("replaying") as status:
             found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))
-    except NOT_UNDERSTOOD as error:
-        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
                     "difference": found.difference and asdict(found.difference), "missing": found.missing})
@@ -108,12 +109,10 @@ def tokens(
     """
     from chaos.leases import unmerged
     from chaos.run import recorded
-    run = RunFolder.open(folder)
-    try:
+    with understood(folder):
+        run = RunFolder.open(folder)
         history = recorded(run)
         lost, fragments = unmerged(history), len(history.plan.cluster.fragment_table())
-    except NOT_UNDERSTOOD as error:
-        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
     if fragment is not None and fragment >= fragments:
         raise Failure(f"there is no fragment {fragment}: this run has 0 to {fragments - 1}", 2)
     lost = [one for one in lost if fragment in (None, one.fragment)]

@@ -17,6 +17,7 @@ from chaos.plan import freeze
 from chaos.problems import ScenarioError
 from chaos.scenario import load
 from chaos.schema import schema as scenario_schema
+from harness.wording import printable
 from scenarios import find
 
 
@@ -53,7 +54,7 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
                      "predicted_availability": frozen.predicted_availability()})
         return
     console = Console()
-    console.print(Syntax(path.read_text(), "yaml", background_color="default", word_wrap=True))
+    console.print(Syntax(printable(path.read_text()), "yaml", background_color="default", word_wrap=True))
     for planned in frozen.faults:
         console.print(f"{planned.id}  {planned.fault.words()}, {planned.fault.trigger_words()}", markup=False)
     console.print(f"predicted availability {frozen.predicted_availability():.0%}", highlight=False)
@@ -74,7 +75,7 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
             warnings += [f"{path}: {text}" for text in idle(loaded.cluster) + warnings_of(loaded.cluster, faults)]
         except ScenarioError as error:
-            problems += str(error).splitlines()
+            problems += printable(str(error)).splitlines()
     if as_json:
         print_json({"valid": not problems, "problems": problems, "warnings": warnings})
     else:

@@ -13,7 +13,7 @@ from rich.console import Console
 from chaos import places
 from chaos import plan as plans
 from chaos.caution import idle, warnings_of
-from chaos.commands.common import NOT_UNDERSTOOD, Failure, JsonOption, app, print_json
+from chaos.commands.common import Failure, JsonOption, app, print_json, understood
 from chaos.live import Terminal
 from chaos.pace import AUTO, PaceError, duration, paced
 from chaos.places import Place
@@ -45,6 +45,8 @@ def run(
                                             "auto: as this one needs.")] = "",
     device: Annotated[str, typer.Option(help="What learners compute on: cpu, cuda, or auto, which is cuda where there "
                                         "is one.")] = "",
+    retries_inconclusive: Annotated[int, typer.Option(min=0, max=10, help="Run it again, so many times at most, while "
+                                                      "it proves nothing; never after a failed check.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -52,7 +54,7 @@ def run(
     Example: `diloco-chaos run flagship --seed 3`
     """
     from chaos.report import show as show_report
-    from chaos.run import document, exit_code, run_plan
+    from chaos.run import document, exit_code, run_again_if_inconclusive, run_plan
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
     place = place_of(on, toxiproxy_port, toxiproxy)
@@ -65,11 +67,15 @@ def run(
     if repeat > 1:
         from chaos.repeat import repeated
         from chaos.repeat import show as show_rate
+        if retries_inconclusive:
+            raise Failure("--retries-inconclusive: the pass rate of --repeat leaves inconclusive runs out; give one of "
+                          "the two", 2)
         rate = repeated(frozen, runs_dir, console, place)
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
     with Terminal(console) as terminal:
-        result = run_plan(frozen[0], runs_dir, terminal, place=place)
+        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, place),
+                                           retries_inconclusive, terminal.say)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
 
@@ -95,18 +101,17 @@ def resume(
     from chaos.resume import origin_of, told_of
     from chaos.resume import resume as go_on
     from chaos.run import document, exit_code
-    run = RunFolder.open(folder)
-    try:
+    with understood(folder):
+        run = RunFolder.open(folder)
         origin, refused = origin_of(run, cut)
-        told = told_of(origin)
-    except NOT_UNDERSTOOD as error:
-        raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
+        told, otherwise = told_of(origin), changed(run.manifest())
+        backend = str(run.manifest().get("backend", "local"))
     _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
-    place = place_of(run.manifest().get("backend", "local"), toxiproxy_port, toxiproxy)
+    place = place_of(backend, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
-    for why in [*refused, *changed(run.manifest())]:
+    for why in [*refused, *otherwise]:
         console.print(f"warning: {why}", style="yellow", markup=False)
     for line in told:
         console.print(f"· {line}", markup=False, highlight=False)

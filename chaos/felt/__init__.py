@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from chaos.felt import containers, links, processes, state
+from chaos.felt import byzantine, containers, links, processes, state
 from chaos.felt.base import FeltResult, Measure
 from chaos.history import History, Span
 from faults import (
     ClockJump,
+    CorruptMemory,
     Damage,
     Disconnect,
     Ending,
@@ -14,6 +15,7 @@ from faults import (
     Fault,
     Join,
     Kill,
+    Lie,
     LinkFault,
     OutOfMemory,
     Partition,
@@ -30,7 +32,8 @@ _MEASURES: dict[type[Fault], Measure] = {
     Kill: processes.killed, PowerLoss: processes.killed, ClockJump: processes.jumped, Ending: processes.ended,
     Pause: processes.paused, Join: processes.joined,
     Zombie: processes.superseded,
-    Straggler: processes.slowed, Damage: state.damaged, FailingWrites: state.failed_write, Poison: state.poisoned,
+    Straggler: processes.slowed, Damage: state.damaged, FailingWrites: state.failed_write, Poison: byzantine.poisoned,
+    Lie: byzantine.refused, CorruptMemory: state.corrupted,
     Partition: links.cut, LinkFault: links.probed, Disconnect: links.silenced, OutOfMemory: containers.out_of_memory,
     RestartLinks: containers.links_restarted, RestartEngine: containers.engine_restarted}
 """By the nearest class of the fault."""

@@ -7,9 +7,8 @@ import signal
 from chaos.felt.base import exits, status_words
 from chaos.history import History, Span
 from chaos.scenario import SYNCER
-from faults import Poison
-
-_REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
+from faults import CorruptMemory
+from harness.units import show_seconds
 
 
 def damaged(history: History, span: Span) -> tuple[bool, str]:
@@ -43,13 +42,17 @@ def failed_write(history: History, span: Span) -> tuple[bool, str]:
     return True, f"{what} failed ({failed['reason']}), exit status {status_words(gone['status'])}"
 
 
-def poisoned(history: History, span: Span) -> tuple[bool, str]:
-    """So many were sent, and so many refused; that none was merged is what exactly_once says."""
-    fault, start = span.planned.fault, span.injected or 0.0
-    assert isinstance(fault, Poison), "registered for poison"
-    sent = int(span.felt.get("sent", 0))
-    refused = [event for event in history.tape.of("refused", node=SYNCER)
-               if event.fields.get("learner") in fault.targets and event["reason"] == _REASONS[fault.content]
-               and event.t >= start and event.fields.get("last") == 0]
-    wanted = fault.count * len(fault.targets)
-    return sent >= wanted and len(refused) > 0, f"{sent} of {wanted} sent, {len(refused)} refused"
+def corrupted(history: History, span: Span) -> tuple[bool, str]:
+    """Every target says what happened to its memory, and what came of it."""
+    fault, words = span.planned.fault, []
+    assert isinstance(fault, CorruptMemory), "registered for memory that fails"
+    for target in fault.targets:
+        hit = next((event for event in history.tape.of("corrupted", node=target)
+                    if event["fault"] == span.planned.id), None)
+        if hit is None:
+            return False, f"{target} went on before its memory could fail"
+        reset = next((event for event in history.tape.of("reset", node=target)
+                      if event.t >= hit.t and event.incarnation == hit.incarnation), None)
+        what = "went on with it" if reset is None else f"dropped all that it had after {show_seconds(reset.t - hit.t)}"
+        words.append(f"{target} {what}" + (f" ({reset['reason']})" if reset else ""))
+    return True, f"{fault.values} {fault.part} hit; " + "; ".join(words)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from harness.links.client import Toxic
+from harness.memory import Corruption
 
 Recorder = Callable[..., None]
 """record(event, **fields): writes to the harness' own tape."""
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
-                  "join", "exhaust_memory", "disconnect", "fill_disk", "restart_links", "restart_engine", "lose_power",
-                  "jump_clock"]
+                  "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
+                  "restart_engine", "lose_power", "jump_clock"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE = frozenset(ABILITIES[:ABILITIES.index("exhaust_memory")])
 """What needs no containers."""
@@ -140,6 +141,10 @@ class Cluster(Protocol):
 
     def unlimit_writes(self, node: str) -> None:
         """Take that limit back; harmless where the process is gone."""
+        ...
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """Have values in a training process' memory fail, before its next inner step; `corrupted` on its tape tells."""
         ...
 
     # -- what processes do not have ------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from harness.trainer.sources import node_digest
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
-_MEDDLED_S = 1.0
+_MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
 _HEADROOM = 12 << 20
 _BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
 _SOURCES = "/app/sources"  # see docker/Dockerfile
@@ -127,29 +127,42 @@ class ComposeCluster(SupervisedCluster[Node]):
         now = time.monotonic()
         for node in self._everyone():
             node.sample(now)
-            self._left_alone(node)
+            self._left_alone(node.name, node.meddled())
         super().poll()
         if self._toxiproxy is not None and watch.exits.pop(self._toxiproxy.id, None) is not None \
                 and not self._toxiproxy.runs():  # else it is the end before our own restart that was told
+            container = self._toxiproxy.id
+            self._somebody_else(TOXIPROXY, lambda: watch.meddled.get(container, ""))
             raise ClusterError(f"Toxiproxy died on its own:\n{self._toxiproxy.last_lines()}")
 
     def _went_away(self) -> EngineError:
         return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: "
                            f"the tape, the checkpoints and the snapshots in {self._run}")
 
-    def _left_alone(self, node: Node) -> None:
-        if meddled := node.meddled():
-            raise ClusterError(f"{node.name}'s container was {meddled} from outside: did somebody type `docker compose "
-                               f"down`, or `docker stop`?")
+    def _left_alone(self, name: str, meddled: str) -> None:
+        """Raises where somebody else ended a container: whoever typed that, or the engine, before it ends itself."""
+        if not meddled:
+            return
+        self._wait_for(_ENGINE_ENDS_S, lambda: False)
+        raise ClusterError(f"{name}'s container was {meddled} from outside: did somebody type `docker compose "
+                           f"down`, or `docker stop`?")
 
-    def _gone(self, node: Node, status: int) -> None:
-        """An end that nobody brought about: the engine tells a moment later whether somebody else did."""
-        until = time.monotonic() + (0.0 if node.doomed or status == 0 else _MEDDLED_S)
-        while time.monotonic() < until:
-            self._left_alone(node)
+    def _somebody_else(self, name: str, meddled: Callable[[], str]) -> None:
+        """A container ended: the engine tells a moment later whether somebody else brought it about."""
+        self._wait_for(_MEDDLED_S, lambda: bool(meddled()))
+        self._left_alone(name, meddled())
+
+    def _wait_for(self, seconds: float, condition: Callable[[], bool]) -> None:
+        """Until then, or until the engine has gone, which is raised."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not condition():
             if self._watch is not None and self._watch.broken:
                 raise self._went_away()
             time.sleep(0.02)
+
+    def _gone(self, node: Node, status: int) -> None:
+        if not (node.doomed or status == 0):
+            self._somebody_else(node.name, node.meddled)
         super()._gone(node, status)
 
     def _last_lines(self, name: str, incarnation: int, count: int = 12) -> str:

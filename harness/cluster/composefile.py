@@ -35,9 +35,16 @@ def _tmpfs(value: Any) -> dict[str, Any]:
     return {"tmpfs": {path: options for path, _, options in mounts}}
 
 
+def _sysctls(value: Any) -> dict[str, Any]:
+    """`{name: value}`, or a list of `name=value`."""
+    pairs = value.items() if isinstance(value, dict) else (str(one).split("=", 1) for one in value)
+    return {"sysctls": {str(name): str(setting) for name, setting in pairs}}
+
+
 _TAKEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "cpus": _cpus,
     "tmpfs": _tmpfs,
+    "sysctls": _sysctls,
     "pids_limit": lambda value: {"pids_limit": int(value)},
     "mem_limit": lambda value: {"mem_limit": value, "memswap_limit": value}}
 _AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "user",

@@ -16,7 +16,7 @@ from typing import Any
 
 from docker.errors import APIError, NotFound
 
-from harness.cluster.base import NodeSpec
+from harness.cluster.base import NodeSpec, NodeState
 from harness.cluster.composefile import PERIOD_US
 from harness.cluster.duty import PERIOD_S
 from harness.cluster.engine import EngineError, Watch, asked
@@ -64,6 +64,12 @@ class Node(Incarnation):
             below = children(int(self.container.attrs["State"]["Pid"]))
             self._pid = below[0] if below else 0
         return self._pid
+
+    def known(self) -> NodeState:
+        """Its state, without its process while the container is being made."""
+        if self.alive and not self._made.done():
+            return NodeState("running", self.incarnation, None)
+        return super().known()
 
     def details(self) -> dict[str, object]:
         """Whether the kernel killed something in it for want of memory."""

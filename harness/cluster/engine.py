@@ -227,6 +227,8 @@ class Watch(threading.Thread):
             self.out_of_memory.add(container)
         elif action in ("stop", "destroy") and not self._over:
             self.meddled.setdefault(container, "stopped" if action == "stop" else "removed")
+        elif action == "start":  # that was a restart, or somebody has put it right
+            self.meddled.pop(container, None)
 
 
 def dead_runs(engine: Engine) -> list[str]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from docker.errors import APIError
 from docker.types import EndpointConfig, Mount
 from docker.types.healthcheck import Healthcheck
 
 from harness.cluster import composefile
 from harness.cluster.engine import Engine, Labels, asked
+from harness.memory import ORDERS
 
 TRAINING, OUTSIDE = "training", "outside"
 """The internal network, on which nodes are alone with Toxiproxy, and the one on which the harness reaches Toxiproxy."""
@@ -111,16 +114,21 @@ class Project:
 
 
 def tail(container: Any, lines: int = 12) -> str:
-    """The last lines of a container's log."""
+    """The last lines of a container's log; without the container there is none."""
     with asked("read a container's log"):
-        text = container.logs(tail=lines).decode(errors="replace").splitlines()
+        try:
+            text = container.logs(tail=lines).decode(errors="replace").splitlines()
+        except APIError as error:
+            if error.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # removed, or about to be
+                raise
+            return "  (its log is gone with its container)"
     return "\n".join(f"  {line}" for line in text) or "  (its log is empty)"
 
 
 def _user(run: Path) -> str:
     if os.getuid() != 0:
         return f"{os.getuid()}:{os.getgid()}"
-    for name in ("tape", "state", "snapshots", "cuts"):  # what nodes write becomes theirs
+    for name in ("tape", "state", "snapshots", "cuts", ORDERS):  # what nodes write becomes theirs
         (run / name).mkdir(exist_ok=True)
         for path in (run / name, *(run / name).rglob("*")):  # a run that goes on has files there
             os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)

@@ -9,6 +9,7 @@ from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.simulated_incarnation import SimulatedIncarnation
 from harness.cluster.supervised import SupervisedCluster
 from harness.ledger import Ledger
+from harness.memory import Corruption
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.flow import passage
@@ -119,6 +120,12 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         for link in list(self._coming):
             self._link_is_back(link)
         return super().residue()
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """The simulated process does it itself."""
+        process = self._nodes[node].process
+        assert isinstance(process, SimulatedClient), "only learners train"
+        process.corruptions.append(corruption)
 
     # -- what only a simulation has ------------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from harness import tape
+from harness import memory, tape
 from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
 from harness.cluster.incarnation import Clock, Incarnation
 from harness.ledger import Enable, Ledger, Toxin
 from harness.links.client import Toxic
+from harness.memory import Corruption
 
 START_TIMEOUT_S = 30.0
 
@@ -145,6 +146,10 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     def unlimit_writes(self, node: str) -> None:
         """The limit from before."""
         self._nodes[node].unlimit_writes()
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """An order in the run's folder, which the node carries out."""
+        memory.order(self._run, node, self._nodes[node].incarnation, corruption)
 
     def _everyone(self) -> list[AnyIncarnation]:
         return [*self._nodes.values(), *self._superseded.values()]

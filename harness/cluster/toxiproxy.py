@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
+from contextlib import suppress
 from typing import Any
+
+from docker.errors import NotFound
 
 from harness.cluster.engine import EngineError, asked
 from harness.cluster.linkserver import START_TIMEOUT_S, free_port
@@ -43,10 +46,11 @@ class Toxiproxy:
         self.host = self._ready()
 
     def runs(self) -> bool:
-        """Whether the engine says so now."""
-        with asked("look at Toxiproxy"):
+        """Whether the engine says so now; one that was removed does not."""
+        with asked("look at Toxiproxy"), suppress(NotFound):
             self._container.reload()
-        return bool(self._container.status == "running")
+            return bool(self._container.status == "running")
+        return False
 
     def last_lines(self) -> str:
         """The end of its log."""

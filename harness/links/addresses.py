@@ -66,5 +66,6 @@ def bound_socket(host: str, port: int, backlog: int | None = None) -> socket.soc
             sock.listen(backlog)
     except OSError as error:
         sock.close()
-        raise OSError(error.errno, f"listen tcp {join_address(host, port)}: {error.strerror}") from error
+        why = (error.strerror or str(error)).lower()  # as Go writes it, and so Toxiproxy
+        raise OSError(error.errno, f"listen tcp {join_address(host, port)}: bind: {why}") from error
     return sock

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from harness.links.addresses import join_address, loopback_address
+from harness.links.addresses import NotLoopbackError, join_address, loopback_address
 from harness.links.fields import BadRequestError, flag, json_object, json_objects, text
 from harness.links.metrics import MEDIA_TYPE, Metrics
 from harness.links.proxy import Proxy
@@ -100,7 +100,7 @@ class Api:
             entries = [_wanted(fields, f" at proxy {number}")
                        for number, fields in enumerate(json_objects(body), start=1)]
             for wanted in entries:
-                _canonical(wanted.listen)  # nothing is done where one of them can't be
+                _on_loopback(wanted.listen)  # nothing is done where one of them would be open to others
             for wanted in entries:
                 done.append(self._put(wanted))
         except (ApiError, BadRequestError) as error:
@@ -255,11 +255,23 @@ def _canonical(listen: str) -> str:
         raise BadRequestError(str(error)) from None
 
 
+def _on_loopback(listen: str) -> None:
+    """What is no address at all is its proxy's own failure, which leaves those before it as they are."""
+    try:
+        loopback_address(listen)
+    except NotLoopbackError as error:
+        raise BadRequestError(str(error)) from None
+    except ValueError:
+        pass
+
+
 def _reserve(proxy: Proxy, listen: str) -> None:
     try:
-        proxy.reserve(_canonical(listen))
+        proxy.reserve(listen)
     except OSError as error:
         raise ApiError(500, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise BadRequestError(str(error)) from None
 
 
 def _start(proxy: Proxy) -> None:

@@ -182,6 +182,7 @@ class Proxy:
         self.name = name
         self.upstream = upstream
         self.listen = ""
+        self._shown = ""  # the listen address as it was asked for, until it listens there
         self.toxics: dict[str, ToxicSettings] = {}  # by name, in the order they were added
         self._rng = rng
         self._metrics = metrics
@@ -206,6 +207,7 @@ class Proxy:
         self.close()
         self._reserved = sock
         self.listen = join_address(host, sock.getsockname()[1])
+        self._shown = listen if port else self.listen
 
     def start(self) -> None:
         """Listen; nothing happens where it does already.
@@ -215,6 +217,7 @@ class Proxy:
         """
         if self._listening is None:
             self._listening = bound_socket(*split_address(self.listen), backlog=_BACKLOG)
+            self._shown = self.listen
             self._watch(self._listening)
 
     def stop(self) -> None:
@@ -264,7 +267,7 @@ class Proxy:
 
     def as_json(self) -> dict[str, Any]:
         """The proxy as the HTTP API shows it."""
-        return {"name": self.name, "listen": self.listen, "upstream": self.upstream, "enabled": self.enabled,
+        return {"name": self.name, "listen": self._shown, "upstream": self.upstream, "enabled": self.enabled,
                 "toxics": self.toxics_json()}
 
     # asyncio's own servers lose a connection that was accepted just before they are closed: its client hangs.

@@ -14,8 +14,12 @@ import json
 import os
 import random
 import re
+import secrets
 import signal
+import socket
 import sys
+import threading
+from contextlib import suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +32,8 @@ _MAX_BODY = 64 * 1024
 _MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
 _IDLE_S = 15.0
 _ANSWER_S = 10.0
+_MOST_OPEN = 64
+"""Connections, each of which has a thread: whoever opens more loses the oldest."""
 _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
@@ -71,12 +77,31 @@ class LinkServer(ThreadingHTTPServer):
     def __init__(self, port: int, api: Api) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self._api = api
+        self._open: dict[socket.socket, None] = {}  # in the order in which they came
+        self._guard = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.fileno(), self.handle_request)
 
     def server_bind(self) -> None:
         """Bind without HTTPServer's question to DNS for the host's name, which can take seconds."""
         TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own."""
+        with self._guard:
+            oldest = next(iter(self._open)) if len(self._open) >= _MOST_OPEN else None
+            self._open[request] = None
+            if oldest is not None:
+                del self._open[oldest]
+                with suppress(OSError):  # it has hung up itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread wakes up, and closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """It was answered, or is lost."""
+        with self._guard:
+            self._open.pop(request, None)
+            super().shutdown_request(request)
 
     def close(self) -> None:
         """Take no more requests."""
@@ -151,6 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             body = b"" if content is None else json.dumps(content).encode() + b"\n"
         self.send_response(status)
+        self.send_header("X-Toxiproxy-Request-Id", secrets.token_hex(10))
         if content is not None:
             self.send_header("Content-Type", media_type)
         if status != 204:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from harness.memory import Corruption
 from harness.simulation.network import Connection, Link
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
@@ -33,12 +34,15 @@ class SimulatedClient(SimulatedProcess):
         self._link, self._server, self._make = link, server, make_core
         self._core = None
         self._connection: Connection | None = None
+        self._greeted = False  # what was queued before it connected must not come before its hello
         self._heard: float | None = None  # when anything was last heard on the connection
         self._backoff = Backoff(around.world.chance)
         self._silence: float | None = None
         self._computed: tuple[float, Callable[..., Iterable[Effect]], tuple[Any, ...]] | None = None
         self._finishes = 0.0
         self._computation = 0
+        self.corruptions: list[Corruption] = []
+        """Orders for failing memory, carried out before the next inner step."""
         self._rest: Send | None = None  # of a frame that was cut in two
         super().__init__(around, name, incarnation, holds, around.parameters.start_learner)
 
@@ -67,6 +71,7 @@ class SimulatedClient(SimulatedProcess):
             server = self._server()
             self._connection = self._link.connect(next(self.around.numbers), self, server)
             self._heard = None
+            self._greeted = False
             if server.listening:
                 server.accept(self._connection)
             else:  # the link takes it, and finds nobody at the other end
@@ -81,6 +86,7 @@ class SimulatedClient(SimulatedProcess):
 
     def _on_connected(self) -> Iterable[Effect]:
         assert self._core is not None, "it is up"
+        self._greeted = True
         return self._core.on_connected(self.now())
 
     def _on_silence(self, connection: Connection, since: float) -> Iterable[Effect] | None:
@@ -125,7 +131,7 @@ class SimulatedClient(SimulatedProcess):
 
     def _send(self, send: Send) -> None:
         connection = self._connection
-        if connection is None or not connection.client_open:
+        if connection is None or not connection.client_open or not self._greeted:
             return
         if isinstance(send.message, Report) and connection.up.backlog() > CONGESTED:
             return
@@ -159,6 +165,10 @@ class SimulatedClient(SimulatedProcess):
     def _compute(self, effect: Compute) -> None:
         core, began = self._core, self.now()
         if isinstance(core, Learner):
+            for corruption in self.corruptions:
+                for told in core.corrupt(corruption):
+                    self.record(told.event, **told.fields)
+            self.corruptions.clear()
             self._begin(core.on_computed, (core.replica.train(effect.position, effect.lr), began))
         else:
             assert core is not None, "it is up"

@@ -66,7 +66,7 @@ def measured(tape: Tape, cores: int) -> Parameters:
     # snapshot -> answer arrived at the syncer: one way, with what handling costs at both ends
     delay = median(answers)
     deciles = quantiles(answers, n=10)
-    commits = [merge["sync_time"] for merge in merges]
+    commits = [merge.t - merge["closed"] for merge in merges]  # it is recorded once it is committed
     steps = quantiles(computing, n=10)
     save = median(commits) / 6  # two copies: write, fsync, fsync of the folder
     together = max(1.0, len(hellos) / cores)  # they all start at the same time

@@ -21,7 +21,6 @@ from harness.trainer.effects import (
     Compute,
     Effect,
     Hold,
-    Mark,
     Record,
     Save,
     Send,
@@ -171,7 +170,6 @@ class SimulatedProcess:
         """How each kind of effect is carried out."""
         return {Send: self._send, Record: self._write, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
-                Mark: lambda effect: self.feed(self._on_mark, effect.key),
                 Hold: lambda effect: self._hold(effect.point), Close: self._close,
                 Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop}
 
@@ -289,9 +287,6 @@ class SimulatedProcess:
         raise NotImplementedError
 
     def _compute(self, effect: Compute) -> None:
-        raise NotImplementedError
-
-    def _on_mark(self, key: str) -> Iterable[Effect]:
         raise NotImplementedError
 
     def _hang_up(self) -> None:

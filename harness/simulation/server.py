@@ -79,10 +79,6 @@ class SimulatedServer(SimulatedProcess):
         self._open.pop(connection.number, None)
         return self._core.on_lost(connection.number, reason, self.now())
 
-    def _on_mark(self, key: str) -> Iterable[Effect]:
-        assert self._core is not None, "marks are set by the core"
-        return self._core.on_mark(key, self.now())
-
     def _send(self, send: Send) -> None:
         self._to(self._open.get(send.to or 0), send.message, send.tensors)
 

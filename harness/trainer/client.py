@@ -6,16 +6,20 @@ import asyncio
 import random
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from harness.memory import ordered
 from harness.tape import TapeWriter
 from harness.trainer.backoff import CONNECT_S, Backoff
+from harness.trainer.config import SYNCER
 from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Send
 from harness.trainer.holds import HoldPoints
 from harness.trainer.learner import Learner
 from harness.trainer.messages import AnyMessage, Refused, Report
 from harness.trainer.peer import Peer
+from harness.trainer.refusals import Refusals
 from harness.trainer.tensors import Tensors
 from harness.trainer.wire import Decoder, FrameError
 
@@ -31,6 +35,7 @@ class ClientDriver(Driver):
         super().__init__(core, tape, epoch, run, holds)
         self._client_core = core
         self._silence = core.config.silence
+        self._refusals = Refusals(tape.record, self.now)
         self._writer: asyncio.StreamWriter | None = None
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="inner-step")
 
@@ -54,6 +59,10 @@ class ClientDriver(Driver):
     def compute(self, effect: Compute) -> None:
         """Run the inner step beside the I/O."""
         core, began = self._client_core, self.now()
+        if isinstance(core, Learner):
+            for corruption in ordered(self._run_folder, core.name, core.incarnation):
+                for told in core.corrupt(corruption):
+                    self.tape.record(told.event, **told.fields)
 
         def step() -> None:
             # What is raised in here ends the node with its traceback in the log: see `_raise`.
@@ -70,10 +79,6 @@ class ClientDriver(Driver):
         if not done.cancelled() and (error := done.exception()):
             self.fail(error)
 
-    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
-        """Learners set no marks."""
-        return ()
-
     async def _keep_connected(self, host: str, port: int) -> None:
         backoff = Backoff(random.Random())
         while True:
@@ -83,13 +88,21 @@ class ClientDriver(Driver):
             except OSError:  # TimeoutError is one
                 await asyncio.sleep(backoff.refused())
                 continue
-            self._writer = writer
-            self.feed(self._client_core.on_connected)
+            self.feed(partial(self._begin, writer))
             heard, reason = await self._read(reader)
             writer.close()
-            self._writer = None
-            self.feed(lambda now, reason=reason: self._client_core.on_lost(reason, now))  # type: ignore[misc]
+            self.feed(partial(self._end, reason))
             await asyncio.sleep(backoff.lost(heard))
+
+    def _begin(self, writer: asyncio.StreamWriter, now: float) -> Iterable[Effect]:
+        """From here on messages go there. Not before: what was queued earlier must not come before the hello."""
+        self._writer = writer
+        return self._client_core.on_connected(now)
+
+    def _end(self, reason: str, now: float) -> Iterable[Effect]:
+        """Messages go nowhere."""
+        self._writer = None
+        return self._client_core.on_lost(reason, now)
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[bool, str]:
         """Pass on what arrives until the connection ends: (whether anything came, why it ended)."""
@@ -106,7 +119,7 @@ class ClientDriver(Driver):
                     self._pass_on(message, tensors)
             return heard, "closed by the syncer"
         except FrameError as error:
-            self.tape.record("refused_frame", peer="syncer", reason=str(error))
+            self._refusals.tell("refused_frame", peer=SYNCER, reason=str(error))
             return heard, str(error)
         except TimeoutError:
             return heard, f"nothing heard for {self._silence:.1f} s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -10,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    Strict,
     model_serializer,
     model_validator,
 )
@@ -18,9 +21,10 @@ from harness.trainer.compress import Codec, Precision
 from harness.trainer.decoupled import Decoupled, Settings
 from harness.trainer.device import Device
 from harness.trainer.diloco import DiLoCo
-from harness.trainer.fragments import Fragment, plan_fragments
+from harness.trainer.fragments import Fragment, Shape, plan_fragments
 from harness.trainer.model import MODELS, ModelSpec
 from harness.trainer.quadratic import QuadraticSpec
+from harness.trainer.replica import GRADIENT
 from harness.trainer.streaming import Streaming
 from harness.units import Seconds, Share, Steps, steps
 
@@ -35,11 +39,15 @@ COMPLETE = (*BLOCKING, "data_parallel")
 """Modes that can't go on, or begin, without all learners."""
 MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled")
 """What can be put under test; the synchronous run from scratch is what losses are held against."""
+_OF_STEPS = ("float32", "bfloat16")
+"""How gradients of single steps, and their means, may travel."""
 _MOST_VARIANCE = 0.9
 _MOST_KEPT = 64
 """Versions of every fragment: as many models in the syncer's memory."""
 _RISE = 0.15
 """Share of the budget over which the learning rate rises, where nothing is said."""
+_QUICKEST_S = 1e-3
+"""No inner step is quicker."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 
@@ -57,13 +65,28 @@ def implied(mode: str, learners: int) -> Settings:
     if mode in _EXCHANGES:
         return _EXCHANGES[mode].implied(learners)
     whom = Streaming if mode in COMPLETE else Decoupled  # all learners are waited for as in streaming, or not
-    return whom.implied(learners) | {"gradients": "float32", "broadcasts": "float32"}
+    exact = {"gradients": "float32", "broadcasts": "float32"} if mode == "synchronous" else {}
+    return whom.implied(learners) | exact
 
 
 def _known(mode: Any) -> Any:
     if mode not in (*MODES, "synchronous"):
         raise ValueError(f"no mode {mode!r}: choose one of {', '.join(MODES)}")
     return mode
+
+
+_MOST_SEQUENCES = 4096
+_Sequences = Annotated[int, Field(ge=1, le=_MOST_SEQUENCES)]
+
+
+def _sequences(given: Any) -> Any:
+    """One sentence for what is no batch, and not one for every form that it could have."""
+    several = isinstance(given, (list, tuple))
+    for one in given if several else [given]:
+        if not isinstance(one, int) or isinstance(one, bool) or not 1 <= one <= _MOST_SEQUENCES:
+            raise ValueError(f"a batch of {one!r}: a step takes 1 to {_MOST_SEQUENCES} sequences; give one number for "
+                             f"all learners, or a list with one for each")
+    return tuple(given) if several else given
 
 
 class TrainerConfig(BaseModel):
@@ -86,6 +109,10 @@ class TrainerConfig(BaseModel):
     """P, pieces of the model that travel one at a time."""
     sync_every: int = Field(8, ge=1, le=1_000_000)
     """H, inner steps between two merges of the same fragment."""
+    sync_from: int = Field(1, ge=1, le=1_000_000)
+    """What H begins at where it grows."""
+    sync_growth: Steps = 0
+    """Steps after the warm start over which H grows from `sync_from` to `sync_every`; 0: it does not."""
     overlap: float = Field(2, ge=0)
     """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge."""
     grace: float = Field(0.8, ge=0, le=1)
@@ -103,12 +130,16 @@ class TrainerConfig(BaseModel):
     """Outer learning rate (Nesterov)."""
     outer_momentum: float = Field(0.8, ge=0, lt=1)
     """mu, outer momentum; outer_lr / (1 - mu) between 1.2 and 1.5 suits runs of this length."""
+    momentum_ramp: Steps = 0
+    """Steps after the warm start over which mu rises from 0, and the outer rate falls so that outer_lr / (1 - mu) is
+    the same all the time; 0: none."""
     recovery: Literal["syncer", "peer"] = "syncer"
     """Who brings a new process up to date; the syncer does where no peer can."""
     gradients: Precision = "float32"
-    """How outer gradients travel; averaged gradients, as in data parallelism, always as they are."""
+    """How outer gradients travel; gradients of single steps, as in data parallelism, as float32 or bfloat16."""
     broadcasts: Precision = "float32"
-    """How a merge's result travels: itself (float32), or as what has changed, to those who hold the version before."""
+    """How a merge's result travels: itself (float32), or as what has changed, to those who hold the version before; in
+    data parallelism the mean gradient, as float32 or bfloat16."""
     rounding: Literal["nearest", "stochastic"] = "nearest"
     """Of integers."""
     error_feedback: bool = False
@@ -119,8 +150,8 @@ class TrainerConfig(BaseModel):
     model: str = "tiny"
     corpus: str = "stdlib"
     """`stdlib`, `markov`, or a path to a file or folder."""
-    batch: int = Field(16, ge=1, le=4096)
-    """Sequences per learner and inner step."""
+    batch: Annotated[_Sequences | Annotated[tuple[_Sequences, ...], Strict(False)], BeforeValidator(_sequences)] = 16
+    """Sequences per learner and inner step: of all, or one number for each."""
     lr: float = Field(6e-3, gt=0)
     """Peak learning rate of the inner AdamW."""
     synchronous_lr: float = Field(6e-3, gt=0)
@@ -130,7 +161,8 @@ class TrainerConfig(BaseModel):
     final_lr: Share = 0.1
     """What the cosine decay ends at, as a share of the peak."""
     budget: Steps = 800
-    """T, inner steps per learner: training ends when learners * budget * batch * context tokens were processed."""
+    """T, inner steps per learner: training ends when learners * budget * batch (on average) * context tokens were
+    processed."""
     warm_start: Steps = 0
     """The first steps of the budget, taken synchronously from one checkpoint that every run shares."""
     step_time: Seconds = 0.06
@@ -177,6 +209,10 @@ class TrainerConfig(BaseModel):
         for key, value in implied(self.mode, self.learners).items():
             if getattr(self, key) != value:
                 raise ValueError(f"mode {self.mode} means {key} {value}: leave {key} out")
+        for key in ("gradients", "broadcasts"):
+            if self.mode in SYNCHRONOUS and getattr(self, key) not in _OF_STEPS:
+                raise ValueError(f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
+                                 f"and they travel as {' or '.join(_OF_STEPS)}")
         if self.quorum > self.learners:
             raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
         if self.joining and self.quorum > self.learners - self.joining:
@@ -188,6 +224,7 @@ class TrainerConfig(BaseModel):
             raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
         if self.budget <= self.warm_start:
             raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
+        self._schedules_fit()
         if self.anchor == "previous" and self.max_staleness > _MOST_KEPT:
             raise ValueError(f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
                              f"{_MOST_KEPT} at most; it keeps none with `anchor: own`")
@@ -195,6 +232,9 @@ class TrainerConfig(BaseModel):
             raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
         if self.speeds and len(self.speeds) != self.learners:
             raise ValueError(f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each")
+        if isinstance(self.batch, tuple) and len(self.batch) != self.learners:
+            raise ValueError(f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
+                             f"one number for all")
         if self.variance > _MOST_VARIANCE:
             raise ValueError(f"variance {self.variance:.0%}: a step can't take less than no time; "
                              f"{_MOST_VARIANCE:.0%} at most")
@@ -203,6 +243,21 @@ class TrainerConfig(BaseModel):
                              f"a learner says something once a step; use more than two steps")
         self.fragment_table()
         return self
+
+    def _schedules_fit(self) -> None:
+        left = self.budget - self.warm_start
+        for key, what in (("sync_growth", f"H never reaches {self.sync_every}"),
+                          ("momentum_ramp", f"the outer momentum never reaches {self.outer_momentum}")):
+            if getattr(self, key) >= left:
+                raise ValueError(f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start")
+        if self.sync_growth and self.sync_from > self.sync_every:
+            raise ValueError(f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows")
+        if not self.sync_growth and self.sync_from != type(self).model_fields["sync_from"].default:
+            raise ValueError(f"sync_from {self.sync_from} means nothing without sync_growth: say over how many steps H "
+                             f"grows")
+        if self.sync_growth and self.mode not in SYNCHRONOUS and self.blocking:
+            raise ValueError("sync_growth: learners that wait for a merge do so after sync_every steps: leave it out "
+                             "with overlap 0 and in the modes streaming and diloco")
 
     @property
     def exchange(self) -> Decoupled:
@@ -221,13 +276,18 @@ class TrainerConfig(BaseModel):
 
     @property
     def gradient_codec(self) -> Codec:
-        """How outer gradients travel."""
+        """How outer gradients travel, or gradients of single steps."""
         return self._codec(self.gradients)
 
     @property
     def broadcast_codec(self) -> Codec:
-        """How what a merge has changed travels."""
+        """How what a merge has changed travels, or a mean gradient."""
         return self._codec(self.broadcasts)
+
+    @property
+    def gradient_shapes(self) -> dict[str, Shape]:
+        """Of a gradient of a single step."""
+        return {GRADIENT: (sum(math.prod(shape) for shape in self.spec.shapes().values()),)}
 
     def _codec(self, precision: Precision) -> Codec:
         return Codec(precision, self.rounding == "stochastic", self.error_feedback)
@@ -243,13 +303,22 @@ class TrainerConfig(BaseModel):
         return plan_fragments(self.spec.shapes(), count, self.spec.embeddings())
 
     @property
-    def tokens_per_step(self) -> int:
-        """Tokens that one inner step of one learner processes."""
-        return self.batch * self.spec.context
+    def batches(self) -> tuple[int, ...]:
+        """Sequences of every learner's inner step."""
+        return self.batch if isinstance(self.batch, tuple) else (self.batch,) * self.learners
+
+    def tokens_per_step_of(self, learner: str) -> int:
+        """Tokens that one inner step of this learner processes."""
+        return self.batches[self.names.index(learner)] * self.spec.context
+
+    @property
+    def tokens_of_all(self) -> int:
+        """Tokens that one inner step of every learner processes, all together."""
+        return sum(self.batches) * self.spec.context
 
     @property
     def sign_s(self) -> float:
-        """Seconds between two signs of life of a learner that stands."""
+        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
         return self.silence / _SIGNS
 
     def step_time_of(self, learner: str) -> float:
@@ -260,6 +329,17 @@ class TrainerConfig(BaseModel):
         """How many times as quick as its pace this learner is."""
         return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
 
+    def quickest_step(self, learner: str) -> float:
+        """Seconds that an inner step of this learner takes at the least."""
+        return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
+
+    def merging_speed(self, living: Collection[str]) -> float:
+        """How quick merges are while these learners live, as a share of nominal: as the K-th quickest of them, or as
+        the slowest where the gradients of every step are averaged; 0 where they are too few for a quorum."""
+        speeds = sorted(map(self.speed_of, living), reverse=True)
+        quorum = len(speeds) if self.mode in SYNCHRONOUS else self.quorum
+        return speeds[quorum - 1] if 0 < quorum <= len(speeds) else 0.0
+
     @property
     def nominal_s(self) -> float:
         """Seconds that training takes after the warm start, where nobody is ever out; 0 without pace."""
@@ -269,12 +349,12 @@ class TrainerConfig(BaseModel):
     @property
     def budget_tokens(self) -> int:
         """Tokens of the whole run, warm start included, over all learners."""
-        return self.budget * self.tokens_per_step * self.learners
+        return self.budget * self.tokens_of_all
 
     @property
     def warm_tokens(self) -> int:
         """Tokens of the shared warm start, over all learners."""
-        return self.warm_start * self.tokens_per_step * self.learners
+        return self.warm_start * self.tokens_of_all
 
     @property
     def names(self) -> list[str]:

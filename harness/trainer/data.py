@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ Bytes = npt.NDArray[np.uint8]
 Windows = npt.NDArray[np.int64]
 
 HELD_OUT_WINDOWS = 512
+HeldOut = Literal["reported", "tuning"]
+"""Which held-out windows: those that figures are reported on, or as many others, on which settings are chosen."""
 _BLOCK = 1 << 15
 _HELD_OUT_EVERY = 16  # one block of sixteen is never trained on
 
@@ -40,20 +43,41 @@ def materialize(corpus: str, cache: Path, needed: int, ledger: Ledger | None = N
     if len(data) < needed:
         raise CorpusError(f"corpus {corpus}: {len(data)} bytes, but this run needs at least {needed}: "
                           f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
-    name = hashlib.blake2b(data, digest_size=16).hexdigest()
+    name = _digest(data)
     path = cache / f"{name}.bin"
-    if not path.exists() or path.stat().st_size != len(data):
-        cache.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{ledger.token if ledger else secrets.token_hex(8)}.partial")
-        owed = ledger.owe(Remove, path=temporary) if ledger else 0
+    if digest_of(path) != name:  # it is not there, or somebody changed it
         try:
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-            if ledger:
-                ledger.done(owed)
+            _write(path, data, ledger)
+        except OSError as error:
+            raise CorpusError(f"{cache}: a corpus can't be kept there: {error.strerror or error}; set XDG_CACHE_HOME "
+                              f"to a folder that can be written") from error
     return path, name
+
+
+def digest_of(path: Path) -> str:
+    """Of a corpus' file, by which it is named; empty where it can't be read."""
+    try:
+        return _digest(path.read_bytes())
+    except OSError:
+        return ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _write(path: Path, data: bytes, ledger: Ledger | None) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{ledger.token if ledger else secrets.token_hex(8)}.partial")
+    owed = ledger.owe(Remove, path=temporary) if ledger else 0
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        if ledger:
+            ledger.done(owed)
 
 
 def needed_bytes(context: int) -> int:
@@ -118,16 +142,23 @@ class MarkovSource:
 class Corpus:
     """A materialized corpus: training windows for M learners, and held-out windows that nobody trains on."""
 
-    def __init__(self, path: Path, context: int, learners: int, batch: int, seed: int) -> None:
-        """Maps the file; `context` bytes a window, plus one as the last target."""
+    def __init__(self, path: Path, context: int, learners: int, batches: int | Sequence[int], seed: int,
+                 held_out: HeldOut = "reported") -> None:
+        """Maps the file; `context` bytes a window, plus one as the last target; `batches`: of every learner, or of all.
+
+        Raises:
+            CorpusError: there are too few held-out windows for two sets of them.
+        """
         self._data: Bytes = np.memmap(path, np.uint8, mode="r")
-        self._context, self._learners, self._batch = context, learners, batch
+        self._context, self._learners = context, learners
+        self._batches = (batches,) * learners if isinstance(batches, int) else tuple(batches)
         blocks = len(self._data) // _BLOCK
         per_block = (_BLOCK - 1) // context
         starts = (np.arange(blocks)[:, None] * _BLOCK + np.arange(per_block)[None, :] * context)
         held = np.arange(blocks) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
         fixed = np.random.default_rng(0)  # the held-out windows are the same for every seed
-        self._held_out = np.sort(fixed.choice(starts[held].ravel(), HELD_OUT_WINDOWS, replace=False))
+        reported = fixed.choice(starts[held].ravel(), HELD_OUT_WINDOWS, replace=False)
+        self._held_out = np.sort(reported if held_out == "reported" else _others(starts[held].ravel(), reported))
         self._order = np.random.default_rng(seed).permutation(starts[~held].ravel())
 
     def batch(self, learner: int, position: int) -> tuple[Windows, Windows]:
@@ -135,8 +166,9 @@ class Corpus:
 
         Learner m (0-based) takes windows m, m + M, m + 2M, ... of one shuffled order; after the last it begins again.
         """
-        first = position * self._batch
-        windows = (np.arange(first, first + self._batch) * self._learners + learner) % len(self._order)
+        size = self._batches[learner]
+        first = position * size
+        windows = (np.arange(first, first + size) * self._learners + learner) % len(self._order)
         return self._cut(self._order[windows])
 
     def held_out(self) -> tuple[Windows, Windows]:
@@ -146,3 +178,12 @@ class Corpus:
     def _cut(self, starts: npt.NDArray[np.int64]) -> tuple[Windows, Windows]:
         windows = self._data[starts[:, None] + np.arange(self._context + 1)].astype(np.int64)
         return windows[:, :-1], windows[:, 1:]
+
+
+def _others(starts: npt.NDArray[np.int64], reported: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """As many of the held-out windows, none of them reported on; the same for every seed."""
+    rest = np.setdiff1d(starts, reported)
+    if len(rest) < HELD_OUT_WINDOWS:
+        raise CorpusError(f"of {len(starts)} held-out windows {HELD_OUT_WINDOWS} are reported on, which leaves "
+                          f"{len(rest)} to choose settings on, not as many: name a larger corpus with --corpus")
+    return np.random.default_rng(1).choice(rest, HELD_OUT_WINDOWS, replace=False)

@@ -20,7 +20,6 @@ from harness.trainer.effects import (
     Compute,
     Effect,
     Hold,
-    Mark,
     Record,
     Save,
     Send,
@@ -117,8 +116,6 @@ class Driver:
                                 effect.tensors, effect.meta | {"t": self.now()})
             case Hold():
                 self._hold(effect.point)
-            case Mark():
-                self.feed(lambda now: self.on_mark(effect.key, now))
             case Compute():
                 self.compute(effect)
             case Close():
@@ -199,8 +196,4 @@ class Driver:
 
     def compute(self, effect: Compute) -> None:
         """Begin an inner step."""
-        raise NotImplementedError
-
-    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
-        """The effects before a mark are done."""
         raise NotImplementedError

@@ -76,12 +76,6 @@ class Hold(NamedTuple):
     point: str
 
 
-class Mark(NamedTuple):
-    """Call `on_mark(key)` when the effects before it are done: how a core measures what its effects took."""
-
-    key: str
-
-
 class Compute(NamedTuple):
     """Run one inner step (or one gradient) away from the I/O, then call `on_computed` (`on_gradient`)."""
 
@@ -96,4 +90,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Send | Close | Timer | Record | Commit | Save | Snapshot | Hold | Mark | Compute | Stop
+Effect = Send | Close | Timer | Record | Commit | Save | Snapshot | Hold | Compute | Stop

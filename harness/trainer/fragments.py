@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
@@ -58,15 +58,5 @@ def _pack(sizes: Mapping[str, int], count: int) -> list[list[str]]:
 
 
 def offsets(count: int, sync_every: int) -> list[int]:
-    """Fragment p is due when t mod H equals offset_p: the offsets are spread evenly over H."""
+    """Of H steps, after how many each fragment is due: spread evenly."""
     return [index * sync_every // count for index in range(count)]
-
-
-def due(previous: int, now: int, table: Sequence[int], sync_every: int) -> list[int]:
-    """Fragments that came due while the global step went from `previous` (exclusive) to `now`, each once, in order.
-
-    `table`: every fragment's offset.
-    """
-    first = max(previous + 1, now - sync_every + 1)  # after H steps every fragment is due: earlier ones repeat
-    return [index for step in range(first, now + 1) for index, offset in enumerate(table)
-            if offset == step % sync_every]

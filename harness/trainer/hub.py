@@ -7,17 +7,17 @@ version is the training step; where a group goes back to a checkpoint, `rolled_b
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from harness.trainer.compress import CompressError
 from harness.trainer.config import SYNCER, TrainerConfig
 from harness.trainer.cuts import syncers
 from harness.trainer.disk import Content
-from harness.trainer.effects import Close, Effect, Hold, Record, Save, Send, Timer
+from harness.trainer.effects import Close, Effect, Hold, Record, Save, Send
 from harness.trainer.merge import token_weight
 from harness.trainer.messages import (
     AnyMessage,
@@ -31,10 +31,10 @@ from harness.trainer.messages import (
     State,
     Welcome,
 )
-from harness.trainer.reception import HEARTBEAT, Reception
+from harness.trainer.reception import Reception
 from harness.trainer.replica import VALUE
 from harness.trainer.saved import Saved
-from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes
+from harness.trainer.tensors import Tensors, all_finite, digest, same_shapes, shapes
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
 
@@ -59,11 +59,15 @@ class Given:
     """The peer's own count."""
     arrived: float
     gradient: Tensors
+    """As it was read: what travels may be rounded."""
 
 
-def averaged(gradients: Sequence[Tensors]) -> Tensors:
-    """Their mean, in float32; in the order of their peers' names, for the same bits every time."""
-    return {name: np.asarray(np.mean([gradient[name] for gradient in gradients], axis=0, dtype=np.float32))
+def averaged(gradients: Sequence[Tensors], tokens: Sequence[int] = ()) -> Tensors:
+    """Their mean, in float32, each by the number of tokens that it is the mean of (all alike where nothing is said);
+    in the order of their peers' names, for the same bits every time."""
+    alike = len(set(tokens)) <= 1
+    return {name: np.asarray(np.mean([gradient[name] for gradient in gradients], axis=0, dtype=np.float32) if alike else
+                             np.average([gradient[name] for gradient in gradients], 0, tokens), np.float32)
             for name in gradients[0]}
 
 
@@ -85,7 +89,7 @@ class Hub(Reception[Member]):
         self._opened = 0.0
         self._contributed: set[str] = set()
         self._newest = dict(saved.incarnations)
-        self._size = sum(math.prod(shape) for shape in config.spec.shapes().values())
+        self._up, self._down, self._shapes = config.gradient_codec, config.broadcast_codec, config.gradient_shapes
 
     def status(self) -> dict[str, object]:
         """For people who ask."""
@@ -119,7 +123,7 @@ class Hub(Reception[Member]):
             "processed": self.tokens})
         if self.saved.resumed:
             yield Record("rolled_back", {"step": self.step, "processed": self.tokens, "why": "the hub was gone"})
-        yield Timer("heartbeat", now + HEARTBEAT)
+        yield self._next_heartbeat(now)
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
@@ -140,10 +144,6 @@ class Hub(Reception[Member]):
             yield from self._heartbeat(now)
         elif not self.finished:
             yield from self.regroup(now)
-
-    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
-        """No marks."""
-        return ()
 
     # -- peers come --------------------------------------------------------------------------------------------------
 
@@ -200,44 +200,51 @@ class Hub(Reception[Member]):
     def _gradient(self, member: Member, message: Gradient, tensors: Tensors, now: float) -> Iterable[Effect]:
         if message.epoch != self._epoch or message.step != self.step or not self.training or self.finished:
             return  # of a group that is no more
-        others = next((given.gradient for given in self._given.values()), tensors)
-        sizes = sum(array.size for array in tensors.values())
-        if sizes != self._size or not same_shapes(tensors, others) or not all_finite(tensors):
+        gradient = self._read(tensors)
+        if gradient is None:
             yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
                                      "reason": "not a finite gradient of this model"})
             yield Close(member.connection, "not a finite gradient of this model")
             yield from self.on_lost(member.connection, "it sent what is no gradient", now)
             return
-        self._given[member.name] = Given(message.number, now, tensors)
+        self._given[member.name] = Given(message.number, now, gradient)
         if self._given.keys() == self.group.keys():
             yield from self._average(now)
+
+    def _read(self, payload: Tensors) -> Tensors | None:
+        """The gradient that this stands for; None: it is no finite one of this model."""
+        try:
+            gradient = self._up.unpack(payload, self._shapes)
+        except CompressError:
+            return None
+        return gradient if shapes(gradient) == self._shapes and all_finite(gradient) else None
 
     def _average(self, now: float) -> Iterable[Effect]:
         names = sorted(self._given)
         parts = [self._given[name] for name in names]
         yield Hold("merge.before_commit")
-        mean = averaged([part.gradient for part in parts])
-        each, base = self.config.tokens_per_step, self.step
-        self.step, self.tokens = self.step + 1, self.tokens + each * len(parts)
+        each, base = list(map(self.config.tokens_per_step_of, names)), self.step
+        mean = self._down.send(averaged([part.gradient for part in parts], each), {}, key="")
+        self.step, self.tokens = self.step + 1, self.tokens + sum(each)
         yield Record("merge", {
-            "round": base, "fragment": 0, "version": self.step, "digest": digest(mean), "step": self.step,
+            "round": base, "fragment": 0, "version": self.step, "digest": digest(mean.read), "step": self.step,
             "processed": self.tokens, "merged": self.tokens, "opened": self._opened,
             "quorum_at": max(part.arrived for part in parts), "closed": now, "grace": 0.0, "step_time": 0.0,
             "sync_time": 0.0, "why": "all answered", "asked": names, "declined": [], "contributions": [
                 {"learner": name, "incarnation": self.group[name], "base": base, "first": part.number,
-                 "last": part.number, "steps": 1, "tokens": each, "weight": token_weight(each, 1),
+                 "last": part.number, "steps": 1, "tokens": tokens, "weight": token_weight(tokens, 1),
                  "arrived": part.arrived, "digest": digest(part.gradient)}
-                for name, part in zip(names, parts, strict=True)]})
+                for name, part, tokens in zip(names, parts, each, strict=True)]})
         yield Hold("commit.before_broadcast")
         self._given, self._opened = {}, now
         for name in self.group:
             self.peers[name].step = self.step
-            yield Send(Average(step=base, tokens=self.tokens), mean, to=self.peers[name].connection)
+            yield Send(Average(step=base, tokens=self.tokens), mean.payload, to=self.peers[name].connection)
         self._contributed.update(names)
         if not self.steady and self._contributed.issuperset(self.config.starters):
             self.steady = True
             yield Record("steady", {"step": self.step, "processed": self.tokens})
-            yield from self._send_clock()
+            yield from self._send_clock(now)
 
     def _state(self, member: Member, message: State, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A checkpoint, the last of which ends the run; or what was asked for because somebody new shall begin with it.
@@ -249,6 +256,11 @@ class Hub(Reception[Member]):
         if not same_shapes(old, values) or not all_finite(tensors) or digest(tensors) != message.digest:
             yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
                                      "reason": "not a state of this model"})
+            return
+        if message.step > self.step or message.tokens > self.tokens:
+            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
+                                     "reason": f"impossible state: step {message.step} of {self.step}, "
+                                               f"{message.tokens} tokens of {self.tokens}"})
             return
         state = Saved(message.step, message.tokens, tensors, dict(self._newest))
         if member.name == self._donor and message.step == self.step:
@@ -269,5 +281,5 @@ class Hub(Reception[Member]):
         yield from told
         yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._cuts.whole)
 
-    def _clock(self) -> Clock:
-        return Clock(step=self.step, tokens=self.tokens, steady=self.steady)
+    def _clock(self, now: float) -> Clock:
+        return Clock(step=self.step, tokens=self.tokens, steady=self.steady, sent=now)

@@ -12,9 +12,10 @@ from typing import Any
 from harness.trainer.config import SYNCER, TrainerConfig
 from harness.trainer.cuts import syncers
 from harness.trainer.disk import Content
-from harness.trainer.effects import Commit, Effect, Record, Save, Send, Snapshot, Timer
+from harness.trainer.effects import Close, Commit, Effect, Record, Save, Send, Snapshot
 from harness.trainer.messages import Broadcast, Clock, Cut, Donation, Hello, Welcome
-from harness.trainer.reception import HEARTBEAT, Reception
+from harness.trainer.plausible import Origin, of_hello
+from harness.trainer.reception import Reception
 from harness.trainer.recovery import Recoveries, objection
 from harness.trainer.rounds import Peer
 from harness.trainer.schedule import snapshot_marks
@@ -67,8 +68,9 @@ class Keeper(Reception[Peer]):
         yield Record("resumed" if self._found.resumed else "initial", {
             "versions": [state.version for state in self.states], "digests": [state.digest for state in self.states],
             "contributions": [state.contributions for state in self.states],
+            "outer": [state.step for state in self.states],
             "step": self.ledger.step, "processed": self.processed})
-        yield Timer("heartbeat", now + HEARTBEAT)
+        yield self._next_heartbeat(now)
         yield from self._snapshots()
 
     @abstractmethod
@@ -80,18 +82,26 @@ class Keeper(Reception[Peer]):
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
         newest = self.ledger.newest(hello.node)
         ours = len(hello.versions) == len(hello.steps) == len(self.table)
-        if refusal := self._turn_away(connection, hello, newest, ours):
+        position = self.ledger.positions.get(hello.node, self.config.warm_start)
+        refusal = self._turn_away(connection, hello, newest, ours)
+        if not refusal and (why := of_hello(hello, self.config, now, self.ledger.step, position,
+                                            self.ledger.heard.get(hello.node, 0.0))):
+            refusal = [Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
+                                          "reason": f"impossible hello: {why}"}), Close(connection, "impossible hello")]
+        if refusal:
             yield from refusal
             return
         yield from self._replace(hello, now)
         fresh = all(version < 0 for version in hello.versions)
-        step = self.ledger.step if fresh else hello.step
+        step = hello.step if hello.tokens else self.ledger.step  # one that has made no step begins where training is
         steps = [0] * len(self.table) if fresh else list(hello.steps)
-        peer = Peer(hello.node, hello.incarnation, connection, step, steps, now, list(hello.versions))
-        self.peers[hello.node] = self._by_connection[connection] = peer
         if hello.incarnation > newest:
             self.ledger.lease(hello.node, now, self.config)
         self.ledger.report(hello.node, hello.incarnation, hello.tokens, hello.position, now)
+        origin = Origin(now, step, hello.tokens, self.ledger.positions[hello.node])
+        peer = Peer(hello.node, hello.incarnation, connection, step, self.ledger.step, steps, now, list(hello.versions),
+                    origin)
+        self.peers[hello.node] = self._by_connection[connection] = peer
         if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
             yield self._commit(0)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
@@ -118,6 +128,12 @@ class Keeper(Reception[Peer]):
         if peer.name not in self._recoveries:
             for index in [index for index, version in enumerate(versions) if peer.holds[index] < version]:
                 yield from self._tell(peer, index)
+
+    def _renew(self, peer: Peer, reason: str, now: float) -> Iterable[Effect]:
+        """Send everything to a learner that has nothing any more that it could go on from."""
+        yield Record("renewed", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        peer.holds, peer.c_steps, peer.renewing = [-1] * len(self.table), [0] * len(self.table), True
+        yield from self._recover(peer, now)
 
     def _without_donor(self, name: str, now: float) -> Iterable[Effect]:
         """Nothing will come from this one."""
@@ -146,8 +162,9 @@ class Keeper(Reception[Peer]):
     def _meta(self, state: FragmentState) -> dict[str, Any]:
         return state.meta() | {"ledger": self.ledger.meta()}
 
-    def _tell(self, peer: Peer, index: int) -> Iterable[Effect]:
-        """A fragment's value; to who holds the version before it what has changed, where that takes fewer bytes."""
+    def _tell(self, peer: Peer, index: int, closed: float = 0.0) -> Iterable[Effect]:
+        """A fragment's value; to who holds the version before it what has changed, where that takes fewer bytes.
+        `closed`: when the round of which it is the result was closed."""
         if peer.connection is None:
             return
         state = self.states[index]
@@ -156,7 +173,7 @@ class Keeper(Reception[Peer]):
         peer.holds[index] = state.version
         yield Send(Broadcast(fragment=index, version=state.version, digest=state.digest,
                              base=state.version - 1 if changed else -1,
-                             merged=merged if incarnation == peer.incarnation else 0),
+                             merged=merged if incarnation == peer.incarnation else 0, closed=closed),
                    state.update if changed else state.value, to=peer.connection)
 
     def _cut(self) -> Iterable[Effect]:
@@ -169,8 +186,8 @@ class Keeper(Reception[Peer]):
         for connection in there.values():
             yield Send(Cut(number=number), to=connection)
 
-    def _clock(self) -> Clock:
-        return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady)
+    def _clock(self, now: float) -> Clock:
+        return Clock(step=self.ledger.step, tokens=self.processed, steady=self.steady, sent=now)
 
     def _snapshots(self) -> Iterable[Effect]:
         while self._marks and self.processed >= self._marks[0][1]:

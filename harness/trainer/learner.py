@@ -6,8 +6,11 @@ kept for the step's end; while the learner waits out its pace it stands at a bou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import asdict
 
+from harness.memory import Corruption
 from harness.trainer import tensors as arrays
 from harness.trainer.config import TrainerConfig
 from harness.trainer.disk import Content
@@ -25,6 +28,7 @@ from harness.trainer.messages import (
     Hello,
     Report,
     Request,
+    Reset,
     Saved,
     Welcome,
 )
@@ -33,9 +37,11 @@ from harness.trainer.replica import Replica
 from harness.trainer.schedule import learning_rate
 from harness.trainer.tensors import Tensors
 
-_TOLD, _ASKED = (Broadcast, Donation), (Request, Donate, Cut)
+_TOLD, _ASKED = (Broadcast, Donation, Reset), (Request, Donate, Cut)
 """What is taken in before a step is reported, and what is answered after that."""
 _REPLICA = "replica/"
+_MOST_SKIPPED = 3
+"""Steps in a row that come to nothing: then it is not the data, though the weights are finite."""
 
 
 class Learner:
@@ -50,7 +56,7 @@ class Learner:
             replica.load({})  # nothing but fresh moments: those of the warm start are of the time before it
         self.table = config.fragment_table()
         self._gradients, self._broadcasts = config.gradient_codec, config.broadcast_codec
-        self._per_step, self._blocking = config.tokens_per_step, config.blocking
+        self._per_step, self._blocking = config.tokens_per_step_of(name), config.blocking
         self._patience = config.exchange.patience
         self.held = [Held() for _ in self.table]
         self.step = 0
@@ -63,11 +69,14 @@ class Learner:
         self._started = False
         self._computing = False
         self._rate = 0.0  # of the step under way
+        self._skipped = 0  # steps in a row whose loss or gradient was not finite
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[AnyMessage, Tensors]] = []
         self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._stepped: float | None = None  # when the last step was done
         self._done = False
+        self._clock: tuple[float, float] | None = None  # the newest clock: when it was sent, and when it came
+        self._receipts: list[tuple[float, float]] = []  # broadcasts since the last report: round closed, when they came
         self._resumed = False  # it goes on from a cut, and nobody was told yet
 
     def status(self) -> dict[str, object]:
@@ -90,67 +99,109 @@ class Learner:
         yield Record("disconnected", {"reason": reason, "step": self.step})
         for held in self.held:
             held.answered, held.owed = None, {}
+        self._clock, self._receipts = None, []
 
     def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
         if isinstance(message, Clock):
             self._global_tokens = max(self._global_tokens, message.tokens)
             self.steady = message.steady
+            self._clock = (message.sent, now)
         elif isinstance(message, Welcome):
             self._global_tokens = max(self._global_tokens, message.tokens)
             self.position = max(self.position, message.position)
             if self._has_all:
                 yield from self._begin(now)
-            elif not self._started:
+            elif not self._started and not self.tokens:
                 self.step = message.step
         elif isinstance(message, Finish):
             self._done = True
             yield Record("finished", {"step": self.step, "tokens": self.tokens})
             yield Stop("finished")
         elif isinstance(message, (*_TOLD, *_ASKED)):
+            if isinstance(message, Broadcast) and message.closed:
+                self._receipts.append((message.closed, now))
             if self._computing:
                 self._inbox.append((message, tensors))
             else:
                 yield from self._at_boundary([(message, tensors)], now)
 
     def on_computed(self, loss: float, began: float, now: float) -> Iterable[Effect]:
-        """The inner step that `Compute` asked for is done."""
+        """The inner step that `Compute` asked for is done; with a loss that is not finite it was not taken."""
         self._computing = False
         if self._done:
             return
-        self.step += 1
-        self.position += 1
-        self.tokens += self._per_step
-        self._global_tokens += self._per_step  # until the syncer says more
-        for held in self.held:
-            held.steps += 1
-        yield Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
-                              "position": self.position - 1, "began": round(began, 6)})
+        if math.isfinite(loss):
+            yield self._count(loss, began)
+        else:
+            yield from self._skip(began, now)
         inbox, self._inbox = self._inbox, []
         cut = next((index for index, (message, _) in enumerate(inbox) if isinstance(message, Cut)), len(inbox))
         inbox, behind = inbox[:cut], inbox[cut:]  # what came after a cut must not be part of it
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], _TOLD)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
-        yield self._report(took)
+        yield self._report(now, took)
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], _ASKED)], now, resume=False)
         if behind:
             yield from self._at_boundary(behind, now, resume=False)
         yield from self._next_step(now)
 
+    def _count(self, loss: float, began: float) -> Record:
+        """A step more."""
+        self._skipped = 0
+        self.step += 1
+        self.position += 1
+        self.tokens += self._per_step
+        self._global_tokens += self._per_step  # until the syncer says more
+        for held in self.held:
+            held.steps += 1
+        return Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
+                               "position": self.position - 1, "began": round(began, 6)})
+
+    def _skip(self, began: float, now: float) -> Iterable[Effect]:
+        """A batch that came to nothing: it counts for nothing, either. Where that is not the data's fault the learner
+        drops all that it has; its next report says so, and the syncer sends it everything."""
+        self._skipped += 1
+        self.position += 1
+        finite = arrays.all_finite(self.replica.read(tuple(self.config.spec.shapes())))
+        reason = "loss or gradient not finite" if finite else "weights not finite"
+        yield Record("skipped", {"step": self.step, "position": self.position - 1, "lr": self._rate,
+                                 "began": round(began, 6), "reason": reason})
+        if not finite or self._skipped >= _MOST_SKIPPED:
+            yield from self._reset(f"{self._skipped} steps in a row came to nothing" if finite else reason, now)
+
+    def _reset(self, reason: str, now: float) -> Iterable[Effect]:
+        """Be as a new process that has still to be told everything, but for its counts."""
+        self.replica.load({})
+        self.held = [Held() for _ in self.table]
+        self._started, self._stands, self._skipped = False, False, 0
+        yield Record("reset", {"step": self.step, "reason": reason})
+        yield Timer("stand", now + self.config.sign_s)
+
+    def corrupt(self, corruption: Corruption) -> Iterable[Record]:
+        """Memory fails."""
+        self.replica.damage(corruption.part, corruption.apply)
+        yield Record("corrupted", {"step": self.step, **asdict(corruption)})
+
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """The pace allows the next step; or it stands, and gives a sign of life."""
         if key == "stand":
-            if self._stands and not self._done:
-                yield self._report()
+            if (self._stands or not self._started) and not self._done:
+                yield self._report(now)
                 yield Timer("stand", now + self.config.sign_s)
-        elif not self._computing and not self._done:
+        elif self._started and not self._computing and not self._done:
             yield self._compute()
 
-    def _report(self, took: float = 0.0) -> Send:
-        return Send(Report(step=self.step, tokens=self.tokens, position=self.position, took=took, fragments=[
-            (held.version, held.steps, held.steps * self._per_step) for held in self.held]))
+    def _report(self, now: float, took: float = 0.0) -> Send:
+        clock, self._clock = self._clock, None
+        receipts, self._receipts = self._receipts, []
+        return Send(Report(
+            step=self.step, tokens=self.tokens, position=self.position, took=took,
+            fragments=[(held.version, held.steps, held.steps * self._per_step) for held in self.held],
+            clock=clock and (clock[0], now - clock[1]),
+            received=[(closed, now - came) for closed, came in receipts]))
 
     def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float,
                      resume: bool = True) -> Iterable[Effect]:
@@ -165,8 +216,10 @@ class Learner:
                 yield from self._donate(message)
             elif isinstance(message, Cut):
                 yield from self._save(message)
+            elif isinstance(message, Reset):
+                yield from self._reset(message.reason, now)
         if not self._started and self._has_all:
-            yield from self._begin(now)
+            yield from self._begin(now, resume)
         elif resume and self._stands:
             yield from self._next_step(now)
 
@@ -174,12 +227,13 @@ class Learner:
     def _has_all(self) -> bool:
         return all(held.base is not None for held in self.held)
 
-    def _begin(self, now: float) -> Iterable[Effect]:
+    def _begin(self, now: float, resume: bool = True) -> Iterable[Effect]:
         """It has all that it takes to train, if it does not do so already."""
         if not self._started:
             self._started = True
             yield Record("ready", {"step": self.step, "position": self.position})
-            yield from self._next_step(now)
+            if resume:
+                yield from self._next_step(now)
 
     def _next_step(self, now: float) -> Iterable[Effect]:
         """Begin the next inner step, now or when the pace allows."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 Count = Annotated[int, Field(ge=0)]
+Span = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""Seconds."""
 
 
 class Message:
@@ -61,6 +63,8 @@ class Clock(Message):
     tokens: Count
     steady: bool
     """The syncer has merged from every learner: time zero of the experiment has passed."""
+    sent: Span = 0.0
+    """On the syncer's own clock: the next report echoes it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -73,9 +77,13 @@ class Report(Message):
     position: Count
     fragments: list[tuple[int, Count, Count]]
     """Per fragment: base version, c_steps, c_tokens."""
-    took: Annotated[float, Field(ge=0)] = 0.0
+    took: Span = 0.0
     """Seconds since its step before, on its own clock; 0 where there was none. When reports arrive says little of that:
     they may have waited for a syncer that stood still."""
+    clock: tuple[Span, Span] | None = None
+    """(`sent` of the newest Clock that came since the report before, seconds since then)."""
+    received: list[tuple[Span, Span]] = field(default_factory=list)
+    """(`closed` of a Broadcast that came since the report before, seconds since then)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -115,6 +123,16 @@ class Broadcast(Message):
     """Version that the payload has changed, compressed; -1: the payload is the value itself."""
     merged: Count = 0
     """The receiver's last step that is part of it; 0: none of this process."""
+    closed: Span = 0.0
+    """When its round was closed, on the syncer's own clock: the next report echoes it; 0: it is sent again, later."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Reset(Message):
+    """What the learner has can't be right: it drops all of it. What follows is the current value of every fragment."""
+
+    type: Literal["reset"] = "reset"
+    reason: str
 
 
 @dataclass(kw_only=True, slots=True)
@@ -254,6 +272,6 @@ class Refused(Message):
 
 
 AnyMessage = Annotated[
-    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Donate | Donation | Cut | Saved | Gradient
+    Hello | Welcome | Clock | Report | Request | Answer | Broadcast | Reset | Donate | Donation | Cut | Saved | Gradient
     | Average | Resume | Fetch | State | Probe | Echo | Finish | Refused, Field(discriminator="type")]
 ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)

@@ -36,6 +36,8 @@ class Peer:
         self._marks: list[tuple[int, float]] = []
         self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._names = tuple(config.spec.shapes())
+        self._per_step = config.tokens_per_step_of(name)
+        self._up, self._down, self._shapes = config.gradient_codec, config.broadcast_codec, config.gradient_shapes
         self._done = False
 
     def status(self) -> dict[str, object]:
@@ -45,7 +47,7 @@ class Peer:
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands."""
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
-                         tokens=self.number * self.config.tokens_per_step, position=self.step, versions=[], steps=[]))
+                         tokens=self.number * self._per_step, position=self.step, versions=[], steps=[]))
         yield self._sign(now)
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
@@ -63,7 +65,7 @@ class Peer:
             else:
                 self._epoch, self._next = message.epoch, (message, tensors)
         elif isinstance(message, Average) and self._epoch is not None:
-            self.replica.apply(tensors, learning_rate(self.config, self._tokens))
+            self.replica.apply(self._down.unpack(tensors, self._shapes), learning_rate(self.config, self._tokens))
             self.step, self._tokens = message.step + 1, message.tokens
             yield from self._snapshots()
             every = self.config.checkpoint_every
@@ -74,7 +76,7 @@ class Peer:
             yield self._state(message.epoch)
         elif isinstance(message, Finish):
             self._done = True
-            yield Record("finished", {"step": self.number, "tokens": self.number * self.config.tokens_per_step})
+            yield Record("finished", {"step": self.number, "tokens": self.number * self._per_step})
             yield Stop("finished")
 
     def on_gradient(self, loss: float, gradient: Tensors, began: float, now: float) -> Iterable[Effect]:
@@ -83,14 +85,14 @@ class Peer:
         if self._done or epoch is None:
             return
         self.number += 1
-        yield Record("step", {"step": self.number, "tokens": self.config.tokens_per_step, "loss": round(loss, 4),
+        yield Record("step", {"step": self.number, "tokens": self._per_step, "loss": round(loss, 4),
                               "position": self.step, "began": round(began, 6)})
         if self._next is not None:
             (message, tensors), self._next = self._next, None
             yield from self._resume(message, tensors, now)
         elif epoch == self._epoch:
-            yield Send(Gradient(epoch=epoch, step=self.step, number=self.number), gradient, half="upload.half",
-                       sent="upload")
+            yield Send(Gradient(epoch=epoch, step=self.step, number=self.number), self._up.pack(gradient, key=""),
+                       half="upload.half", sent="upload")
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """The pace allows the next step; or it is time for a sign of life."""
@@ -139,8 +141,12 @@ class Peer:
         return Compute(self.step, 0.0)
 
     def _state(self, epoch: int) -> Send:
-        state = self.replica.state()
-        return Send(State(epoch=epoch, step=self.step, tokens=self._tokens, digest=digest(state)), state)
+        """What it has, or begins with as soon as it has computed what it still computes."""
+        state, step, tokens = self.replica.state(), self.step, self._tokens
+        if self._next is not None:
+            message, given = self._next
+            state, step, tokens = given or state, message.step, message.tokens
+        return Send(State(epoch=epoch, step=step, tokens=tokens, digest=digest(state)), state)
 
     def _snapshots(self) -> Iterable[Effect]:
         while self._writes and self._marks and self._tokens >= self._marks[0][1]:

@@ -4,6 +4,7 @@ runs can be made; what is merged, lost and carried is as with any other model.""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -11,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from harness.memory import Part
 from harness.trainer.fragments import Shape
-from harness.trainer.replica import VALUE
+from harness.trainer.replica import GRADIENT, VALUE
 from harness.trainer.tensors import Tensors
 
 FLOOR = 1.0
@@ -91,30 +93,29 @@ class Quadratic:
             self._of[name][...] = array
 
     def train(self, position: int, lr: float) -> float:
-        """One step down the noisy gradient."""
-        ahead = self._values - self._optimum
-        slope = self._curvature * ahead
-        loss = FLOOR + float(ahead.dot(slope)) / (2 * ahead.size)
-        slope += self._noise[position % _BATCHES]
+        """One step down the noisy gradient; NaN, and no step, where loss or gradient are not finite."""
+        loss, slope = self._slope(position)
+        if not (math.isfinite(loss) and np.isfinite(slope).all()):
+            return math.nan
         self._values -= np.float32(lr) * slope
         return loss
 
-    def gradient(self, position: int) -> tuple[float, Tensors]:
-        """Loss and gradient of one batch."""
-        ahead = self._values - self._optimum
-        slope = self._curvature * ahead
-        loss = FLOOR + float(ahead.dot(slope)) / (2 * ahead.size)
+    def _slope(self, position: int) -> tuple[float, Vector]:
+        with np.errstate(over="ignore", invalid="ignore"):  # memory that fails holds anything
+            ahead = self._values - self._optimum
+            slope = self._curvature * ahead
+            loss = FLOOR + float(ahead.dot(slope)) / (2 * ahead.size)
         slope += self._noise[position % _BATCHES]
-        start, parts = 0, {}
-        for name, array in self._of.items():
-            parts[name] = slope[start:start + array.size].reshape(array.shape)
-            start += array.size
-        return loss, parts
+        return loss, slope
+
+    def gradient(self, position: int) -> tuple[float, Tensors]:
+        """Loss and gradient of one batch, flat."""
+        loss, slope = self._slope(position)
+        return loss, {GRADIENT: slope}
 
     def apply(self, gradient: Tensors, lr: float) -> None:
         """One step with a given gradient."""
-        for name, array in gradient.items():
-            self._of[name] -= np.float32(lr) * array
+        self._values -= np.float32(lr) * gradient[GRADIENT]
 
     def state(self) -> Tensors:
         """The weights; gradient descent has nothing else."""
@@ -123,6 +124,11 @@ class Quadratic:
     def load(self, state: Tensors) -> None:
         """Go on from there."""
         self.write({name.removeprefix(VALUE): array for name, array in state.items()})
+
+    def damage(self, part: Part, change: Callable[[Vector], None]) -> None:
+        """The weights; gradient descent has no moments."""
+        if part == "weights":
+            change(self._values)
 
     def held_out_loss(self) -> float:
         """The loss itself."""

@@ -16,6 +16,13 @@ from harness.trainer.messages import AnyMessage, Clock, Finish, Hello
 from harness.trainer.tensors import Tensors
 
 HEARTBEAT = 0.5
+"""The longest time between two heartbeats, seconds. A shorter `silence` has shorter ones: a peer that stands, and hears
+nothing else, would give its connection up."""
+
+
+def heartbeat_s(config: TrainerConfig) -> float:
+    """Seconds between two heartbeats, at which everybody hears something, and who was silent is given up."""
+    return min(HEARTBEAT, config.sign_s)
 
 
 class Known(Protocol):
@@ -77,7 +84,7 @@ class Reception(ABC, Generic[P]):
         """Somebody who is known says anything else."""
 
     @abstractmethod
-    def _clock(self) -> Clock:
+    def _clock(self, now: float) -> Clock:
         """Where training stands."""
 
     def _turn_away(self, connection: int, hello: Hello, newest: int, ours: bool = True) -> list[Effect]:
@@ -100,16 +107,19 @@ class Reception(ABC, Generic[P]):
             yield from self.on_lost(old, "replaced by a newer connection", now)
 
     def _heartbeat(self, now: float) -> Iterable[Effect]:
-        yield Timer("heartbeat", now + HEARTBEAT)
+        yield self._next_heartbeat(now)
         for peer in list(self.peers.values()):
             if peer.connection is not None and now - peer.heard > self.config.silence:
                 connection = peer.connection
                 yield Close(connection, "silent")
                 yield from self.on_lost(connection, f"silent for {now - peer.heard:.1f} s", now)
-        yield from self._send_clock()
+        yield from self._send_clock(now)
 
-    def _send_clock(self) -> Iterable[Effect]:
-        clock = self._clock()
+    def _next_heartbeat(self, now: float) -> Timer:
+        return Timer("heartbeat", now + heartbeat_s(self.config))
+
+    def _send_clock(self, now: float) -> Iterable[Effect]:
+        clock = self._clock(now)
         return [Send(clock, to=peer.connection) for peer in self.peers.values() if peer.connection is not None]
 
     def _finish(self, **told: Any) -> Iterable[Effect]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from harness.trainer.tensors import Tensors
+from harness.memory import Part
+from harness.trainer.tensors import Array, Tensors
 
 VALUE, OPTIMIZER = "value/", "adamw/"
 """Before the names of weights in a state, and of the inner optimizer's tensors. A run's *start* has weights under their
 own names, and the optimizer's beside them where the run goes on from others' steps."""
+
+GRADIENT = "gradient"
+"""The name of a gradient: one flat array of the whole model's, however its parameters are called."""
 
 
 def weights(start: Tensors) -> Tensors:
@@ -38,11 +43,12 @@ class Replica(Protocol):
         ...
 
     def train(self, position: int, lr: float) -> float:
-        """One inner step on batch `position` of this learner's shard. Returns the training loss in nats per byte."""
+        """One inner step on batch `position` of this learner's shard. Returns the training loss in nats per byte; NaN
+        where the loss or the gradient was not finite, and the step was therefore not taken."""
         ...
 
     def gradient(self, position: int) -> tuple[float, Tensors]:
-        """Loss and gradient of one batch, without a step."""
+        """Loss and gradient of one batch, without a step: one flat array called `GRADIENT`."""
         ...
 
     def apply(self, gradient: Tensors, lr: float) -> None:
@@ -56,6 +62,10 @@ class Replica(Protocol):
 
     def load(self, state: Tensors) -> None:
         """The inverse of `state`; an inner optimizer of which nothing is said begins afresh."""
+        ...
+
+    def damage(self, part: Part, change: Callable[[Array], None]) -> None:
+        """Let `change` alter the weights, or the inner optimizer's moments, as one flat array."""
         ...
 
     def held_out_loss(self) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.ledger import Ledger
 from harness.trainer.config import TrainerConfig
-from harness.trainer.data import Corpus, materialize, needed_bytes
+from harness.trainer.data import Corpus, HeldOut, materialize, needed_bytes
 from harness.trainer.model import ModelSpec
 from harness.trainer.quadratic import Quadratic, QuadraticSpec
 from harness.trainer.replica import Replica
@@ -29,9 +29,10 @@ def corpus_for(config: TrainerConfig, folder: Path, ledger: Ledger | None = None
     return materialize(config.corpus, folder, needed_bytes(config.spec.context), ledger)
 
 
-def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, threads: int = 1) -> MakeReplica:
+def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, threads: int = 1,
+             held_out: HeldOut = "reported") -> MakeReplica:
     """How replicas are made; imports torch where the model needs it, and lets it use so many threads. `initial`: the
-    run's start, of which AdamW's moments may be part."""
+    run's start, of which AdamW's moments may be part. `held_out`: the windows that losses are measured on."""
     if isinstance(config.spec, QuadraticSpec):
         spec = config.spec
         return lambda index: Quadratic(spec, initial, config.seed, index)
@@ -42,5 +43,5 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
     assert corpus_file is not None, "this kind needs one"
     torch.set_num_threads(threads)
     model = config.spec
-    corpus = Corpus(corpus_file, model.context, config.learners, config.batch, config.seed)
+    corpus = Corpus(corpus_file, model.context, config.learners, config.batches, config.seed, held_out)
     return lambda index: Transformer(model, initial, corpus, index, config.device, autocast=config.device != "cpu")

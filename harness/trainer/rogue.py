@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Literal
+from abc import ABC, abstractmethod
+from typing import Literal, cast, get_args
 
 import numpy as np
 
 from harness.trainer.compress import BLOCK
 from harness.trainer.config import TrainerConfig
-from harness.trainer.messages import Answer, AnyMessage, Broadcast, Donation, Hello, Report, Request, Welcome
+from harness.trainer.messages import Answer, AnyMessage, Broadcast, Clock, Donation, Hello, Report, Request, Welcome
 from harness.trainer.tensors import Tensors, digest
 from harness.trainer.wire import Decoder, FrameError, encode
 
 Content = Literal["nan", "inf", "shape"]
+"""Of an outer gradient."""
+About = Literal["step", "tokens", "position", "version"]
+"""What a report lies about."""
+_ABSURD = 10**12
 _CHUNK = 1 << 18
 _PAUSES_S = (0.02, 0.12)
 _GOLDEN = 0.6180339887
 
 
-class Rogue:
-    """Takes a learner's place at the syncer, and answers every request with poison. A state machine without I/O.
+class Rogue(ABC):
+    """Takes a learner's place at the syncer. A state machine without I/O."""
 
-    Its answers claim step 0, which no learner ever takes, so that they can't be mistaken for the real one's.
-    """
-
-    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig,
-                 content: Content) -> None:
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig) -> None:
         self._token, self._learner, self._incarnation = token, learner, incarnation
-        self._table, self._content, self._codec = config.fragment_table(), content, config.gradient_codec
-        self._held: dict[int, tuple[int, Tensors]] = {}
-        self._step, self._turns = 0, 0
-        self._given: set[int] = set()
+        self._table = config.fragment_table()
+        self._turns = 0
         self.sent = 0
-        """Poisoned contributions that the syncer has taken: it answers each with the fragment's value. Others may have
-        been lost, because the real learner took its place again."""
+        """Messages that the syncer has taken. Others may have been lost, because the real learner took its place again.
+        """
+
+    @abstractmethod
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A frame came; what it says to that."""
 
     def hello(self) -> Hello:
         """What it says first on every connection."""
-        self._given.clear()
         return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
                      versions=[-1] * len(self._table), steps=[0] * len(self._table))
 
@@ -49,6 +51,40 @@ class Rogue:
         self._turns += 1
         low, high = _PAUSES_S
         return low + (high - low) * (self._turns * _GOLDEN % 1)
+
+
+class Liar(Rogue):
+    """Reports what no learner can have done, whenever the syncer says where training is."""
+
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig, about: About) -> None:
+        super().__init__(token, learner, incarnation, config)
+        self._about = about
+
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A report for every clock: on its connection the syncer takes it before it sends the next."""
+        if not isinstance(message, Clock):
+            return []
+        self.sent += 1
+        absurd = {"step": 0, "tokens": 0, "position": 0, "version": 0, self._about: _ABSURD}
+        return [(Report(step=absurd["step"], tokens=absurd["tokens"], position=absurd["position"], fragments=[
+            (absurd["version"], 0, 0) for _ in self._table]), {})]
+
+
+class Poisoner(Rogue):
+    """Answers every request with poison. Its answers claim step 0, which no learner ever takes, so that they can't be
+    mistaken for the real one's. The syncer answers each that it has taken with the fragment's value."""
+
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig, content: Content) -> None:
+        super().__init__(token, learner, incarnation, config)
+        self._content, self._codec, self._each = content, config.gradient_codec, config.tokens_per_step_of(learner)
+        self._held: dict[int, tuple[int, Tensors]] = {}
+        self._step = 0
+        self._given: set[int] = set()
+
+    def hello(self) -> Hello:
+        """What was given on the connection before is not answered any more."""
+        self._given.clear()
+        return super().hello()
 
     def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
         """A frame came; what it says to that."""
@@ -74,14 +110,21 @@ class Rogue:
         """Say that there is something to ask for."""
         if len(self._held) < len(self._table):
             return []
-        return [(Report(step=self._step, tokens=0, position=0, fragments=[
-            (self._held[fragment.index][0], 1, 1) for fragment in self._table]), {})]
+        return [(Report(step=self._step, tokens=self._each, position=0, fragments=[
+            (self._held[fragment.index][0], 1, self._each) for fragment in self._table]), {})]
 
     def _answer(self, request: Request) -> tuple[AnyMessage, Tensors]:
         version, value = self._held[request.fragment]
         poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
         return Answer(round=request.round, fragment=request.fragment, base_version=version, first_step=0, last_step=0,
                       steps=1, tokens=1, digest=digest(poisoned)), self._codec.pack(poisoned, "")
+
+
+def rogue(token: str, learner: str, incarnation: int, config: TrainerConfig, what: Content | About) -> Rogue:
+    """One that sends this kind of poison, or lies about this."""
+    if what in get_args(About):
+        return Liar(token, learner, incarnation, config, cast("About", what))
+    return Poisoner(token, learner, incarnation, config, cast("Content", what))
 
 
 def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from harness.trainer.moving_average import MovingAverage
+from harness.trainer.plausible import Origin
 from harness.trainer.tensors import Tensors
+from harness.trainer.transit import Transit
 
 
 @dataclass(frozen=True)
@@ -74,28 +78,6 @@ def grace_window(gamma: float, tau: float, step_time: float, quorum_time: float,
     return min(max(gamma * (tau * step_time - quorum_time - sync_time), 0.0), step_time)
 
 
-_OUTLIER = 4.0
-
-
-class MovingAverage:
-    """Exponential moving average; None before the first sample.
-
-    A sample counts as four times the average at most: one that was taken while the process stood still would otherwise
-    close the grace window for seconds afterwards.
-    """
-
-    def __init__(self, weight: float = 0.1) -> None:
-        self._weight = weight
-        self.value: float | None = None
-
-    def add(self, sample: float) -> None:
-        """Take one more sample."""
-        if self.value is None:
-            self.value = sample
-        else:
-            self.value += self._weight * (min(sample, _OUTLIER * self.value) - self.value)
-
-
 @dataclass
 class Peer:
     """A learner as the syncer sees it."""
@@ -104,32 +86,42 @@ class Peer:
     incarnation: int
     connection: int | None
     step: int
+    """Its own count."""
+    place: int
+    """Where it stands on the global clock, see `harness.trainer.global_clock`."""
     c_steps: list[int]
     heard: float
     holds: list[int]
     """Version of each fragment that it was last sent, or came with."""
+    origin: Origin
+    """Where it was when it came."""
+    renewing: bool = False
+    """It had to drop all that it had, and is sent everything."""
     step_time: MovingAverage = field(default_factory=MovingAverage)
+    transit: Transit = field(default_factory=Transit)
 
     @property
     def live(self) -> bool:
         """Connected now."""
         return self.connection is not None
 
-    def report(self, step: int, fragments: list[tuple[int, int, int]], took: float) -> None:
-        """Take in a report; `took`: seconds of its last step, 0 where that is not known."""
+    def report(self, step: int, fragments: list[tuple[int, int, int]], took: float) -> int:
+        """Take in a report; `took`: seconds of its last step, 0 where that is not known. Returns how many steps it has
+        made since the one before."""
         if took > 0:
             self.step_time.add(took)
-        self.step = max(step, self.step)
+        more, self.step = max(0, step - self.step), max(step, self.step)
         self.c_steps = [steps for _, steps, _ in fragments]
-
-
-def global_step(peers: list[Peer], quorum: int, previous: int) -> int:
-    """t: the K-th largest step count among live learners; it never goes back."""
-    steps = sorted([peer.step for peer in peers if peer.connection is not None], reverse=True)
-    return max(previous, steps[quorum - 1]) if len(steps) >= quorum else previous
+        return more
 
 
 def typical_step_time(peers: list[Peer], nominal: float) -> float:
     """Step time of the median live learner, the nominal one while nobody has told one."""
     samples = [peer.step_time.value for peer in peers if peer.live and peer.step_time.value is not None]
     return median(samples) if samples else nominal
+
+
+def typical_sync_time(peers: Iterable[Peer]) -> float:
+    """That of the median live learner, as a receiver; 0 before anybody has received anything."""
+    known = [peer.transit.sync_time for peer in peers if peer.live and peer.transit.sync_time is not None]
+    return median(known) if known else 0.0

@@ -42,7 +42,7 @@ class Saved:
             return cls(int(meta["version"]), int(meta["tokens"]), content.tensors, dict(meta["incarnations"]), True,
                        damaged)
         step = 0 if config.mode == "synchronous" else config.warm_start
-        return cls(step, step * config.tokens_per_step * config.learners, begun(initial), {})
+        return cls(step, step * config.tokens_of_all, begun(initial), {})
 
     def meta(self) -> dict[str, object]:
         """All but the tensors."""

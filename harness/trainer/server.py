@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
@@ -15,11 +14,13 @@ from harness.trainer.driver import Driver
 from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
 from harness.trainer.holds import HoldPoints
 from harness.trainer.hub import Hub
+from harness.trainer.lobby import HELLO_S, MOST, Lobby
 from harness.trainer.messages import AnyMessage, Echo, Hello, Probe, Refused
+from harness.trainer.refusals import STRANGER, Refusals
 from harness.trainer.syncer import Syncer
 from harness.trainer.tensors import Tensors
 from harness.trainer.traffic import TOLD_AT, Traffic
-from harness.trainer.wire import Decoder, FrameError
+from harness.trainer.wire import MAX_HEADER, Decoder, FrameError
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
@@ -34,6 +35,8 @@ class ServerDriver(Driver):
         super().__init__(core, tape, epoch, run, holds)
         self._server_core, self._token = core, token
         self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._names: dict[int, str] = {}  # of those who were admitted
+        self._lobby, self._refusals = Lobby(), Refusals(tape.record, self.now)
         self._numbers = count(1)
         self._traffic = Traffic()
 
@@ -48,6 +51,7 @@ class ServerDriver(Driver):
         self.feed(self._server_core.start)
         await self.serve()
         server.close()
+        self._refusals.sum_up()
         for writer in self._writers.values():
             writer.close()
         await asyncio.wait([asyncio.ensure_future(self._flushed(writer)) for writer in self._writers.values()]
@@ -79,10 +83,6 @@ class ServerDriver(Driver):
         """A syncer does not train."""
         raise NotImplementedError
 
-    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
-        """The effects of a merge are done."""
-        return self._server_core.on_mark(key, now)
-
     async def _flushed(self, writer: asyncio.StreamWriter) -> None:
         try:
             await writer.wait_closed()
@@ -91,40 +91,70 @@ class ServerDriver(Driver):
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = next(self._numbers)
-        decoder, peer, reason = Decoder(arrived=self._traffic.received), "", ""
         self._writers[connection] = writer
+        self._make_room_for(connection)
+        decoder = Decoder(self._traffic.received)
+        reason = "closed by the peer"
         try:
-            while data := await reader.read(_CHUNK):
-                for message, tensors in decoder.feed(data):
-                    if not peer and not (peer := self._admit(message, writer)):
-                        return
-                    if not isinstance(message, Probe):
-                        self._pass_on(connection, message, tensors)
+            async with asyncio.timeout(HELLO_S) as limit:
+                while data := await reader.read(_CHUNK if connection in self._names else MAX_HEADER):
+                    if connection not in self._names:
+                        begun, data = decoder.first(data), b""
+                        if begun is None:
+                            continue
+                        if not self._admit(connection, begun, writer):
+                            return
+                        limit.reschedule(None)
+                    for message, tensors in decoder.feed(data):
+                        if isinstance(message, Probe):
+                            writer.write(self._echo(message))
+                        else:
+                            self._pass_on(connection, message, tensors)
         except FrameError as error:
             reason = f"frame: {error}"
-            self.tape.record("refused_frame", peer=peer or "unknown", reason=str(error))
+            self._refusals.tell("refused_frame", peer=self._peer(connection), reason=str(error))
         except OSError as error:
             reason = error.strerror or str(error)
+            if limit.expired():
+                self._refusals.tell("refused_frame", peer=STRANGER, reason=f"no token within {HELLO_S:g} s")
         finally:
             arrived, expected = decoder.pending
             if arrived and not reason.startswith("frame: "):
-                self.tape.record("partial_frame", peer=peer or "unknown", bytes=arrived, expected=expected)
-            self._writers.pop(connection, None)
-            writer.close()
-            self.feed(lambda now: self._server_core.on_lost(connection, reason or "closed by the peer", now))
+                self._refusals.tell("partial_frame", peer=self._peer(connection), bytes=arrived, expected=expected)
+            self._gone(connection, writer, reason)
 
-    def _admit(self, message: AnyMessage, writer: asyncio.StreamWriter) -> str:
-        """Who this is, by the first frame; empty: nobody who may talk to us."""
+    def _make_room_for(self, connection: int) -> None:
+        """Whoever waits longest to be admitted has to go, where too many do."""
+        oldest = self._lobby.enter(connection)
+        if oldest is not None:
+            self._refusals.tell("refused_frame", peer=STRANGER,
+                                reason=f"{MOST} others came after it before it had shown a token")
+            self._writers[oldest].transport.abort()
+
+    def _gone(self, connection: int, writer: asyncio.StreamWriter, reason: str) -> None:
+        self._lobby.leave(connection)
+        self._writers.pop(connection, None)
+        writer.close()
+        if self._names.pop(connection, None) is not None:  # nobody knew of any other
+            self.feed(lambda now: self._server_core.on_lost(connection, reason, now))
+
+    def _peer(self, connection: int) -> str:
+        return self._names.get(connection, STRANGER)
+
+    def _admit(self, connection: int, message: AnyMessage, writer: asyncio.StreamWriter) -> bool:
+        """Whether who this is, by the beginning of the first frame, may talk to us."""
         token = message.token if isinstance(message, (Hello, Probe)) else ""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            self.tape.record("refused_frame", peer="unknown", reason=f"no valid token in the first {message.type}")
+            self._refusals.tell("refused_frame", peer=STRANGER, reason=f"no valid token in the first {message.type}")
             writer.write(self.frame(Refused(reason="wrong token: this is another run's syncer")))
-            return ""
-        if isinstance(message, Probe):
-            writer.write(self.frame(Echo(), {"filling": np.zeros(message.reply_bytes // 4, np.float32)}
-                                    if message.reply_bytes else None))
-            return "probe"
-        return message.node if isinstance(message, Hello) else ""
+            return False
+        self._lobby.leave(connection)
+        self._names[connection] = message.node if isinstance(message, Hello) else "probe"
+        return True
+
+    def _echo(self, probe: Probe) -> bytes:
+        return self.frame(Echo(), {"filling": np.zeros(probe.reply_bytes // 4, np.float32)}
+                          if probe.reply_bytes else None)
 
     def _pass_on(self, connection: int, message: AnyMessage, tensors: Tensors) -> None:
         self.feed(lambda now: self._server_core.on_message(connection, message, tensors, now))

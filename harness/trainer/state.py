@@ -17,14 +17,20 @@ from harness.trainer.disk import Disk
 from harness.trainer.fragments import Fragment
 from harness.trainer.merge import merge, token_weight
 from harness.trainer.messages import Answer
+from harness.trainer.outer import OuterStep
 from harness.trainer.rounds import Contribution
 from harness.trainer.tensors import Tensors, add, all_finite, digest, over, same_shapes, subtract, under
 
 STATE = "state"
 """The syncer's folder, in the run's."""
 _VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
-_QUICKEST_S = 1e-3
-"""No inner step is quicker."""
+NOT_FINITE, TOO_LARGE = BROKEN = ("not finite", "too large")
+"""Why an outer gradient is refused whose learner can't go on from what it has."""
+IMPOSSIBLE = "impossible counters"
+_FURTHEST = 100.0
+"""Times the largest of a fragment's values, or 1, that an outer gradient may be long in any of them. Between two merges
+training moves them by hundredths; a bit that has turned over in an exponent does so by 30 orders of magnitude, or by
+hardly more than training."""
 Part = tuple[str, int, int, int]
 """Of a merge: learner, incarnation, first and last step."""
 
@@ -48,6 +54,8 @@ class FragmentState:
     before: tuple[Tensors, ...] = ()
     """Values of the versions before this one, the newest first, as far back as an answer's base may lie; empty where
     outer gradients are anchored at the learner's own base. A syncer that died has forgotten them; a cut holds them."""
+    step: OuterStep | None = None
+    """The outer step that made this very version, for the same reason as `contributions`; None for version 0."""
 
     @classmethod
     def initial(cls, value: Tensors) -> FragmentState:
@@ -71,11 +79,14 @@ class FragmentState:
         if not same_shapes(tensors, self.value):
             return "wrong shapes"
         if not all_finite(tensors):
-            return "not finite"
+            return NOT_FINITE
+        if too_large(tensors, self.value):
+            return TOO_LARGE
         if digest(tensors) != answer.digest:
             return "wrong digest"
-        if answer.base_version > self.version or answer.steps != answer.last_step - answer.first_step + 1:
-            return "impossible counters"
+        if (answer.base_version > self.version or answer.steps != answer.last_step - answer.first_step + 1
+                or answer.tokens != answer.steps * config.tokens_per_step_of(learner)):
+            return IMPOSSIBLE
         return (self.already_merged(learner, incarnation, answer.first_step)
                 or self.out_of_reach(answer.base_version, config))
 
@@ -86,18 +97,19 @@ class FragmentState:
             return "stale"
         return "forgotten base" if config.anchor == "previous" and behind > len(self.before) else ""
 
-    def after(self, answers: list[Contribution], config: TrainerConfig) -> FragmentState:
-        """The version that follows from merging these (in the order of the learners' names)."""
+    def after(self, answers: list[Contribution], config: TrainerConfig, step: OuterStep) -> FragmentState:
+        """The version that follows from merging these (in the order of the learners' names) and this outer step."""
         gradient = merge([self._anchored(answer, config) for answer in answers],
                          [token_weight(answer.tokens, answer.steps) for answer in answers],
                          config.merge, config.spec.embeddings())
-        value, momentum = outer.nesterov(self.value, self.momentum, gradient, config.outer_lr, config.outer_momentum)
+        value, momentum = outer.nesterov(self.value, self.momentum, gradient, step)
         value, update, error = self._as_told(value, config)
         merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
         parts = tuple((answer.learner, answer.incarnation, answer.first_step, answer.last_step) for answer in answers)
         tokens = self.merged_tokens + sum(answer.tokens for answer in answers)
         before = (self.value, *self.before)[:config.max_staleness] if config.anchor == "previous" else ()
-        return FragmentState(value, momentum, self.version + 1, merged, tokens, parts, error, update, before)
+        return FragmentState(value, momentum, self.version + 1, merged, tokens, parts, error, update, before,
+                             step)
 
     def _anchored(self, answer: Contribution, config: TrainerConfig) -> Tensors:
         """Its outer gradient: its base minus what it has now, as it sent it, or this version minus what it has now. The
@@ -129,7 +141,7 @@ class FragmentState:
     def meta(self) -> dict[str, Any]:
         """Everything else, for the file's metadata."""
         return {"version": self.version, "merged": dict(self.merged), "merged_tokens": self.merged_tokens,
-                "contributions": self.contributions}
+                "contributions": self.contributions, "outer": self.step}
 
     @classmethod
     def restored(cls, tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
@@ -140,12 +152,13 @@ class FragmentState:
         ages = map(_BEFORE.format, itertools.count(1))
         before = tuple(itertools.takewhile(bool, (under(age, tensors) for age in ages)))
         return cls(under(_VALUE, tensors), under(_MOMENTUM, tensors), int(meta["version"]), merged,
-                   int(meta["merged_tokens"]), parts, under(_ERROR, tensors), before=before)
+                   int(meta["merged_tokens"]), parts, under(_ERROR, tensors), before=before,
+                   step=OuterStep(*meta["outer"]) if meta.get("outer") else None)
 
 
 @dataclass
 class Ledger:
-    """Counts that belong to the whole run: the global step and what every learner processed."""
+    """Counts that belong to the whole run: the global step, its phase, and what every learner processed."""
 
     step: int = 0
     tokens: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -156,6 +169,11 @@ class Ledger:
     """Learner -> when it last said how far it is, seconds since the run began."""
     processed: int = 0
     """Tokens processed by all learners together, as far as they could report it."""
+    phase: float = 0.0
+    """The global step as it would be had H never been smaller (harness/trainer/phase.py)."""
+
+    def __post_init__(self) -> None:
+        self.phase = max(self.phase, self.step)
 
     def report(self, learner: str, incarnation: int, tokens: int, position: int, now: float) -> None:
         """Take in cumulative counts."""
@@ -173,9 +191,8 @@ class Ledger:
         if self.newest(learner) < 0:
             self.positions[learner] = config.warm_start
             return
-        quickest = max(_QUICKEST_S, config.step_time_of(learner) * (1 - config.variance))
         unheard = max(0.0, now - self.heard[learner]) + config.silence
-        self.positions[learner] += math.ceil(unheard / quickest)
+        self.positions[learner] += math.ceil(unheard / config.quickest_step(learner))
 
     def newest(self, learner: str) -> int:
         """Its newest incarnation that was ever heard of; -1 for none."""
@@ -183,17 +200,24 @@ class Ledger:
 
     def meta(self) -> dict[str, Any]:
         """For a file's metadata."""
-        return {"step": self.step, "tokens": {name: dict(counts) for name, counts in self.tokens.items()},
-                "positions": dict(self.positions), "heard": dict(self.heard)}
+        return {"step": self.step, "phase": self.phase, "positions": dict(self.positions), "heard": dict(self.heard),
+                "tokens": {name: dict(counts) for name, counts in self.tokens.items()}}
 
     def absorb(self, meta: dict[str, Any]) -> None:
         """Take what a file remembers, where it is further than what is known. One from before the syncer kept the time
         says nothing of it: then a successor leaves out more than it has to."""
         self.step = max(self.step, int(meta["step"]))
+        self.phase = max(self.phase, float(meta.get("phase", self.step)))
         for learner, counts in meta["tokens"].items():
             for incarnation, tokens in counts.items():
                 self.report(learner, int(incarnation), int(tokens), int(meta["positions"].get(learner, 0)),
                             float(meta.get("heard", {}).get(learner, 0.0)))
+
+
+def too_large(gradient: Tensors, value: Tensors) -> bool:
+    """Whether no training can have moved a fragment of this value so far."""
+    furthest = _FURTHEST * max(1.0, *(float(np.abs(array).max()) for array in value.values()))
+    return any(float(np.abs(array).max()) > furthest for array in gradient.values())
 
 
 def fragment_file(index: int) -> str:

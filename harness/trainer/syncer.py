@@ -13,13 +13,16 @@ from harness.trainer import recovery
 from harness.trainer import tensors as arrays
 from harness.trainer.compress import CompressError
 from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import Effect, Hold, Mark, Record, Send, Timer
-from harness.trainer.fragments import due
+from harness.trainer.effects import Effect, Hold, Record, Send, Timer
+from harness.trainer.global_clock import progressed, slack_of, ticked
 from harness.trainer.keeper import Keeper
 from harness.trainer.merge import token_weight
-from harness.trainer.messages import Answer, AnyMessage, Donation, Report, Request, Saved
-from harness.trainer.rounds import Contribution, MovingAverage, Peer, Round, global_step, typical_step_time
-from harness.trainer.state import Restored
+from harness.trainer.messages import Answer, AnyMessage, Donation, Report, Request, Reset, Saved
+from harness.trainer.phase import advanced, due
+from harness.trainer.plausible import of_answer, of_report
+from harness.trainer.rounds import Contribution, Peer, Round, typical_step_time, typical_sync_time
+from harness.trainer.schedule import outer_step
+from harness.trainer.state import BROKEN, IMPOSSIBLE, Restored
 from harness.trainer.tensors import Tensors
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
@@ -34,12 +37,13 @@ class Syncer(Keeper):
         self._gradients = config.gradient_codec
         exchange = config.exchange
         self._offsets, self._most_rounds, self._patience = exchange.offsets, exchange.most_rounds, exchange.patience
+        self._slack = slack_of(config.variance)
+        # Who waits for the merge of what it made keeps its lead: else nothing is due before the others stand, too.
+        self._lead = max(self._slack, int(self._patience)) if self._blocking else self._slack
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
         self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
         self._merged_from: set[str] = set()
-        self._sync_time = MovingAverage()
-        self._closed_at: dict[str, float] = {}
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended. What it had answered stays; what it was asked for is not waited for."""
@@ -68,11 +72,6 @@ class Syncer(Keeper):
                 if key == f"grace {round_.number}":
                     yield from self._consider(round_, now)
 
-    def on_mark(self, key: str, now: float) -> Iterable[Effect]:
-        """A merge's effects are done: commit and broadcast took this long."""
-        self._sync_time.add(now - self._closed_at.pop(key))
-        return ()
-
     # -- learners come and tell ----------------------------------------------------------------------------------
 
     def _take(self, peer: Peer, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
@@ -87,12 +86,20 @@ class Syncer(Keeper):
         return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
 
     def _report(self, peer: Peer, report: Report, now: float) -> Iterable[Effect]:
-        if len(report.fragments) != len(self.table):
-            yield Record("refused", {"learner": peer.name, "reason": "report of another model"})
+        why = of_report(report, peer.name, peer.origin, [state.version for state in self.states], self.config, now)
+        if why:
+            yield Record("refused", {"learner": peer.name, "incarnation": peer.incarnation,
+                                     "reason": f"impossible report: {why}"})
             return
-        peer.report(report.step, report.fragments, report.took)
+        more = peer.report(report.step, report.fragments, report.took)
+        progressed(peer, more, self.ledger.step, self._lead)
+        peer.transit.echoed(now, report.clock, report.received)
+        lacking = any(version < 0 for version, _, _ in report.fragments)
+        if lacking and not peer.renewing and peer.name not in self._recoveries:
+            yield from self._renew(peer, "it has nothing to go on from", now)
+        peer.renewing = peer.renewing and lacking
         self.ledger.report(peer.name, peer.incarnation, report.tokens, report.position, now)
-        if peer.step > self.ledger.step or self._waiting or self._rounds or self._blocking:
+        if peer.place > self.ledger.step or self._waiting or self._rounds or self._blocking:
             yield from self._advance(now)  # else the clock stands, and nobody is to be asked
         processed = self.processed
         if self._marks and processed >= self._marks[0][1]:
@@ -119,8 +126,10 @@ class Syncer(Keeper):
         except CompressError:
             gradient = {}
         reason = state.objection(peer.name, peer.incarnation, answer, gradient, self.config)
+        if not reason and of_answer(answer, peer.name, peer.origin, self.config, now):
+            reason = IMPOSSIBLE
         if reason or not current or round_ is None:
-            yield from self._refuse(peer, answer, reason or "late", refresh=bool(reason))
+            yield from self._refuse(peer, answer, reason or "late", now)
             if current and round_ is not None:
                 yield from self._without(round_, peer, now)
             return
@@ -129,7 +138,7 @@ class Syncer(Keeper):
         if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
             round_.reached(now, self.config.grace, self.config.overlap,
                            typical_step_time(list(self.peers.values()), self.config.step_time),
-                           self._sync_time.value or 0.0)
+                           typical_sync_time(self.peers.values()))
             yield Timer(f"grace {round_.number}", now + round_.grace)
         yield from self._consider(round_, now)
 
@@ -140,24 +149,30 @@ class Syncer(Keeper):
         peer.c_steps[round_.fragment] = 0
         yield from self._consider(round_, now)
 
-    def _refuse(self, peer: Peer, answer: Answer, reason: str, refresh: bool) -> Iterable[Effect]:
-        """Record why an answer is not merged; whoever sent it may need the current value to go on from."""
+    def _refuse(self, peer: Peer, answer: Answer, reason: str, now: float) -> Iterable[Effect]:
+        """Record why an answer is not merged; whoever sent it needs the current value to go on from, unless it was
+        merely late, and all of it anew where its numbers can't be right."""
         yield Record("refused", {
             "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
             "round": answer.round, "first": answer.first_step, "last": answer.last_step,
             "base": answer.base_version, "version": self.states[answer.fragment].version})
-        if refresh:
+        if reason in BROKEN and peer.connection is not None:
+            yield Send(Reset(reason=reason), to=peer.connection)
+            yield from self._renew(peer, reason, now)
+        elif reason != "late":
             yield from self._tell(peer, answer.fragment)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def _advance(self, now: float) -> Iterable[Effect]:
         """Move the global clock, queue what came due, open rounds while the overlap has room for them."""
-        step = global_step(list(self.peers.values()), self.config.quorum, self.ledger.step)
+        step = ticked(self.peers.values(), self.config.quorum, self.ledger.step, self._slack)
         if step > self.ledger.step:
-            self._want(due(self.ledger.step, step, self._offsets, self.config.sync_every))
+            phase = advanced(self.ledger.phase, step - self.ledger.step, self.config, self.processed)
+            self._want(due(self.ledger.phase, phase, self._offsets, self.config.sync_every))
+            self.ledger.phase = phase
             before, self.ledger.step = self.ledger.step, step
-            yield from self._send_clock()
+            yield from self._send_clock(now)
             if self._cuts.due(before, step):
                 yield from self._cut()
         if self.finished:
@@ -201,13 +216,14 @@ class Syncer(Keeper):
 
     def _merge(self, round_: Round, why: str, now: float) -> Iterable[Effect]:
         answers = [round_.answers[name] for name in sorted(round_.answers)]
-        state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config)
+        outer = outer_step(self.config, self.processed)
+        state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config, outer)
         yield Hold("merge.before_commit")
         yield self._commit(round_.fragment)
         yield Record("merge", {
             "round": round_.number, "fragment": round_.fragment, "version": state.version,
             "digest": state.digest, "step": self.ledger.step, "processed": self.processed,
-            "merged": round(self.merged), "opened": round_.opened, "quorum_at": round_.quorum_at,
+            "merged": round(self.merged), "outer": outer, "opened": round_.opened, "quorum_at": round_.quorum_at,
             "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
             "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),
             "contributions": [{
@@ -219,11 +235,9 @@ class Syncer(Keeper):
         for peer in self.peers.values():
             if peer.connection is not None:
                 peer.c_steps[round_.fragment] = 0
-                yield from self._tell(peer, round_.fragment)
-        self._closed_at[f"round {round_.number}"] = now
-        yield Mark(f"round {round_.number}")
+                yield from self._tell(peer, round_.fragment, now)
         self._merged_from.update(round_.answers)
         if not self.steady and self._merged_from.issuperset(self.config.starters):
             self.steady = True
             yield Record("steady", {"step": self.ledger.step, "processed": self.processed})
-            yield from self._send_clock()
+            yield from self._send_clock(now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +11,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from harness.trainer.experts import BALANCE, feed_forward, mixture
-from harness.trainer.replica import OPTIMIZER, VALUE, begun
+from harness.trainer.replica import GRADIENT, OPTIMIZER, VALUE, begun
 from harness.trainer.tensors import Array, Tensors
 
 if TYPE_CHECKING:
+    from harness.memory import Part
     from harness.trainer.data import Corpus, Windows
     from harness.trainer.device import Device
     from harness.trainer.model import ModelSpec
@@ -56,20 +59,24 @@ class Transformer:
                 self._views[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
     def train(self, position: int, lr: float) -> float:
-        """One inner step on a batch of this shard; returns its loss in nats per byte, without that of balancing."""
+        """One inner step on a batch of this shard; returns its loss in nats per byte, without that of balancing. NaN,
+        and no step, where loss or gradient are not finite."""
         loss = self._backward(position)
-        self._step(lr)
+        norm = float(self._grad.norm())
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            return math.nan
+        self._step(lr, norm)
         return loss
 
     def gradient(self, position: int) -> tuple[float, Tensors]:
-        """Loss and gradient of one batch, without a step: one flat array under the name `gradient`."""
+        """Loss and gradient of one batch, without a step: one flat array."""
         loss = self._backward(position)
-        return loss, {"gradient": _copied(self._grad)}
+        return loss, {GRADIENT: _copied(self._grad)}
 
     def apply(self, gradient: Tensors, lr: float) -> None:
         """One AdamW step with this flat gradient."""
-        self._grad.copy_(torch.from_numpy(gradient["gradient"]))
-        self._step(lr)
+        self._grad.copy_(torch.from_numpy(gradient[GRADIENT]))
+        self._step(lr, float(self._grad.norm()))
 
     def state(self) -> Tensors:
         """The weights, and AdamW's moments and count."""
@@ -88,6 +95,15 @@ class Transformer:
     def _moments(self) -> dict[str, torch.Tensor]:
         names = (OPTIMIZER + name for name in ("first", "second", "count"))
         return dict(zip(names, (self._first, self._second, self._count), strict=True))
+
+    def damage(self, part: Part, change: Callable[[Array], None]) -> None:
+        """The weights, or both of AdamW's moments."""
+        hit = [self._flat] if part == "weights" else [self._first, self._second]
+        memory = np.concatenate(list(map(_copied, hit)))
+        change(memory)
+        with torch.no_grad():
+            for tensor, values in zip(hit, np.split(memory, len(hit)), strict=True):
+                tensor.copy_(torch.from_numpy(values))
 
     def held_out_loss(self) -> float:
         """Mean loss on the held-out windows, nats per byte."""
@@ -109,9 +125,8 @@ class Transformer:
     def _there(self, windows: Windows) -> torch.Tensor:
         return torch.from_numpy(windows).to(self._device)
 
-    def _step(self, lr: float) -> None:
-        """AdamW (betas .9 and .99, no decay), the gradient clipped to norm 1."""
-        norm = float(self._grad.norm())
+    def _step(self, lr: float, norm: float) -> None:
+        """AdamW (betas .9 and .99, no decay), the gradient, of which this is the norm, clipped to norm 1."""
         if norm > _CLIP:
             self._grad.mul_(_CLIP / norm)
         self._count += 1

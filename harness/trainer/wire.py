@@ -24,6 +24,7 @@ MAGIC = b"DLC1"
 PREFIX = struct.Struct(">4sIII")
 MAX_HEADER = 64 << 10
 MAX_PAYLOAD = 64 << 20
+_LONGEST_REASON = 200
 
 
 class FrameError(Exception):
@@ -66,6 +67,19 @@ class Decoder:
             self._arrived[message.type] += size
             yield message, tensors
 
+    def first(self, data: bytes) -> AnyMessage | None:
+        """Take bytes; the message at their front as soon as its header is there, None before. Who may send no payload
+        is told by it before there is one: nothing is held but a header, and what came with it.
+
+        Raises:
+            FrameError: as `feed`, but for the checksum, which is the whole frame's.
+        """
+        self._buffer += data
+        if not self._frame_size():
+            return None
+        end = PREFIX.size + int(PREFIX.unpack_from(self._buffer)[1])
+        return _message(bytes(self._buffer[PREFIX.size:end])) if len(self._buffer) >= end else None
+
     @property
     def pending(self) -> tuple[int, int]:
         """(bytes that arrived, bytes expected) of the frame that is under way; expected is 0 before its prefix."""
@@ -92,8 +106,14 @@ def _open(frame: bytes) -> tuple[AnyMessage, Tensors]:
     if zlib.crc32(body) != checksum:
         raise FrameError("garbled frame: the checksum does not match")
     try:
-        message = ADAPTER.validate_python(msgpack.unpackb(body[:length]))
         tensors: Tensors = from_bytes(body[length:]) if len(body) > length else {}
-    except (ValueError, ValidationError, SafetensorError, msgpack.UnpackException, KeyError, TypeError) as error:
-        raise FrameError(f"not a message: {first(error)}") from error  # a KeyError: numbers that numpy does not have
-    return message, tensors
+    except (ValueError, SafetensorError, KeyError, TypeError) as error:  # a KeyError: numbers that numpy does not have
+        raise FrameError(f"not a message: {first(error)[:_LONGEST_REASON]}") from error
+    return _message(body[:length]), tensors
+
+
+def _message(header: bytes) -> AnyMessage:
+    try:
+        return ADAPTER.validate_python(msgpack.unpackb(header))
+    except (ValueError, ValidationError, msgpack.UnpackException, KeyError, TypeError) as error:
+        raise FrameError(f"not a message: {first(error)[:_LONGEST_REASON]}") from error

@@ -25,12 +25,19 @@ PLANS = {
 }
 
 
+def judged(plan, folder, place):
+    """The run; once more if the machine had so much else to do that a check could not tell."""
+    result = run_plan(plan, folder / place.name, Silence(), place)
+    untold = any(check.verdict == "unknown" for check in result.judgement.checks)
+    return run_plan(plan, folder / place.name, Silence(), place) if untold else result
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_there, tmp_path, name):
     plan = freeze(parse(SMALL.format(fault=PLANS[name])), 0)
     verdicts = {}
     for place in (places.local(), places.compose()):
-        result = run_plan(plan, tmp_path / place.name, Silence(), place)
+        result = judged(plan, tmp_path, place)
         assert result.folder.plan().digest == plan.digest
         verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
     assert verdicts["local"] == verdicts["compose"]
@@ -43,10 +50,9 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
         "model: micro", f"mode: {mode}, model: micro")), 0)
     verdicts = {}
     for place in (places.simulated(), places.local(), places.compose()):
-        result = run_plan(plan, tmp_path / place.name, Silence(), place)
+        result = judged(plan, tmp_path, place)
         assert result.outcome.kind == "finished", result.outcome.message
         verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
     assert verdicts["local"] == verdicts["compose"] == verdicts["simulated"]
-    others_pay = {"blast_radius", "uptime"}
-    assert {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"} == dict.fromkeys(
-        others_pay, "failed")
+    others_pay = {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"}
+    assert others_pay == {"blast_radius": "failed"}

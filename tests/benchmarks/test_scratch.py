@@ -1,24 +1,38 @@
-"""What is measured from scratch can be run in real time, too."""
+"""What is measured from scratch is what was tuned for that length, and can be run in real time, too."""
 
 import pytest
 
-from benchmarks.scratch import POINTS, _paced, curve
+from benchmarks.scratch import LENGTHS, _paced, configured, curve, figures
+from chaos.references import Point
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_larger_batch_is_given_as_much_longer_steps(point):
-    batch, steps = point
-    plan = _paced((0, batch, steps))
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_a_run_in_real_time_takes_its_data_parallel_first_steps_at_its_own_rate_and_has_time_enough(steps):
+    plan = _paced(steps)
     cluster = plan.cluster
-    assert (cluster.batch, cluster.budget) == point
-    assert cluster.step_time == pytest.approx(0.1 * batch / 16)
+    assert (cluster.budget, cluster.synchronous_lr, cluster.seed) == (steps, cluster.lr, 0)
     assert plan.deadline > 2 * cluster.step_time * steps
 
 
-def test_the_curve_shows_every_gap_at_its_tokens_and_says_which_batch_it_is_of():
-    lines = curve({point: 0.01 * number for number, point in enumerate(POINTS, 1)}).splitlines()
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_both_sides_process_as_many_tokens_from_the_same_seed(steps):
+    sides = [configured(side, steps, 3) for side in ("synchronous", "decoupled")]
+    assert sides[0].budget_tokens == sides[1].budget_tokens
+    assert sides[0].batches == sides[1].batches
+    assert {config.seed for config in sides} == {3}
+
+
+def test_a_gap_is_told_in_percent_and_in_tokens():
+    def point(tokens, loss):
+        return Point(number=0, processed=tokens, merged=tokens, t=0, loss=loss)
+    synchronous = [point(0, 6.0), point(100, 4.0), point(200, 2.0)]
+    found = figures([([point(200, 2.2)], synchronous), ([point(200, 2.4)], synchronous)])
+    assert found["gap"]["values"] == pytest.approx([0.1, 0.2])
+    assert found["extra_tokens"]["values"] == pytest.approx([200 / 190 - 1, 200 / 180 - 1], abs=1e-5)
+
+
+def test_the_curve_shows_every_gap_at_its_tokens():
+    lines = curve({steps: 0.01 * number for number, steps in enumerate(LENGTHS, 1)}).splitlines()
     assert all(len(line) <= 80 for line in lines)
-    top = next(line for line in lines if "x" in line)
-    assert top.split()[0] == f"{len(POINTS)}.00"
-    assert lines[-1].split() == ["●", "batch", "16", "+", "batch", "32", "x", "batch", "64"]
-    assert lines[-2].split() == ["0.82", "6.55", "million", "tokens"]
+    assert next(line for line in lines if "●" in line).split()[0] == f"{len(LENGTHS)}.00"
+    assert "million tokens" in lines[-1] + lines[-2]

@@ -2,12 +2,13 @@
 
 import pytest
 
+from chaos.availability import missed_after, regrouping
 from chaos.checks.outcome import goodput_between
 from chaos.plan import freeze
 from chaos.scenario import parse
 from chaos.simulate import simulate
 from harness.simulation.parameters import Parameters
-from harness.trainer.config import MODES
+from harness.trainer.config import MODES, TrainerConfig
 
 WAITING = [mode for mode in MODES if mode not in ("decoupled", "synchronous")]
 GUESTS = "[learner-5, learner-6, learner-7, learner-8]"
@@ -30,6 +31,8 @@ def goodputs(cluster, faults=""):
     ("learners: 8", f"  - {{join: {GUESTS}, at: 6s}}\n  - {{terminate: {GUESTS}, at: 18s}}\n"),
     ("learners: 4, mode: elastic_data_parallel", "  - {kill: learner-1, at: 15s}\n"),
     ("learners: 4, mode: elastic_data_parallel", "  - {kill: [learner-1, learner-2], at: 9s, restart_after: 6s}\n"),
+    ("learners: 4, mode: elastic_data_parallel", "  - {pause: learner-1, at: 5s, for: 9s}\n"),
+    ("learners: 4, mode: elastic_data_parallel", "  - {partition: learner-1, at: 5s, for: 9s}\n"),
     ("learners: 4, mode: data_parallel", "  - {kill: [learner-1, learner-2], at: 9s, restart_after: 6s}\n"),
     ("learners: 4, mode: diloco", "  - {kill: learner-1, at: 9s, restart_after: 6s}\n")])
 def test_the_predicted_availability_is_what_a_run_has(cluster, faults):
@@ -50,3 +53,18 @@ def test_what_never_ends_and_when_it_comes_is_not_known_takes_a_learner_for_as_l
     text = "diloco_chaos: 1\nname: x\ncluster: {learners: 4, budget: 100 steps}\nfaults:\n" \
            "  - {kill: learner-1, when: {node: syncer, event: merge, count: 3}}\n"
     assert freeze(parse(text), 0).predicted_availability() == pytest.approx(4 / 5)
+
+
+@pytest.mark.parametrize(("down", "unseen", "costs"), [
+    (0.5, 0.0, 1.0), (3.0, 0.0, 1.0 + 2.0 / 4 + 1.0), (2.0, 3.0, 2.0 + 1.0), (3.5, 3.0, 4.0),
+    (6.0, 3.0, 4.0 + 2.0 / 4 + 1.0), (99.0, 0.0, 1.0 + 9.0 / 4)], ids=[
+    "back while the group is formed", "seen at once", "back before it is missed", "missed, and back while it is formed",
+    "missed", "back after the end"])
+def test_a_loss_costs_an_elastic_group_what_it_stands_still_and_what_is_gone(down, unseen, costs):
+    cluster = TrainerConfig(mode="elastic_data_parallel", learners=4, reconfiguration="1s")
+    assert regrouping(cluster, down, most=10.0, unseen=unseen) == pytest.approx(costs)
+
+
+@pytest.mark.parametrize(("silence", "after"), [("3s", 3.25), ("600ms", 0.7)])
+def test_a_silent_peer_is_missed_at_the_first_heartbeat_after_its_silence(silence, after):
+    assert missed_after(TrainerConfig(silence=silence)) == pytest.approx(after)

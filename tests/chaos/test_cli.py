@@ -75,6 +75,7 @@ def test_clean_says_so_where_there_is_nothing(tmp_path):
     (["run", "flagship", "--toxiproxy", "reel"], "did you mean 'real'"),
     (["run", "flagship", "--toxiproxy", "/nowhere/server"], "/nowhere/server: no such program"),
     (["run", "--plan", "x.json", "--repeat", "3"], "--repeat: a frozen plan has its seed"),
+    (["run", "flagship", "--repeat", "3", "--retries-inconclusive", "1"], "give one of the two"),
     (["run", "flagship", "--repeat", "0"], "Try `diloco-chaos run --help`"),
     (["plan", "flagshp"], "did you mean 'flagship'"),
     (["plan", "flagship", "--seed", "x"], "Try `diloco-chaos plan --help`"),

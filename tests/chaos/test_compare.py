@@ -61,6 +61,14 @@ def test_what_a_scenarios_own_mode_implies_is_no_burden_to_the_others(plan, mode
         assert mine == its
 
 
+def test_how_outer_gradients_travel_says_nothing_of_gradients_of_single_steps_nor_the_other_way_round():
+    ways = "gradients: bfloat16, broadcasts: bfloat16"
+    for mode, others in (("decoupled", ("data_parallel", "elastic_data_parallel")), ("data_parallel", ("decoupled",))):
+        plan = freeze(parse(SCENARIO.replace("quorum: 1", f"mode: {mode}, {ways}")), 3)
+        assert {compare.under(plan, other).cluster.gradients for other in others} == {"float32"}
+    assert compare.under(plan, "elastic_data_parallel").cluster.broadcasts == "bfloat16"
+
+
 @pytest.mark.parametrize("settings", ["mode: streaming, overlap: 0", "mode: diloco", "quorum: 3, overlap: 0"])
 def test_without_overlap_who_exchanges_fragments_waits_for_all_and_who_averages_gradients_does_not_care(settings):
     plan = freeze(parse(SCENARIO.replace("quorum: 1", settings)), 3)
@@ -94,17 +102,21 @@ def test_every_mode_has_its_figures_and_only_who_waits_for_nobody_keeps_its_good
     assert list(by_mode) == ["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
     decoupled = by_mode.pop("decoupled")
     assert decoupled.longest_stall_s < 0.5
+    elastic = by_mode.pop("elastic_data_parallel")
+    assert decoupled.goodput > elastic.goodput
+    assert decoupled.wall_s < elastic.wall_s - 1
+    assert 1 < elastic.longest_stall_s < 1.5  # its reconfiguration
     for one in by_mode.values():
         assert decoupled.goodput > one.goodput + 0.1
         assert decoupled.wall_s < one.wall_s - 1
         assert one.longest_stall_s > 2  # as long as it is dead
 
 
-def test_modes_that_average_gradients_say_how_often_they_save_and_send_far_more(found):
+def test_modes_that_average_gradients_say_how_often_they_save_and_send_more(found):
     by_mode = {one.mode: one for one in found[0]}
     for mode in ("data_parallel", "elastic_data_parallel"):
         assert by_mode[mode].checkpoint_every == 5  # sqrt(2 * 0.005 s * 9 s for one loss) in steps of 60 ms
-        assert by_mode[mode].bytes_per_token > 3 * by_mode["decoupled"].bytes_per_token
+        assert by_mode[mode].bytes_per_token > 1.5 * by_mode["decoupled"].bytes_per_token  # heads of frames, mostly
         assert by_mode[mode].goodput == pytest.approx(by_mode[mode].predicted, abs=0.1)
     assert by_mode["decoupled"].checkpoint_every is None
 

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 from unittest import mock
@@ -46,9 +47,13 @@ TOKEN = secrets.token_hex(16)
 LONGEST_S = 5
 
 
+MORE = int(os.environ.get("DILOCO_CHAOS_FUZZ", "1"))
+"""Times as many examples, for a long night."""
+
+
 def often(number, *more):
     """So many examples, however slow the machine."""
-    return settings(max_examples=number, deadline=None, suppress_health_check=list(HealthCheck),
+    return settings(max_examples=MORE * number, deadline=None, suppress_health_check=list(HealthCheck),
                     phases=[Phase.explicit, Phase.reuse, Phase.generate, *more])
 
 
@@ -60,15 +65,19 @@ class HungError(BaseException):
 def answers_soon():
     def hung(*_):
         raise HungError
-    before = signal.signal(signal.SIGALRM, hung)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    # Of its own processor time, which a busy machine does not take from it; and by the clock, should it wait for ever.
+    limits = {signal.SIGPROF: (signal.ITIMER_PROF, LONGEST_S), signal.SIGALRM: (signal.ITIMER_REAL, 12 * LONGEST_S)}
+    before = {number: signal.signal(number, hung) for number in limits}
+    for timer, seconds in limits.values():
+        signal.setitimer(timer, seconds)
     try:
         yield
     except HungError:
         pytest.fail(f"no answer within {LONGEST_S} s", pytrace=False)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in limits.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def command(*arguments):
@@ -409,6 +418,52 @@ def test_a_file_of_a_run_that_holds_something_else_is_told(run, name, content):
         judged(path)
 
 
+ESCAPE = "\x1b]0;owned\x07\x1b[1A\x1b[2K\u202e"
+
+
+def test_no_text_of_a_tape_a_log_or_a_manifest_is_obeyed_by_the_terminal(run):
+    refused = event("refused", node="syncer", t=1.5, reason=ESCAPE) + event("skipped", t=1.5, reason=ESCAPE)
+    stalled = event("residue", node="harness", t=99.0, left=[ESCAPE])
+    told = json.dumps({"repeat": "plan.json; rm -rf ~ " + ESCAPE, "harness": [1, 1], "torch": ESCAPE}).encode()
+    path, _ = run
+    (path / "logs").mkdir()
+    (path / "logs" / "syncer.0.log").write_text(ESCAPE)
+    try:
+        with (holding(run, "manifest.json", told), holding(run, "tape/harness.9.jsonl", stalled),
+              holding(run, "tape/ghost.7.jsonl", refused)):
+            code, out, err = command("check", path)
+            asked = command("replay", path)
+    finally:
+        shutil.rmtree(path / "logs")
+    assert code == 1
+    assert "\\x1b]0;owned" in out
+    assert "rm -rf" not in out
+    for text in (out, err, *asked[1:]):
+        assert not set(text) & set(ESCAPE.replace("[1A", "").replace("[2K", "").replace("]0;owned", ""))
+
+
+def test_no_text_of_a_scenario_is_obeyed_by_the_terminal(folder):
+    (folder / "odd.yaml").write_text(HEAD + f"description: {json.dumps(ESCAPE)}\n{json.dumps('odd' + ESCAPE)}: 1\n")
+    (folder / "good.yaml").write_text(HEAD + f"description: {json.dumps(ESCAPE)}\n")
+    for words in (["validate", folder / "odd.yaml"], ["show", folder / "good.yaml"], ["plan", folder / "good.yaml"],
+                  ["validate", folder / "good.yaml"], ["run", folder / "odd.yaml"]):
+        _, out, err = command(*words)
+        assert "\x1b]" not in out + err
+        assert "\u202e" not in out + err
+
+
+@pytest.mark.parametrize("words", ["check", "replay", "tokens", "resume"])
+@pytest.mark.parametrize(("name", "content"), [
+    ("cluster.json", "{}"), ("cluster.json", '{"trainer":{},"cut":"x"}'), ("manifest.json", '{"backend":[5]}'),
+    ("manifest.json", '{"resumed":5}'), ("manifest.json", '{"resumed":{"environments":5}}'),
+    ("manifest.json", '{"corpus":5,"harness":"x"}'), ("plan.json", '{"plan":{"cluster":5},"digest":1}')])
+def test_a_folder_that_somebody_forged_ends_a_command_with_a_sentence(run, words, name, content):
+    with holding(run, name, content.encode()) as path:
+        code, out, err = command(words, path)
+    assert code in (0, 2, 3)
+    assert err if code == 2 else out
+
+
 @pytest.mark.parametrize("name", ["tape/learner-1.0.jsonl", "tape/new.0.jsonl", "plan.json", "curve.json",
                                   "manifest.json", "references/twin.json"])
 def test_a_folder_in_the_place_of_a_file_is_told(run, tmp_path, name):
@@ -466,6 +521,58 @@ def test_a_tape_with_damaged_fields_is_replayed_or_told(replayable, node, kind, 
         code, out, err = command("replay", path)
         assert code in (0, 1, 2, 3)
         assert err if code == 2 else out
+
+
+KINDS = ("remove", "empty", "cut", "swap", "copy", "other name", "folder", "pipe", "link", "loop", "device", "change")
+DAMAGE = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 1 << 20), st.integers(0, 1 << 20), BYTE_CUTS,
+                            CHANGES), min_size=1, max_size=5)
+
+
+def strike(folder, kind, one, other, cuts, changes):
+    """Do something to a file of a run's folder, or to two of them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    if not files:
+        return
+    mine, its = files[one % len(files)], files[other % len(files)]
+    content = mine.read_bytes()
+    match kind:
+        case "swap":
+            mine.write_bytes(its.read_bytes())
+            its.write_bytes(content)
+        case "copy":
+            its.write_bytes(content)
+        case "cut":
+            mine.write_bytes(cut(content, cuts))
+        case "change" if mine.suffix in (".json", ".jsonl"):
+            with contextlib.suppress(ValueError, RecursionError):
+                lines = [json.loads(line) for line in (content.splitlines() if mine.suffix == ".jsonl" else [content])]
+                mine.write_text("".join(json.dumps(changed({"": line}, changes).get("")) + "\n" for line in lines))
+        case "other name":
+            mine.rename(mine.with_name(("ghost.0" if one % 2 else "learner-1.99") + mine.suffix))
+        case _:
+            mine.unlink()
+            if kind == "empty":
+                mine.touch()
+            elif kind == "folder":
+                mine.mkdir()
+            elif kind == "pipe":
+                os.mkfifo(mine)
+            elif kind in ("link", "loop", "device"):
+                mine.symlink_to({"link": its, "loop": mine, "device": "/dev/zero"}[kind])
+
+
+@often(150)
+@given(DAMAGE, st.sampled_from([["check"], ["check", "--json"], ["tokens"], ["replay"], ["resume"]]))
+def test_a_folder_that_is_damaged_all_over_ends_a_command_with_an_answer_and_soon(replayable, damage, words):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "run")
+        shutil.copytree(replayable[0], folder)
+        for one in damage:
+            strike(folder, *one)
+        code, out, err = command(*words, folder)
+        assert code in (0, 1, 2, 3), (code, out, err)
+        assert err.strip() if code == 2 else out.strip()
+        assert "Traceback" not in out + err
 
 
 # -- ledgers ---------------------------------------------------------------------------------------------------------

@@ -1,13 +1,19 @@
 """Learners of several generations of hardware: nobody waits for the slower ones, and they count for what they did."""
 
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from chaos import references
 from chaos.generate import plan_of
 from chaos.history import History
-from chaos.simulate import simulate
+from chaos.replay import replay
+from chaos.simulate import corpus_file, initial_values, simulate
 from chaos.strategies import scenario
 from harness.tape import Event, Tape
 from harness.trainer.config import TrainerConfig
+from harness.trainer.hub import averaged
+from harness.trainer.replicas import replicas
 
 
 def run(*faults, **cluster):
@@ -82,3 +88,53 @@ def test_a_twin_has_learners_that_are_all_alike(mixed):
 def test_speeds_that_can_not_be_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         TrainerConfig(**settings)
+
+
+# -- batches of their own ------------------------------------------------------------------------------------------
+
+UNLIKE = {"model": "micro", "corpus": "markov", "learners": 3, "fragments": 4, "budget": "40 steps", "batch": [6, 3, 1]}
+
+
+def test_whoever_takes_more_in_a_step_weighs_more_by_the_square_of_it():
+    history = simulate(plan_of(scenario(**UNLIKE, step_time="60ms"), [], 0)).history
+    merges = [merge for merge in history.tape.of("merge") if len(merge["contributions"]) == 3
+              and len({part["steps"] for part in merge["contributions"]}) == 1]
+    assert len(merges) > 10
+    for merge in merges:
+        tokens, weights = ([part[name] for part in merge["contributions"]] for name in ("tokens", "weight"))
+        assert [count / tokens[2] for count in tokens] == [6, 3, 1]
+        assert [weight / weights[2] for weight in weights] == [36, 9, 1]
+
+
+@pytest.mark.parametrize("mode", ["decoupled", "data_parallel"])
+def test_with_batches_of_their_own_a_run_is_judged_and_done_again_as_any_other(mode):
+    kill = {"kill": "learner-1", "at": "500ms", "restart_after": "300ms"}
+    result = simulate(plan_of(scenario(**UNLIKE, mode=mode, step_time="60ms", warm_start=8), [kill], 0))
+    protocol = {"exactly_once", "weights_correct", "replica_consistency"}
+    assert {verdict.verdict for verdict in result.judgement.checks if verdict.name in protocol} == {"passed"}
+    cluster, initial = result.plan.cluster, initial_values(result.plan)
+    found = replay(result.history, initial, replicas(cluster, corpus_file(cluster), initial))
+    assert (found.difference, found.missing) == (None, "")
+
+
+def test_the_synchronous_run_takes_as_many_tokens_with_the_same_batches():
+    plan = plan_of(scenario(**UNLIKE, step_time="60ms"), [], 0)
+    assert references.synchronous(plan).cluster.batches == (6, 3, 1)
+    assert references.synchronous(plan).cluster.budget_tokens == plan.cluster.budget_tokens == 40 * 10 * 16
+
+
+def test_a_mean_gradient_is_the_one_of_all_sequences_whoever_took_them():
+    gradients = [{"gradient": np.array([value], np.float32)} for value in (1.0, 2.0, 4.0)]
+    assert averaged(gradients, [60, 30, 10])["gradient"] == pytest.approx(1.6)
+    assert averaged(gradients, [60, 60, 60])["gradient"] == averaged(gradients)["gradient"]
+
+
+@pytest.mark.parametrize(("batch", "words"), [
+    (0, "a batch of 0: a step takes 1 to 4096 sequences"), ([4, 0, 4, 4], "a batch of 0"),
+    ([4, 4], "batch: 2 of them for 4 learners: give one for each, or one number for all"),
+    ("many", "a batch of 'many'"), ([], "batch: 0 of them for 4 learners")])
+def test_what_is_no_batch_is_refused_in_one_sentence(batch, words):
+    with pytest.raises(ValidationError) as refused:
+        TrainerConfig(batch=batch)
+    error, = refused.value.errors()
+    assert words in error["msg"]

@@ -36,7 +36,7 @@ def test_nothing_is_missing_and_nothing_is_listed_that_was_merged(broken):
         merged = sum(step["tokens"] for (index, node), fates in history.ledger.fates.items() if index == fragment.index
                      for step in history.steps[node] if fates[step["step"]] == MERGED)
         assert lost + merged == history.ledger.processed
-    assert all(one.tokens == one.batches * history.plan.cluster.tokens_per_step for one in listed)
+    assert all(one.tokens == one.batches * history.plan.cluster.tokens_per_step_of(one.learner) for one in listed)
 
 
 def test_every_reason_is_given_to_whom_it_belongs(broken):

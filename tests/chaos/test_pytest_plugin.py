@@ -49,10 +49,24 @@ def test_a_scenario_with_problems_fails_with_its_problems_and_no_traceback(tmp_p
 def test_a_failing_run_prints_its_report_instead_of_a_traceback(tmp_path, scenario_text):
     text = scenario_text("{kill: learner-1, at: 1500ms, restart_after: 1s}", budget=200)
     (tmp_path / "strict.yaml").write_text(text + "checks: {reintegration: {within: 1ms}}\n")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path)], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--chaos-on", "simulated",
+                           "--chaos-rerun-inconclusive", "2", str(tmp_path)], capture_output=True, text=True,
                           cwd=tmp_path, check=False)
     assert done.returncode == 1
+    assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that failed is never repeated"
     assert "reintegration failed" in done.stdout
     assert "fault f1 at" in done.stdout
     assert "repeat  diloco-chaos run --plan" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize(("seconds", "runs", "said"), [("2s", 3, 2), ("99s", 1, 0)], ids=["inconclusive", "passed"])
+def test_a_run_that_proves_nothing_is_repeated_as_often_as_asked_and_that_is_said(tmp_path, seconds, runs, said):
+    (tmp_path / "mine.yaml").write_text(f"diloco_chaos: 1\nname: mine\ndeadline: {seconds}\n"
+                                        "cluster: {model: quadratic, budget: 60 steps}\n")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--chaos-on", "simulated",
+                           "--chaos-rerun-inconclusive", "2", str(tmp_path)], capture_output=True, text=True,
+                          cwd=tmp_path, check=False)
+    assert len(list((tmp_path / "runs").iterdir())) == runs
+    assert done.stdout.count("was inconclusive, and runs again: the deadline of 2 s passed") == said
+    assert done.returncode == (1 if said else 0)

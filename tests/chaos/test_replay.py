@@ -53,6 +53,7 @@ def test_all_versions_are_the_same_again(history):
     {"anchor": "own"},
     {"overlap": 0, "quorum": 3}, {"gradients": "bfloat16"}, {"gradients": "int8", "broadcasts": "bfloat16"},
     {"gradients": "int4", "broadcasts": "int4", "error_feedback": True, "rounding": "stochastic"},
+    {"sync_growth": 60, "sync_from": 2, "momentum_ramp": 50},
     {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4}], ids=str)
 def test_it_is_the_same_again_whatever_the_settings(cluster):
     found = again(small({"partition": "learner-2", "at": "1s", "for": "1s"}, **cluster))
@@ -83,11 +84,12 @@ def test_it_is_the_same_again_whatever_was_broken(compressed, data):
     assert found.versions == len({(merge["fragment"], merge["version"]) for merge in told})
 
 
+@pytest.mark.parametrize("ways", [{}, {"gradients": "bfloat16", "broadcasts": "bfloat16"}], ids=["whole", "bfloat16"])
 @pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_averaged_gradients_are_the_same_again_whatever_was_broken(mode, data):
-    result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", mode=mode)))
+def test_averaged_gradients_are_the_same_again_whatever_was_broken(mode, ways, data):
+    result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", mode=mode, **ways)))
     found = again(result.history)
     assert (found.difference, found.missing) == (None, "")
     assert found.versions == len(result.history.tape.of("merge"))
@@ -232,3 +234,24 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     assert done.returncode == 2
     assert "run it again: diloco-chaos run --plan" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SCHEDULES = {"sync_growth": 40, "sync_from": 2, "momentum_ramp": 50, "warm_start": 20}
+
+
+def test_an_outer_step_that_the_plan_does_not_have_there_is_named():
+    def change(event):
+        if event.event == "merge" and (event["fragment"], event["version"]) == (2, 3):
+            event.fields["outer"] = [event["outer"][0], event["outer"][1] + 0.01]
+        return event
+    found = again(altered(small(model="micro", corpus="markov", batch=2, fragments=4, **SCHEDULES), change))
+    assert "fragment 2, version 3: its outer step was OuterStep(lr=" in found.difference.words
+
+
+def test_a_version_whose_syncer_was_killed_before_it_wrote_of_it_is_made_with_the_outer_step_that_it_had():
+    history = small({"kill": "syncer", "when": {"node": "syncer", "hold": "commit.before_broadcast", "count": 6},
+                     "restart_after": "300ms"}, momentum_ramp=90)
+    resumed, = history.tape.of("resumed")
+    assert all(0 < momentum < history.plan.cluster.outer_momentum for _, momentum in filter(None, resumed["outer"]))
+    found = again(history)
+    assert (found.difference, found.missing) == (None, "")

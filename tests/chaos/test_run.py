@@ -12,6 +12,8 @@ import pytest
 
 from chaos.live import Silence
 from chaos.run import judged
+from chaos.story import story
+from harness.processes import TOKEN
 from harness.trainer.messages import Clock, Hello
 from harness.trainer.wire import encode
 
@@ -85,6 +87,31 @@ def test_frames_that_are_garbled_oversized_or_strange_are_refused_and_recorded_a
     assert sum("no valid token" in reason for reason in reasons) == 2
     assert result.history.tape.of("partial_frame")
     assert_protocol_held(result)
+
+
+class Usurper(Silence):
+    """Has the run's token, and takes a learner's place."""
+
+    def __init__(self):
+        self.port, self.link = None, None
+
+    def on_event(self, event):
+        if event.event == "listening":
+            self.port = event["port"]
+        if event.event == "steady" and self.link is None:
+            token = next(filter(None, (child.environ().get(TOKEN) for child in psutil.Process().children())))
+            self.link = socket.create_connection(("127.0.0.1", self.port), 2)
+            self.link.sendall(encode(Hello(token=token, node="learner-1", incarnation=7, step=0, tokens=0, position=0,
+                                           versions=[-1] * 4, steps=[0] * 4)))
+
+
+def test_who_took_a_learners_place_and_was_no_process_of_the_run_is_named_before_any_fault_is(run_small):
+    usurper = Usurper()
+    result = run_small("{straggler: learner-2, at: 3s, for: 2s}", audience=usurper)
+    usurper.link.close()
+    first, who = story(result)[:2]
+    assert first == "somebody else who has this run's token took part; what follows may be their doing"
+    assert who.endswith("learner-1.7, which this run never started, took the place of learner-1.0")
 
 
 def test_a_deadline_ends_the_run_as_inconclusive_with_the_stacks_of_all_nodes(run_small):

@@ -213,6 +213,28 @@ def test_a_fault_may_come_after_one_that_is_made_of_others():
     parse(scenario("{flapping: learner-1, at: 1s, for: 3s}", "{kill: learner-1, after: f1}"))
 
 
+@pytest.mark.parametrize(("growth", "comes"), [("", False), (", sync_growth: 90, sync_from: 1", True)])
+def test_while_h_grows_a_merge_can_come_more_often(growth, comes):
+    cluster = f"cluster: {{budget: 100 steps, sync_every: 50, learners: 2{growth}}}\n"
+    text = scenario("{kill: learner-1, when: {node: syncer, event: merge, count: 60}}", more=cluster)
+    if comes:
+        parse(text)
+    else:
+        found, = problems(text)
+        assert "syncer records merge 48 times at the very most" in found
+
+
+@pytest.mark.parametrize(("cluster", "words"), [
+    ("sync_growth: 100, budget: 100 steps", "sync_growth 100: H never reaches 8"),
+    ("sync_growth: 20, sync_from: 9", "sync_from 9 is more than sync_every 8"),
+    ("momentum_ramp: 800", "momentum_ramp 800: the outer momentum never reaches 0.8"),
+    ("batch: 0", "a batch of 0: a step takes 1 to 4096 sequences"),
+    ("batch: [16, 16]", "batch: 2 of them for 4 learners")])
+def test_a_schedule_or_a_batch_that_can_not_be_is_told_in_one_sentence(cluster, words):
+    found, = problems(f"{HEAD}cluster: {{{cluster}}}\n")
+    assert words in found
+
+
 # -- too late --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("faults", [
@@ -317,7 +339,8 @@ def test_a_restart_is_over_at_once():
 
 # -- what a place can't do -------------------------------------------------------------------------------------------
 
-_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "kill": "", "terminate": "",
+_SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "lie": "",
+             "corrupt_memory": "", "kill": "", "terminate": "",
              "restart": "", "corrupt": "", "truncate": "", "delete": "",
              "out_of_memory": "", "restart_links": "", "restart_engine": "", "join": "",
              "power_loss": "", "clock_jump": ""}

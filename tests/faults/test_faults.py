@@ -6,7 +6,8 @@ from faults import FAULTS, Composite
 
 LASTING = ["pause", "zombie", "straggler", "write_limit", "latency", "bandwidth", "slow_close", "timeout", "reset",
            "slicer", "limit_data", "partition", "flapping", "storm", "disconnect", "full_disk"]
-OVER_AT_ONCE = ["kill", "terminate", "restart", "crash_loop", "poison", "corrupt", "truncate", "delete", "join",
+OVER_AT_ONCE = ["kill", "terminate", "restart", "crash_loop", "poison", "lie", "corrupt_memory", "corrupt",
+                "truncate", "delete", "join",
                 "out_of_memory", "restart_links", "restart_engine", "power_loss", "clock_jump"]
 UNNAMED = {"restart_links", "restart_engine"}
 """They hit what no node is."""

@@ -1,6 +1,6 @@
 """Faults of state: what becomes of the files, and of those who find them."""
 
-import pytest
+from harness.memory import Corruption
 
 
 def test_a_damaged_checkpoint_is_found_after_the_kill_and_its_mirror_is_whole(cluster, hit, fault):
@@ -55,13 +55,14 @@ def test_a_write_limit_that_would_hit_the_tape_is_not_set_and_says_so(cluster, h
     assert cluster.calls == []
 
 
-def test_poison_is_sent_while_it_is_felt_in_each_targets_name(cluster, hit, fault):
-    one = fault(kind="poison", targets=["learner-1", "learner-2"], content="shape", count=4)
-    assert one.inject(hit) == {}
-    assert one.feel(hit) == {"sent": 8}
-    assert cluster.calls == [("poison", "learner-1", "shape", 4), ("poison", "learner-2", "shape", 4)]
+def test_memory_fails_in_each_target_by_an_order_that_the_seed_decides(cluster, hit, fault):
+    fault(kind="corrupt_memory", targets=["learner-1", "learner-2"], part="moments", content="bits", values=5,
+          seed=7).inject(hit)
+    order = Corruption("f1", "moments", "bits", 5, 7)
+    assert cluster.calls == [("corrupt_memory", "learner-1", order), ("corrupt_memory", "learner-2", order)]
 
 
-def test_only_what_a_learner_could_never_send_is_poison(fault):
-    with pytest.raises(ValueError):
-        fault(kind="poison", targets="learner-1", content="kindness")
+def test_who_holds_for_failing_memory_goes_on(cluster, hit, fault):
+    fault(kind="corrupt_memory", targets="learner-1",
+          when={"node": "learner-1", "hold": "upload.half", "count": 1}).inject(hit)
+    assert [call[0] for call in cluster.calls] == ["corrupt_memory", "pause", "resume"]

@@ -1,5 +1,7 @@
 """The tape: readable after any crash, up to the last whole line."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,8 @@ from harness.tape import Event, Tail, TapeWriter
 
 NAMES = st.text(min_size=1).filter(lambda name: name not in tape.FIELDS)
 """Of events that are not in the contract, and may have any fields or none."""
-FIELDS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.one_of(st.integers(), st.text(), st.booleans()))
+FIELDS = st.dictionaries(st.sampled_from(["a", "b", "c"]),
+                         st.one_of(st.integers(-1 << 63, (1 << 64) - 1), st.text(), st.booleans()))
 
 
 @given(st.floats(0, 1e6), st.text(min_size=1), st.integers(0, 9), NAMES, FIELDS)
@@ -91,3 +94,29 @@ def test_the_next_incarnation_is_told_by_the_tapes_that_are_there(tmp_path):
     assert tape.next_incarnation(tmp_path, "b") == 0
     TapeWriter(tmp_path, "a", 11, 0.0).close()
     assert tape.next_incarnation(tmp_path, "a") == 12
+
+
+def test_a_line_without_an_end_is_not_read_as_a_whole(tmp_path):
+    with open(tmp_path / "syncer.0.jsonl", "wb") as file:
+        file.truncate(8 << 30)  # a sparse file: nobody has so much memory to hold it
+    found = tape.read(tmp_path)
+    assert found.torn == {("syncer", 0): "syncer.0.jsonl, line 1: the line is too long"}
+    assert found.unread == {("syncer", 0)}
+
+
+@pytest.mark.parametrize("escape", [r"\r", r"\b", r"\f", r"\u001b[2J"])
+def test_what_a_terminal_would_obey_is_shown_however_it_is_written(tmp_path, escape):
+    (tmp_path / "syncer.0.jsonl").write_text(
+        '{"t": 1.0, "node": "syncer", "inc": 0, "event": "failed", "reason": "lost' + escape + 'PASSED"}\n')
+    assert tape.read(tmp_path).events[0]["reason"].isprintable()
+
+
+def test_numbers_that_are_none_are_read(tmp_path):
+    (tmp_path / "a.0.jsonl").write_text('{"t": 1.0, "node": "a", "inc": 0, "event": "x", "loss": NaN}\n')
+    assert math.isnan(tape.read(tmp_path).events[0]["loss"])
+
+
+def test_events_of_several_names_come_in_the_order_of_time():
+    events = [Event(float(t), "a", 0, name, {}) for t, name in enumerate("xyzxyx")]
+    assert tape.Tape(events).of("x", "z", "x") == [events[0], events[2], events[3], events[5]]
+    assert tape.Tape(events).of("nothing") == []

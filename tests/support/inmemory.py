@@ -19,7 +19,6 @@ from harness.trainer.effects import (
     Compute,
     Effect,
     Hold,
-    Mark,
     Record,
     Send,
     Snapshot,
@@ -142,8 +141,6 @@ class InMemoryCluster:
                     self.disk[effect.name] = (effect.tensors, effect.meta)
                 case Snapshot():
                     self.snapshots.append((effect.meta, effect.tensors))
-                case Mark():
-                    self._do(node, list(self.syncer.on_mark(effect.key, self.now)))
                 case Close():
                     if effect.to in self._names:
                         self.disconnect(self._names[effect.to], tell_syncer=False)

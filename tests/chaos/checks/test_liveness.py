@@ -87,28 +87,80 @@ def test_a_run_that_stood_still_and_never_finished_is_judged_to_the_last_event(c
 
 # -- uptime --------------------------------------------------------------------------------------------------------
 
-def test_a_second_in_which_nothing_was_learned_that_was_merged_later_is_downtime(calm):
-    # Steps of the seconds 3 and 4 reach the syncer until about second 5.5; what comes of them is empty rounds.
-    verdict = calm.unmerged(calm.zero + 2.9, calm.zero + 5.6).verdict("uptime")
-    assert verdict.verdict == "failed"
-    assert verdict.measured == "75.0% of 8 s"
-    assert verdict.evidence == ["no merged step in second 3 after the steady state",
-                                "no merged step in second 4 after the steady state"]
+def _late(story, start, end):
+    """What was merged from `start` to `end` was merged at `end`, all of it."""
+    return story.forged(lambda event: event.event == "merge" and start <= event.t < end, t=end)
+
+
+def test_a_stall_is_downtime_even_where_all_that_was_learned_in_it_is_merged_afterwards(storm):
+    story = _late(storm, 4.0, 17.0)
+    assert story.history().ledger.by_fate == storm.history().ledger.by_fate
+    before = max(merge.t for merge in storm.all("merge") if merge.t < 4.0)
+    verdict = story.verdict("uptime")
+    assert (verdict.verdict, verdict.bound) == ("failed", "≥ 95%")
+    assert verdict.evidence == [f"no merge from {before:.2f} s to 17.00 s, which is 12.1 s more than the allowed 1.0 s"]
+    up = 1 - (17.0 - before - 1.0) / (storm.end - storm.zero)
+    assert verdict.measured.startswith(f"{up:.1%} of ")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.2, 2.2), (3.0, 5.0), (7.0, 9.1)], ids=["start", "middle", "end"])
+def test_what_is_longer_than_the_allowed_gap_is_downtime_wherever_it_lies(calm, start, end):
+    assert calm.silent("merge", start, end).verdict("uptime").verdict == "failed"
+
+
+def test_merges_that_are_within_the_allowed_gap_of_each_other_are_no_downtime(calm):
+    verdict = calm.silent("merge", 3.0, 3.8).verdict("uptime")
+    assert (verdict.verdict, verdict.measured.split()[0]) == ("passed", "100.0%")
+
+
+def test_uptime_allows_the_very_gap_that_no_global_stall_allows(calm):
+    slow = calm.references["twin"].model_copy(update={"merge_gap_p99": 0.5})
+    story = calm.silent("merge", 3, 5).having(references={"twin": slow})
+    assert {story.verdict(name).verdict for name in ("no_global_stall", "uptime")} == {"passed"}
+    assert story.bounded("{no_global_stall: {times_fault_free: 2}}").verdict("uptime").verdict == "failed"
 
 
 def test_uptime_keeps_the_scenarios_bound(calm):
-    story = calm.bounded("{uptime: {at_least: 70%}}").unmerged(calm.zero + 2.9, calm.zero + 5.6)
-    assert story.verdict("uptime").verdict == "passed"
+    assert calm.bounded("{uptime: {at_least: 70%}}").silent("merge", 3, 5).verdict("uptime").verdict == "passed"
 
 
 def test_one_learner_is_enough_for_uptime(calm):
     assert calm.unmerged(2.9, 5.6, "learner-1", "learner-2", "learner-3").verdict("uptime").verdict == "passed"
 
 
+def test_what_data_parallelism_goes_back_behind_was_no_uptime(calm):
+    # The last second before it was gone was void, and is part of the time without a merge.
+    story = _late(calm, 4.0, 4.9)
+    assert story.verdict("uptime").verdict == "passed"
+    versions = [merge["version"] for merge in story.all("merge") if merge.t < 3.0]
+    back = story.said(4.8, "syncer", "rolled_back", step=max(versions), processed=0, why="the group broke")
+    assert back.verdict("no_global_stall").verdict == "passed"
+    assert back.verdict("uptime").verdict == "failed"
+
+
 def test_uptime_of_less_than_a_second_is_unknown(calm):
     verdict = calm.forged("finished", t=calm.zero + 0.9).verdict("uptime")
     assert verdict.verdict == "unknown"
     assert verdict.evidence == ["less than a second after the steady state"]
+
+
+def test_uptime_is_unknown_without_merges_after_the_steady_state(calm):
+    verdict = calm.silent("merge", calm.zero, 99).verdict("uptime")
+    assert verdict.verdict == "unknown"
+    assert verdict.evidence == ["there are no merges after the steady state"]
+
+
+def test_uptime_is_unknown_where_nothing_tells_how_long_a_gap_may_be(storm):
+    story = storm.having(references={}).silent("merge", 0.9, storm.one("injecting").t).silent("merge", 16, 18)
+    verdict = story.verdict("uptime")
+    assert verdict.verdict == "unknown"
+    assert "too few merges before the first fault" in verdict.evidence[0]
+
+
+def test_a_stall_before_the_tape_is_cut_off_is_downtime_all_the_same(calm):
+    # Nothing that is merged later can make it good.
+    verdict = calm.silent("merge", 3, 5).torn_at(7.0, "learner-2").verdict("uptime")
+    assert verdict.verdict == "failed"
 
 
 # -- self_healing --------------------------------------------------------------------------------------------------
@@ -234,7 +286,7 @@ def test_a_return_is_unknown_where_the_run_ended_before_the_bound(storm):
 def test_a_syncer_came_back_when_it_merged_again(reborn):
     verdict = reborn.verdict("reintegration")
     assert verdict.verdict == "passed"
-    assert verdict.evidence[0].startswith("syncer.1 started at 4.35 s, merged from at 4.3")
+    assert verdict.evidence[0].startswith("syncer.1 started at 4.35 s, merged from at 4.43 s")
 
 
 def test_a_syncer_that_merged_no_more_did_not_come_back(reborn):
@@ -296,10 +348,15 @@ def test_a_bystander_that_slows_down_is_named(storm):
     assert verdict.evidence[0] == "learner-4 at 51% of its pace during: kill learner-1, back after 2.0 s"
 
 
-def test_a_bystander_whose_machine_was_too_busy_proves_nothing(storm):
-    verdict = _busy(storm).verdict("blast_radius")
+def test_a_bystander_that_slows_down_while_a_process_is_being_started_proves_nothing(storm):
+    started = storm.said(4.5, "harness", "spawn", 0, target="learner-1", incarnation=7)
+    verdict = _busy(started).verdict("blast_radius")
     assert verdict.verdict == "unknown"
-    assert "this machine was too busy: a step alone took 110 ms" in verdict.evidence[0]
+    assert "but a step alone took 110 ms, while learner-1.7 was being started" in verdict.evidence[0]
+
+
+def test_a_bystander_whose_own_steps_became_slow_fails_where_nothing_else_went_on(storm):
+    assert _busy(storm).verdict("blast_radius").verdict == "failed"
 
 
 def test_a_bystander_that_stands_still_fails_however_busy_the_machine_is_for_another(storm):

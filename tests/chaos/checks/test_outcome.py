@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.checks.outcome import loss_at, relative_gap
+from chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
 from chaos.references import Point
 from harness.tape import Event
 
@@ -173,6 +173,38 @@ def test_a_curve_never_leaves_the_losses_that_it_was_made_of(pairs, tokens):
     losses = [loss for _, loss in pairs]
     value = loss_at([_point(place, loss) for place, loss in pairs], "processed", tokens)
     assert min(losses) - 1e-9 <= value <= max(losses) + 1e-9
+
+
+REFERENCE = [_point(0, 6.0), _point(100, 5.0), _point(200, 4.0)]
+
+
+@pytest.mark.parametrize(("curve", "extra"), [
+    ([_point(200, 5.0)], 1.0), ([_point(200, 4.5)], 1 / 3), ([_point(200, 4.0)], 0.0), ([_point(100, 4.5)], -1 / 3),
+    ([_point(200, 6.5)], math.inf)],
+    ids=["twice as many", "a third more", "as many", "fewer", "the reference began better"])
+def test_extra_tokens_are_counted_from_where_the_reference_was_as_low(curve, extra):
+    assert extra_tokens(curve, REFERENCE, "processed") == pytest.approx(extra)
+
+
+def test_a_run_that_ends_below_its_reference_is_measured_where_it_was_as_low_itself():
+    curve = [_point(100, 4.5), _point(200, 3.5)]
+    assert extra_tokens(curve, REFERENCE, "processed") == pytest.approx(150 / 200 - 1)
+    assert extra_tokens(curve[1:], REFERENCE, "processed") == 0  # of its end alone nobody knows more
+
+
+def test_a_curve_that_rises_again_counts_where_it_first_was_as_low():
+    curve = [_point(100, 5.0), _point(200, 3.0), _point(300, 4.0)]
+    assert first_at(curve, "processed", 4.0) == 150
+    assert first_at(curve, "processed", 2.0) == 300
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(1, 9), min_size=2, max_size=6), st.floats(1, 9))
+def test_where_a_curve_first_is_as_low_its_loss_is_that(losses, loss):
+    curve = [_point(100 * number, value) for number, value in enumerate(losses)]
+    place = first_at(curve, "processed", loss)
+    if losses[0] >= loss >= min(losses):
+        assert loss_at(curve, "processed", place) == pytest.approx(loss)
 
 
 # -- faults_felt ---------------------------------------------------------------------------------------------------

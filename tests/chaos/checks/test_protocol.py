@@ -226,6 +226,12 @@ def test_a_weight_that_is_no_number_is_wrong(calm):
     assert calm.part(calm.all("merge")[20], 1, weight=math.nan).verdict("weights_correct").verdict == "failed"
 
 
+def test_a_merge_with_another_outer_step_than_the_plan_has_there_is_named(calm):
+    verdict = calm.forged(calm.all("merge")[20], outer=[0.3, 0.5]).verdict("weights_correct")
+    assert verdict.verdict == "failed"
+    assert "its outer rate and momentum were 0.3, 0.5; the plan has 0.3, 0.8 there" in verdict.evidence[0]
+
+
 def test_tokens_that_the_learner_did_not_process_do_not_weigh(calm):
     # The syncer was told 128 tokens, but one of the eight steps had half a batch.
     verdict = calm.forged(calm.one("step", "learner-2", step=50), tokens=8).verdict("weights_correct")

@@ -120,6 +120,27 @@ def test_poison_is_felt_by_what_was_refused():
     assert not felt(fault, honest, later={"sent": 2})[0]
 
 
+def test_a_lie_is_felt_by_what_was_refused_as_impossible():
+    fault = "{lie: learner-1, at: 4s, about: tokens, count: 2}"
+    refused = [syncer(5.2, "refused", learner="learner-1", reason="impossible report: 1 tokens by step 0")]
+    assert felt(fault, *refused, later={"sent": 2}) == (True, "2 of 2 sent, 1 refused")
+    assert not felt(fault, *refused, later={"sent": 1})[0]
+    assert not felt(fault, syncer(5.2, "refused", learner="learner-1", reason="late"), later={"sent": 2})[0]
+    assert not felt(fault, syncer(5.2, "refused", learner="learner-2", reason="impossible report: x"),
+                    later={"sent": 2})[0]
+
+
+def test_failing_memory_is_felt_by_what_the_learner_says_of_it():
+    fault = "{corrupt_memory: learner-1, at: 4s, values: 3}"
+    hit = learner(5.1, "corrupted", fault="f1", step=9, part="weights", content="nan", values=3, seed=1)
+    reset = learner(5.2, "reset", step=9, reason="weights not finite")
+    assert felt(fault, hit) == (True, "3 weights hit; learner-1 went on with it")
+    assert felt(fault, hit, reset) == (
+        True, "3 weights hit; learner-1 dropped all that it had after 100 ms (weights not finite)")
+    assert not felt(fault, reset)[0]
+    assert not felt(fault, learner(5.1, "corrupted", fault="f2", step=9))[0]
+
+
 @pytest.mark.parametrize(("fault", "measured", "words"), [
     ("latency: learner-1, delay: 20ms", {"delay_s": 0.021}, "21.0 ms each way"),
     ("latency: learner-1, delay: 20ms, direction: upstream", {"delay_s": 0.021}, "21.0 ms one way"),

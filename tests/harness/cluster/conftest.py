@@ -206,11 +206,14 @@ class ContainedGround:
     def comes_back(self, name, after):
         """Wait for the incarnation after this one, and until it works."""
         self.until(lambda: self.number(name) == after + 1)
+        self.pid(name)
         if name != "hub":
             self.runs(name)
 
     def container(self, name="worker", number=None):
-        number = self.number(name) if number is None else number
+        if number is None:
+            self.pid(name)  # its container is made in the background
+            number = self.number(name)
         return self.engine.client.containers.get(f"{self.path.name}-{name}-{number}")
 
     def reach(self, link="worker"):

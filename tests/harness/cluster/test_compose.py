@@ -449,6 +449,16 @@ def test_a_killed_hub_comes_back_under_its_name(ground):
     assert in_hub(ground, "cat kept") == (0, "whole")
 
 
+def test_a_hub_that_was_dialled_while_it_died_is_reached_again_within_seconds(ground):
+    """A link dials for one connection at a time, and an address that has just gone answers to nobody."""
+    for _ in range(5):
+        before = ground.number("hub")
+        ground.cluster.kill("hub", 0.0)
+        ground.cluster.wait_gone("hub")
+        ground.until(lambda: ground.number("hub") > before)  # noqa: B023 - it is called here
+        ground.until(ground.reached)  # from now on, while the old container is taken away and the new one is made
+
+
 def test_two_clusters_at_once_dont_see_each_other(ground, contained):
     other = contained()
     other.start(other.hub(), other.worker())
@@ -522,6 +532,24 @@ def test_a_container_that_somebody_else_ends_is_told_as_that(contained, meddle, 
             ground.until(lambda: False)
     finally:
         by_hand.join()
+
+
+def test_a_toxiproxy_that_somebody_else_removes_is_told_as_that_and_not_by_what_then_cant_be_asked(contained):
+    ground = contained()
+    ground.start(ground.hub())
+    ground.container("toxiproxy", 0).remove(force=True)
+    with pytest.raises(ClusterError, match="toxiproxy's container was removed from outside"):
+        ground.until(lambda: False)
+
+
+def test_a_toxiproxy_that_dies_after_it_was_restarted_died_on_its_own(contained):
+    ground = contained()
+    ground.start(ground.hub(), ground.worker())
+    ground.cluster.restart_links()
+    ground.until(ground.reached)
+    ground.container("toxiproxy", 0).kill()
+    with pytest.raises(ClusterError, match="Toxiproxy died on its own"):
+        ground.until(lambda: False)
 
 
 def test_a_start_that_is_interrupted_leaves_nothing(contained, monkeypatch):

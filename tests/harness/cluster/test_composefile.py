@@ -118,6 +118,17 @@ def test_a_tmpfs_keeps_its_options(write, tmpfs, mounts):
     assert docker.types.HostConfig(version=VERSION, **stated)["Tmpfs"] == mounts
 
 
+@pytest.mark.parametrize("sysctls", ["{net.ipv4.tcp_syn_retries: 1}", '["net.ipv4.tcp_syn_retries=1"]'])
+def test_kernel_parameters_are_taken_over_in_both_forms(write, sysctls):
+    stated = composefile.service(write(f"sysctls: {sysctls}"), "x")
+    assert docker.types.HostConfig(version=VERSION, **stated)["Sysctls"] == {"net.ipv4.tcp_syn_retries": "1"}
+
+
+def test_a_kernel_parameter_without_a_value_is_named(write):
+    with pytest.raises(ClusterError, match=r"services.x.sysctls: \['net.ipv4.tcp_syn_retries'\] is wrong"):
+        composefile.service(write("sysctls: [net.ipv4.tcp_syn_retries]"), "x")
+
+
 def test_limits_of_a_process_are_taken_over_or_refused(write):
     try:
         stated = composefile.service(write("ulimits: {nofile: 1024}"), "x")

@@ -151,7 +151,15 @@ def test_requests_on_one_connection_are_answered_in_turn(say: Callable[[bytes], 
     assert say(request * 3).count(b"HTTP/1.1 404 ") == 3
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "", "192.0.2.1:0", "127.0.0.1"])
+@pytest.mark.parametrize("listen", ["", "127.0.0.1", "local373"])
+def test_what_is_no_address_leaves_those_before_it_as_they_are(embedded_api: Api, listen: str) -> None:
+    status, answer = embedded_api("POST", "/populate", [PROXY, {**PROXY, "name": "b", "listen": listen}])
+    assert status == answer["status"] == 400
+    assert [proxy["name"] for proxy in answer["proxies"]] == ["a"]
+    assert list(embedded_api("GET", "/proxies")[1]) == ["a"]
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "192.0.2.1:0"])
 def test_nothing_is_populated_where_one_address_is_off_loopback(embedded_api: Api, listen: str) -> None:
     status, answer = embedded_api("POST", "/populate", [PROXY, {**PROXY, "name": "b", "listen": listen}])
     assert status == answer["status"] == 400
@@ -161,3 +169,18 @@ def test_nothing_is_populated_where_one_address_is_off_loopback(embedded_api: Ap
 
 def test_what_follows_the_json_is_refused(embedded_api: Api) -> None:
     assert embedded_api("POST", "/proxies", json.dumps(PROXY).encode() + b" and more")[0] == 400
+
+
+def test_idle_connections_are_few_the_oldest_go_and_requests_are_still_answered(
+        embedded: Any, embedded_api: Api) -> None:
+    host, _, port = embedded.address.rpartition(":")
+    idle = [socket.create_connection((host, int(port)), 20) for _ in range(100)]
+    try:
+        assert embedded_api("GET", "/proxies") == (200, {})
+        assert idle[0].recv(1) == b""  # hung up long before a silent connection would be
+        idle[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            idle[-1].recv(1)
+    finally:
+        for one in idle:
+            one.close()

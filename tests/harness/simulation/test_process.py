@@ -11,7 +11,7 @@ from harness.links.client import Toxic
 from harness.simulation.disk import MemoryDisk
 from harness.trainer.checkpoint import copies, load_either, saving_both
 from harness.trainer.disk import CheckpointError, Content
-from harness.trainer.effects import Close, Commit, Compute, Hold, Mark, Record, Send, Stop, Timer
+from harness.trainer.effects import Close, Commit, Compute, Hold, Record, Send, Stop, Timer
 from harness.trainer.messages import Answer, Clock
 
 NAME = "fragment-00.safetensors"
@@ -316,11 +316,6 @@ def test_what_was_sent_before_a_stop_of_training_arrives(machines):
     assert both.server.status == 0
     assert both.client_core.times("on_message") != []
     assert both.of("never") == []
-
-
-def test_a_mark_comes_behind_the_effects_before_it(machines):
-    both = machines(server={"start": [[commit(2), Record("behind", {}), Mark("done")]]}).at(20.0)
-    assert both.server_core.inputs[1] == ("on_mark", "done", 7.0)
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,14 @@ class Walker:
     def load(self, state):
         self.write({name.removeprefix("value/"): array for name, array in state.items()})
 
+    def damage(self, part, change):
+        if part == "weights":
+            for array in self.values.values():
+                change(array.reshape(-1))
+
     def train(self, position, lr):
+        if not all(np.isfinite(array).all() for array in self.values.values()):
+            return math.nan
         random = np.random.default_rng((self.learner, position))
         for name, array in self.values.items():
             target = np.float32(random.standard_normal() * 0.1 + 1)

@@ -192,8 +192,9 @@ STALE_AFTER_4 = TrainerConfig(max_staleness=4, anchor="own")
 
 
 def answer(**changes):
-    return Answer(**{"round": 1, "fragment": 2, "base_version": 5, "first_step": 41, "last_step": 48, "steps": 8,
-                     "tokens": 128, "digest": digest(TENSORS), **changes})
+    steps = {"first_step": 41, "last_step": 48, "steps": 8} | changes
+    tokens = steps["steps"] * STALE_AFTER_4.tokens_per_step_of("learner-1")
+    return Answer(**{"round": 1, "fragment": 2, "base_version": 5, "tokens": tokens, "digest": digest(TENSORS)} | steps)
 
 
 @pytest.mark.parametrize(("changes", "tensors", "reason"), [
@@ -206,6 +207,8 @@ def answer(**changes):
     ({"digest": "0"}, TENSORS, "wrong digest"),
     ({"base_version": 8}, TENSORS, "impossible counters"),
     ({"steps": 9}, TENSORS, "impossible counters"),
+    ({"tokens": 10**15}, TENSORS, "impossible counters"),
+    ({}, TENSORS | {"b": np.array([1, 1e30], np.float32)}, "too large"),
     ({"first_step": 40, "steps": 9}, TENSORS, "already merged"),
     ({"base_version": 2}, TENSORS, "stale"),
 ])

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.trainer.data import Corpus, CorpusError, MarkovSource, materialize, needed_bytes
+from harness.trainer.data import Corpus, CorpusError, MarkovSource, digest_of, materialize, needed_bytes
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,30 @@ def test_learners_never_see_the_same_window_within_an_epoch(numbered):
     windows = [bytes(row.astype(np.uint8)) for position in range(40) for learner in range(3)
                for row in corpus.batch(learner, position)[0]]
     assert max(Counter(windows).values()) == 1
+
+
+def test_learners_with_batches_of_their_own_never_see_the_same_window_either(numbered):
+    corpus = Corpus(numbered, 16, 3, (8, 2, 5), 0)
+    batches = [corpus.batch(learner, position)[0] for position in range(40) for learner in range(3)]
+    assert [len(batch) for batch in batches[:3]] == [8, 2, 5]
+    assert max(Counter(bytes(row.astype(np.uint8)) for batch in batches for row in batch).values()) == 1
+
+
+def test_settings_are_chosen_on_as_many_held_out_windows_of_which_none_is_reported_on(numbered):
+    reported, tuning = (Corpus(numbered, 16, 1, 64, 0, held_out) for held_out in ("reported", "tuning"))
+    assert len(set(tuning._held_out)) == len(set(reported._held_out)) == 512
+    assert not set(tuning._held_out) & set(reported._held_out)
+    assert not set(tuning._held_out) & set(tuning._order)
+    assert np.array_equal(reported._held_out, Corpus(numbered, 16, 1, 64, 7)._held_out)
+    assert np.array_equal(tuning._held_out, Corpus(numbered, 16, 1, 64, 7, "tuning")._held_out)
+
+
+def test_a_corpus_with_too_few_held_out_windows_for_two_sets_is_refused_where_the_second_is_asked_for(tmp_path):
+    path = tmp_path / "small.bin"
+    path.write_bytes(bytes(needed_bytes(1024)))
+    assert len(Corpus(path, 1024, 1, 1, 0).held_out()[0]) == 512
+    with pytest.raises(CorpusError, match="name a larger corpus"):
+        Corpus(path, 1024, 1, 1, 0, "tuning")
 
 
 def test_held_out_windows_are_never_trained_on(numbered):
@@ -83,3 +107,18 @@ def test_a_folder_is_read_in_the_order_of_names_and_cached_by_its_digest(tmp_pat
 def test_the_default_corpus_is_the_standard_librarys_sources(tmp_path):
     path, _ = materialize("stdlib", tmp_path, 1 << 20)
     assert b"class Counter" in path.read_bytes()
+
+
+def test_a_corpus_that_somebody_changed_in_the_cache_is_written_again(tmp_path):
+    path, digest = materialize("markov", tmp_path, 0)
+    whole = path.read_bytes()
+    path.write_bytes(b"x" + whole[1:])
+    assert materialize("markov", tmp_path, 0) == (path, digest)
+    assert path.read_bytes() == whole
+    assert digest_of(path) == digest
+
+
+def test_a_cache_that_cant_be_written_is_named(tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    with pytest.raises(CorpusError, match=r"a corpus can't be kept there: .*; set XDG_CACHE_HOME"):
+        materialize("markov", tmp_path / "cache", 0)

@@ -1,4 +1,4 @@
-"""Fragments: every tensor once, sizes balanced, embeddings apart; due dates staggered."""
+"""Fragments: every tensor once, sizes balanced, embeddings apart."""
 
 import math
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.trainer.config import TrainerConfig
-from harness.trainer.fragments import due, offsets, plan_fragments
+from harness.trainer.fragments import plan_fragments
 from harness.trainer.model import MODELS
 
 SHAPES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.tuples(st.integers(1, 40), st.integers(1, 40)),
@@ -49,17 +49,3 @@ def test_embeddings_share_a_fragment_with_nothing_else():
 def test_more_fragments_than_a_model_can_be_split_into_evenly_are_refused_with_advice():
     with pytest.raises(ValueError, match="fewer fragments"):
         plan_fragments(MODELS["tiny"].shapes(), 24, MODELS["tiny"].embeddings())
-
-
-def test_each_fragment_is_due_once_every_h_steps():
-    schedule = [due(step - 1, step, offsets(4, 8), 8) for step in range(1, 17)]
-    assert [sum(fragment in step for step in schedule) for fragment in range(4)] == [2, 2, 2, 2]
-    assert offsets(4, 8) == [0, 2, 4, 6]
-
-
-@given(st.integers(0, 100), st.integers(1, 60), st.integers(1, 8), st.integers(1, 24))
-def test_a_clock_that_jumps_makes_each_fragment_due_at_most_once(previous, jump, count, every):
-    found = due(previous, previous + jump, offsets(count, every), every)
-    assert len(found) == len(set(found))
-    if jump >= every:
-        assert sorted(found) == list(range(count))

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from harness.trainer.compress import Codec
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data_parallel import DataParallel
-from harness.trainer.effects import Close, Commit, Record, Save, Send, Stop
+from harness.trainer.effects import Close, Commit, Record, Save, Send, Stop, Timer
 from harness.trainer.elastic_data_parallel import ElasticDataParallel
 from harness.trainer.hub import averaged
-from harness.trainer.messages import Average, Clock, Gradient, Hello, Resume, State
-from harness.trainer.replica import VALUE
+from harness.trainer.messages import Average, Clock, Fetch, Gradient, Hello, Resume, State
+from harness.trainer.replica import GRADIENT, VALUE
 from harness.trainer.saved import Saved
 from harness.trainer.tensors import digest
 
@@ -23,15 +24,19 @@ def hello(name, incarnation=0, step=0):
 
 
 def gradient(value=1.0, size=SIZE):
-    return {"gradient": np.full(size, value, np.float32)}
+    return {GRADIENT: np.full(size, value, np.float32)}
 
 
 def state(value=2.0):
     return {VALUE + name: np.full_like(array, value) for name, array in INITIAL.items()}
 
 
+def same(left, right):
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
 class Talk:
-    """A hub, and what it answers: the last input's effects."""
+    """A hub, and what it answers: the last input's effects. Its timers are a test's to fire."""
 
     def __init__(self, kind=DataParallel, saved=None, **settings):
         self.hub = kind(CONFIG.model_copy(update=settings), saved or Saved(0, 0, state(), {}))
@@ -44,7 +49,22 @@ class Talk:
         return self
 
     def together(self):
-        return self.say(1, hello("learner-1")).say(2, hello("learner-2"))
+        for number, name in enumerate(self.hub.config.names, start=1):
+            self.say(number, hello(name))
+        return self
+
+    def lose(self, *connections):
+        for connection in connections:
+            self.now += 0.01
+            self.effects = list(self.hub.on_lost(connection, "broken", self.now))
+        return self
+
+    def fire(self):
+        self.effects = list(self.hub.on_timer("regroup", self.now))
+        return self
+
+    def timers(self):
+        return [effect.at for effect in self.effects if isinstance(effect, Timer)]
 
     def sent(self, kind):
         return [effect for effect in self.effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
@@ -80,6 +100,32 @@ def test_a_step_is_the_mean_of_all(talk):
     assert [average.to for average in averages] == [1, 2]
     assert (averages[0].tensors["gradient"] == 1.5).all()
     assert talk.sent(Clock)[0].message.steady
+
+
+BOTH = {"gradients": "bfloat16", "broadcasts": "bfloat16"}
+
+
+def test_gradients_that_travel_as_bfloat16_are_averaged_as_they_were_read_and_so_does_their_mean():
+    talk = Talk(**BOTH).together()
+    codec, fine = Codec("bfloat16"), [gradient(1 + 1 / 512), gradient(1 + 3 / 512)]
+    for peer, one in enumerate(fine, start=1):
+        talk.say(peer, Gradient(epoch=1, step=0, number=1), codec.pack(one, ""))
+    read = [codec.unpack(codec.pack(one, ""), CONFIG.gradient_shapes) for one in fine]
+    sent = codec.send(averaged(read), {}, "")
+    assert not np.array_equal(read[0][GRADIENT], fine[0][GRADIENT])
+    assert all(same(average.tensors, sent.payload) for average in talk.sent(Average))
+    (merge,) = talk.told("merge")
+    assert merge["digest"] == digest(sent.read)
+    assert [part["digest"] for part in merge["contributions"]] == [digest(one) for one in read]
+
+
+@pytest.mark.parametrize("tensors", [gradient(), Codec("int8").pack(gradient(), ""), {},
+                                     Codec("bfloat16").pack(gradient(np.nan), ""),
+                                     Codec("bfloat16").pack(gradient(size=SIZE - 1), "")], ids=str)
+def test_what_is_no_gradient_in_bfloat16_costs_its_sender_the_connection(tensors):
+    talk = Talk(**BOTH).together().say(2, Gradient(epoch=1, step=0, number=1), tensors)
+    assert talk.closed() == [2]
+    assert talk.told("refused")
 
 
 def test_the_first_frame_must_be_a_hello_of_a_learner_of_this_run(talk):
@@ -124,6 +170,14 @@ def test_what_is_no_state_is_not_committed(talk, tensors):
     assert talk.hub.saved.step == 0
 
 
+@pytest.mark.parametrize(("step", "tokens"), [(10**9, 0), (0, 10**15)])
+def test_a_state_that_is_ahead_of_the_run_neither_is_kept_nor_ends_it(talk, step, tokens):
+    talk.together().say(1, State(epoch=1, step=step, tokens=tokens, digest=digest(state())), state())
+    assert talk.told("refused")[0]["reason"].startswith("impossible state")
+    assert talk.hub.saved.step == 0
+    assert not talk.hub.finished
+
+
 def test_a_state_whose_digest_is_another_is_not_committed(talk):
     talk.together().say(1, State(epoch=1, step=2, tokens=99, digest="0" * 32), state())
     assert talk.told("refused")[0]["reason"] == "not a state of this model"
@@ -131,17 +185,24 @@ def test_a_state_whose_digest_is_another_is_not_committed(talk):
 
 def test_the_last_state_ends_the_run_once_it_is_committed(talk):
     tokens = CONFIG.budget_tokens
-    talk.together().say(1, State(epoch=1, step=4, tokens=tokens, digest=digest(state(3.0))), state(3.0))
+    reached(talk.together(), 4, tokens).say(1, State(epoch=1, step=4, tokens=tokens, digest=digest(state(3.0))),
+                                            state(3.0))
     kinds = [type(effect) for effect in talk.effects]
     assert kinds.index(Commit) < kinds.index(Stop)
+
+
+def reached(talk, step, tokens):
+    """The same, so far into its training."""
+    talk.hub.step, talk.hub.tokens = step, tokens
+    return talk
 
 
 def checkpoints(talk, *steps):
     """The kinds of effects of each."""
     told = []
     for step in steps:
-        message = State(epoch=1, step=step, tokens=CONFIG.tokens_per_step * step * 2, digest=digest(state()))
-        told.append([type(effect) for effect in talk.say(1, message, state()).effects])
+        message = State(epoch=1, step=step, tokens=CONFIG.tokens_of_all * step, digest=digest(state()))
+        told.append([type(effect) for effect in reached(talk, step, message.tokens).say(1, message, state()).effects])
     return told
 
 
@@ -161,11 +222,75 @@ def test_where_no_cuts_are_asked_for_or_the_run_is_over_a_checkpoint_is_the_hubs
     assert Stop in last
 
 
-def test_an_elastic_group_takes_a_connection_back_that_was_away_for_a_moment():
-    talk = Talk(ElasticDataParallel).together()
-    talk.effects = list(talk.hub.on_lost(2, "broken", 1.0))
-    resumes = talk.say(3, hello("learner-2", 0, 0)).sent(Resume)
-    assert [(resume.to, resume.tensors) for resume in resumes] == [(1, {}), (3, {})]
+@pytest.fixture
+def elastic():
+    """Three peers at work on their first step."""
+    return Talk(ElasticDataParallel, learners=3).together()
+
+
+def groups(talk):
+    return [(event["step"], event["learners"]) for event in talk.told("grouped")]
+
+
+def donated(talk, step=0):
+    """The donor's answer."""
+    tokens = CONFIG.tokens_per_step_of("learner-1") * step * 3
+    return State(epoch=epoch(talk), step=step, tokens=tokens, digest=digest(state())), state()
+
+
+def test_an_elastic_group_takes_a_connection_back_that_was_away_for_a_moment(elastic):
+    resumes = elastic.lose(2).say(4, hello("learner-2")).sent(Resume)
+    assert [(resume.to, resume.tensors) for resume in resumes] == [(1, {}), (4, {}), (3, {})]
+    assert elastic.fire().effects == []  # of the rendezvous that nobody needs any more
+
+
+def test_an_elastic_group_is_formed_anew_as_soon_as_a_connection_ends(elastic):
+    assert elastic.lose(2).timers() == [pytest.approx(elastic.now + elastic.hub.config.reconfiguration)]
+    assert groups(elastic.fire()) == [(0, ["learner-1", "learner-3"])]
+
+
+def test_two_that_go_together_are_left_out_together(elastic):
+    assert elastic.lose(2, 3).timers() == []  # the first of them has set the time
+    assert groups(elastic.fire()) == [(0, ["learner-1"])]
+
+
+def test_one_that_comes_back_as_a_new_process_meanwhile_begins_with_what_another_has(elastic):
+    elastic.lose(2).say(4, hello("learner-2", 1))
+    assert elastic.timers() == []
+    assert [send.to for send in elastic.fire().sent(Fetch)] == [1]
+    resumes = elastic.say(1, *donated(elastic)).sent(Resume)
+    assert {resume.to: bool(resume.tensors) for resume in resumes} == {1: False, 4: True, 3: False}
+
+
+def test_one_that_dies_again_before_the_group_is_formed_is_left_out(elastic):
+    elastic.lose(2).say(4, hello("learner-2", 1)).lose(4)
+    assert groups(elastic.fire()) == [(0, ["learner-1", "learner-3"])]
+
+
+def test_where_the_donor_dies_while_it_is_asked_the_next_one_is(elastic):
+    elastic.lose(2).say(4, hello("learner-2", 1)).fire()
+    assert elastic.lose(1).timers() == [pytest.approx(elastic.now + elastic.hub.config.reconfiguration)]
+    assert [send.to for send in elastic.fire().sent(Fetch)] == [3]
+    assert groups(elastic.say(3, *donated(elastic))) == [(0, ["learner-2", "learner-3"])]
+
+
+def test_what_a_donor_says_after_its_group_has_gone_on_is_void(elastic):
+    elastic.lose(2).say(4, hello("learner-2", 1)).fire()
+    late = donated(elastic)
+    assert groups(elastic.lose(3, 4).fire()) == [(0, ["learner-1"])]
+    assert elastic.say(1, *late).effects == []
+
+
+def test_one_that_goes_after_a_moments_absence_is_given_the_whole_time_again(elastic):
+    elastic.lose(2).say(4, hello("learner-2"))
+    assert elastic.lose(4).timers() == [pytest.approx(elastic.now + elastic.hub.config.reconfiguration)]
+
+
+def test_where_all_are_gone_the_first_to_come_waits_for_the_others(elastic):
+    assert elastic.lose(1, 2, 3).fire().told("grouped") == []
+    assert elastic.say(4, hello("learner-1", 1)).timers() == [
+        pytest.approx(elastic.now + elastic.hub.config.reconfiguration)]
+    assert groups(elastic.say(5, hello("learner-3", 1)).fire()) == [(0, ["learner-1", "learner-3"])]
 
 
 def test_a_mean_is_in_float32_whatever_goes_in():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.trainer.merge import merge, token_weight
-from harness.trainer.outer import nesterov
+from harness.trainer.outer import OuterStep, nesterov
 
 VALUES = st.just(0.0) | st.floats(-1, 1, width=16)
 SHAPED = hnp.arrays(np.float32, st.shared(hnp.array_shapes(max_dims=2, max_side=6), key="shape"), elements=VALUES)
@@ -150,7 +150,7 @@ def test_nesterov_follows_its_formula_whatever_the_gradients(arrays, lr, mu):
     value, momentum = {"x": start}, {"x": np.zeros_like(start)}
     theta, buffer = start.astype(np.float64), np.zeros(start.shape)
     for gradient in gradients:
-        value, momentum = nesterov(value, momentum, {"x": gradient}, lr, mu)
+        value, momentum = nesterov(value, momentum, {"x": gradient}, OuterStep(lr, mu))
         buffer = mu * buffer + gradient
         theta = theta - lr * (gradient + mu * buffer)
         assert_near(momentum["x"], buffer, 8 * largest(gradients))

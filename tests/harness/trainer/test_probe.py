@@ -13,7 +13,7 @@ from harness.trainer.disk import FolderDisk
 from harness.trainer.holds import HoldPoints
 from harness.trainer.messages import Hello, Report
 from harness.trainer.probe import probe
-from harness.trainer.rogue import Rogue, attack
+from harness.trainer.rogue import attack, rogue
 from harness.trainer.server import ServerDriver
 from harness.trainer.state import restore
 from harness.trainer.syncer import Syncer
@@ -111,13 +111,13 @@ def test_poison_is_asked_for_sent_refused_and_never_merged(syncer, content, reas
         honest = {"tokens": 0, "position": 0}
         link.sendall(encode(Hello(token=TOKEN, node="learner-2", incarnation=0, step=1, versions=[0] * 4, steps=[0] * 4,
                                   **honest)))
-        link.sendall(encode(Report(step=20, fragments=[(0, 0, 0)] * 4, **honest)))  # time passes: all fragments are due
+        for step in range(2, 21):  # time passes: all fragments are due
+            link.sendall(encode(Report(step=step, fragments=[(0, 0, 0)] * 4, **honest)))
         assert_refused(address, events, content, reason)
 
 
 def assert_refused(address, events, content, reason):
-    rogue = Rogue(TOKEN, "learner-1", 0, CONFIG, content)
-    assert attack(rogue, address, 2, 5.0) == 2
+    assert attack(rogue(TOKEN, "learner-1", 0, CONFIG, content), address, 2, 5.0) == 2
     while len(events("refused")) < 2:
         pass
     assert {event["reason"] for event in events("refused")} == {reason}
@@ -128,4 +128,4 @@ def assert_refused(address, events, content, reason):
 def test_poison_finds_nobody_where_nobody_is():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = "{}:{}".format(*free.getsockname())
-    assert attack(Rogue(TOKEN, "learner-1", 0, CONFIG, "nan"), address, 2, 5.0) == 0
+    assert attack(rogue(TOKEN, "learner-1", 0, CONFIG, "nan"), address, 2, 5.0) == 0

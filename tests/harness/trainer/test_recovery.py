@@ -7,6 +7,7 @@ from harness.trainer import recovery
 from harness.trainer.config import TrainerConfig
 from harness.trainer.effects import Record, Send
 from harness.trainer.messages import Broadcast, Donate, Donation
+from harness.trainer.plausible import Origin
 from harness.trainer.rounds import Peer
 from harness.trainer.tensors import digest
 
@@ -133,7 +134,8 @@ def test_whoever_takes_the_newcomers_place_meanwhile_is_brought_up_to_date_too(r
 
 
 def test_only_who_was_told_all_that_is_committed_is_a_donor():
-    peers = {name: Peer(name, 0, connection, 5, [0, 0], 0.0, holds) for name, connection, holds in (
+    origin = Origin(0.0, 5, 0, 0)
+    peers = {name: Peer(name, 0, connection, 5, 5, [0, 0], 0.0, holds, origin) for name, connection, holds in (
         ("a", 1, [-1, -1]), ("b", 2, [3, 1]), ("c", None, [3, 2]), ("d", 4, [3, 2]),
         ("e", 5, [3, 2]), ("f", 6, [-1, -1]))}
     found = recovery.Recoveries(TrainerConfig(recovery="peer", model="micro", fragments=2), peers)

@@ -1,16 +1,16 @@
-"""Rounds: quorum, grace window, global step."""
+"""Rounds: quorum and grace window."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.trainer.plausible import Origin
 from harness.trainer.rounds import (
     Contribution,
-    MovingAverage,
     Peer,
     Round,
-    global_step,
     grace_window,
     typical_step_time,
+    typical_sync_time,
 )
 
 TIMES = st.floats(0, 10)
@@ -26,14 +26,7 @@ def test_the_grace_window_is_a_share_of_the_slack_that_the_overlap_leaves():
 
 
 def peer(name, step, connection=1):
-    return Peer(name, 0, connection, step, [], 0.0, [])
-
-
-@given(st.lists(st.integers(0, 50), max_size=6), st.integers(1, 6), st.integers(0, 50))
-def test_the_global_step_is_the_kth_largest_among_live_learners_and_never_goes_back(steps, quorum, previous):
-    peers = [peer(f"l{i}", step) for i, step in enumerate(steps)] + [peer("dead", 99, None)]
-    reached = sorted(steps, reverse=True)[quorum - 1] if len(steps) >= quorum else 0
-    assert global_step(peers, quorum, previous) == max(previous, reached)
+    return Peer(name, 0, connection, step, step, [], 0.0, [], Origin(0.0, step, 0, 0))
 
 
 def answer(learner):
@@ -69,22 +62,6 @@ def test_one_straggler_does_not_change_the_typical_step_time():
     assert typical_step_time([], 1.0) == 1.0
 
 
-def test_one_sample_that_is_out_of_all_proportion_hardly_moves_an_average():
-    average = MovingAverage()
-    for _ in range(20):
-        average.add(0.01)
-    average.add(2.0)  # the process stood still meanwhile
-    assert average.value < 0.015
-
-
-def test_an_average_follows_what_lasts():
-    average = MovingAverage()
-    average.add(0.01)
-    for _ in range(60):
-        average.add(0.2)
-    assert average.value > 0.19
-
-
 def test_reports_that_waited_for_a_syncer_that_stood_still_tell_the_steps_own_time():
     learner = peer("l1", 0)
     for step in range(1, 40):  # they all arrive at once
@@ -96,3 +73,14 @@ def test_a_first_step_tells_no_time():
     learner = peer("l1", 0)
     learner.report(1, [], 0.0)
     assert typical_step_time([learner], 0.07) == 0.07
+
+
+def test_the_typical_receiver_is_the_median_of_those_who_are_there():
+    peers = [peer(str(number), 0, connection) for number, connection in enumerate((1, 2, 3, None))]
+    for one, sync_time in zip(peers, (0.003, 0.003, 5.0, 9.0), strict=True):
+        one.transit.echoed(10.0, (10.0, 0.0), [(10.0 - sync_time, 0.0)])
+    assert abs(typical_sync_time(peers) - 0.003) < 1e-9
+
+
+def test_before_anybody_has_received_anything_there_is_no_typical_time():
+    assert typical_sync_time([peer("a", 0)]) == 0.0

@@ -5,6 +5,7 @@ import pytest
 
 from harness.trainer.config import TrainerConfig
 from harness.trainer.messages import Answer
+from harness.trainer.outer import OuterStep
 from harness.trainer.rounds import Contribution
 from harness.trainer.state import FragmentState
 from harness.trainer.tensors import digest
@@ -22,7 +23,10 @@ def answered(learner, base, delta):
 
 def plain(**settings):
     """Of which a merge subtracts the outer gradient itself."""
-    return TrainerConfig(merge="average", outer_lr=1.0, outer_momentum=0.0, **settings)
+    return TrainerConfig(merge="average", **settings)
+
+
+PLAIN = OuterStep(1.0, 0.0)
 
 
 def grown(config, versions, random):
@@ -30,7 +34,7 @@ def grown(config, versions, random):
     state = FragmentState.initial(tensors(random))
     values = [state.value]
     for version in range(versions):
-        state = state.after([answered("learner-1", version, tensors(random))], config)
+        state = state.after([answered("learner-1", version, tensors(random))], config, PLAIN)
         values.append(state.value)
     return state, values
 
@@ -41,7 +45,7 @@ def merged_alone(base, anchor):
     config = plain(anchor=anchor)
     state, values = grown(config, 3, random)
     delta = tensors(random)
-    return values, delta, state.after([answered("learner-2", base, delta)], config)
+    return values, delta, state.after([answered("learner-2", base, delta)], config, PLAIN)
 
 
 def assert_lies_behind(merged, value, delta):
@@ -76,7 +80,8 @@ def test_what_a_syncer_that_died_does_not_know_any_more_can_not_be_an_anchor(bas
     state, _ = grown(config, 5, np.random.default_rng(0))
     restored = FragmentState.restored(state.tensors(), state.meta())
     delta = tensors(np.random.default_rng(1))
-    answer = Answer(round=1, fragment=0, base_version=base, first_step=1, last_step=STEPS, steps=STEPS, tokens=512,
+    answer = Answer(round=1, fragment=0, base_version=base, first_step=1, last_step=STEPS, steps=STEPS,
+                    tokens=STEPS * config.tokens_per_step_of("learner-2"),
                     digest=digest(delta))
     assert restored.objection("learner-2", 0, answer, delta, config) == reason
     without = "" if reason == "forgotten base" else reason

@@ -46,7 +46,8 @@ def test_any_split_of_the_stream_gives_the_same_messages(items, sizes):
 
 
 SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[str]: ["y"],
-           list[tuple[int, int, int]]: [(1, 2, 3)]}
+           list[tuple[int, int, int]]: [(1, 2, 3)], tuple[float, float] | None: (0.5, 0.25),
+           list[tuple[float, float]]: [(0.5, 0.25)]}
 
 
 @pytest.mark.parametrize("kind", get_args(get_args(AnyMessage)[0]))

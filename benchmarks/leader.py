@@ -1,0 +1,49 @@
+"""How long training stands still when the most advanced of unequal learners dies. The later it dies, the further ahead
+it is; nobody must wait for how far it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chaos.history import History
+from chaos.plan import Plan, freeze
+from chaos.run import Result
+from chaos.scenario import Scenario, load
+
+QUORUMS, TIMES_S = (1, 2, 3), (15, 30, 60)
+_AFTER_S = 10
+"""Seconds of training after the death."""
+
+
+def measure(perform: Callable[[Plan], Result], say: Callable[[str], None]) -> dict[str, Any]:
+    """Per quorum, moment and whether the leader is started again: the longest gap between merges from its death on, as
+    a multiple of the 99th percentile before it."""
+    found = {}
+    for quorum in QUORUMS:
+        for at in TIMES_S:
+            for restart in (None, "2s"):
+                name = f"quorum_{quorum}_at_{at}_s" + ("_restarted" if restart else "")
+                found[name] = gaps(perform(planned(quorum, at, restart)).history)
+                say(f"  leader, {name}: {found[name]}")
+    return found | {"worst_ratio": max(of["ratio"] for of in found.values())}
+
+
+def planned(quorum: int, at: float, restart: str | None) -> Plan:
+    """Scenario `leader-dies` with another quorum, another moment, and perhaps a return."""
+    scenario = load("leader-dies")[0]
+    document = scenario.model_dump(mode="json", by_alias=True)
+    steps = round((at + _AFTER_S) / scenario.cluster.step_time)
+    document["cluster"] |= {"quorum": quorum, "budget": steps, "warmup": steps // 8}
+    document["deadline"] = f"{3 * (at + _AFTER_S)}s"
+    fault = {"kill": "learner-1", "at": f"{at}s"} | ({"restart_after": restart} if restart else {})
+    return freeze(Scenario.model_validate(document | {"faults": [fault]}), 0)
+
+
+def gaps(history: History) -> dict[str, float]:
+    """The longest gap from the fault on, and the 99th percentile of those before it."""
+    usual = sorted(history.gaps(history.zero or 0.0, history.first_fault)[1:-1])
+    p99 = usual[int(0.99 * (len(usual) - 1))]
+    before = max((merge.t for merge in history.merges if merge.t < history.first_fault), default=0.0)
+    longest = max(history.gaps(before, history.end)[:-1])
+    return {"longest_gap_s": round(longest, 3), "fault_free_p99_gap_s": round(p99, 3), "ratio": round(longest / p99, 2)}

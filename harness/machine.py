@@ -1,0 +1,148 @@
+"""What else goes on on this machine while a run does: who has its processors, what they wait for, and how long it stood
+still. Read from /proc (proc(5), and Documentation/accounting/psi.rst of the Linux kernel), about once a second.
+
+A process' time is counted with that of the children that it has waited for, so that none is lost when one of ours ends
+below another one of ours. Where one ended that nobody of ours waits for, such as a container's, nothing is said of that
+second: its time can't be told from anybody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.processes import cpu_seconds_of_family, family
+
+SAMPLE = "machine"
+"""The event on the harness' tape, see docs/tape.md."""
+_EVERY_S = 1.0
+_NAP_S = 0.05
+_RESOURCES = ("cpu", "io", "memory")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What went on in the seconds up to now. Processors are counted as means: 1.5 is one and a half of them."""
+
+    seconds: float
+    cores: int
+    idle: float
+    """Processors that nobody used."""
+    ours: float
+    """Processors that this run used, the harness included."""
+    others: float
+    """Processors that anybody else on this machine used."""
+    stolen: float
+    """Processors that the host of this virtual machine kept for itself."""
+    late: float
+    """The longest time, in seconds, for which a thread of the harness that wanted to run could not."""
+    cpu: float
+    """Share of the time in which something waited for a processor."""
+    io: float
+    """The same for a disk."""
+    memory: float
+    """The same for memory."""
+
+    def fields(self) -> dict[str, float]:
+        """For the tape."""
+        return {name: round(value, 3) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """Running totals, in seconds."""
+
+    at: float
+    idle: float
+    stolen: float
+    all: float
+    ours: Mapping[int, float]
+    """By root process."""
+    waited: Mapping[str, float]
+
+
+class Watch:
+    """Looks at the machine whenever it is asked to, at most once a second."""
+
+    def __init__(self, roots: Callable[[], Collection[int]], clock: Callable[[], float] = time.monotonic) -> None:
+        """`roots`: the processes of the run that are not below the harness itself, such as those in containers."""
+        self._roots, self._clock = roots, clock
+        self._before: _Counters | None = None
+        self._naps = _Naps()
+
+    def look(self) -> Sample | None:
+        """What went on since the last look; None before a second has passed, and where it can't be told."""
+        if self._before is not None and self._clock() - self._before.at < _EVERY_S:
+            return None
+        before, now = self._before, self._read()
+        self._before, late = now, self._naps.worst()
+        if before is None or now is None or now.ours.keys() != before.ours.keys():
+            return None
+        return _between(before, now, late)
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._naps.over.set()
+
+    def _read(self) -> _Counters | None:
+        here = os.getpid()
+        idle, stolen, every = _processors()
+        if not every:
+            return None
+        mine = family(here)
+        families = {here: mine, **{pid: family(pid) for pid in self._roots() if pid not in mine}}
+        ours = {pid: cpu_seconds_of_family(members) for pid, members in families.items()}
+        return _Counters(self._clock(), idle, stolen, every, ours, {what: _waited(what) for what in _RESOURCES})
+
+
+def _between(before: _Counters, now: _Counters, late: float) -> Sample:
+    seconds = now.at - before.at
+    idle, stolen, every = ((getattr(now, key) - getattr(before, key)) / seconds for key in ("idle", "stolen", "all"))
+    ours = max(0.0, sum(now.ours[pid] - before.ours[pid] for pid in now.ours)) / seconds
+    shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}
+    return Sample(seconds, os.cpu_count() or 1, max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
+                  max(0.0, stolen), late, **shares)
+
+
+class _Naps:
+    """A thread that sleeps, and notices how much longer than it wanted to."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._worst = 0.0
+        threading.Thread(target=self._nap, name="machine", daemon=True).start()
+
+    def worst(self) -> float:
+        """Since the last time, in seconds."""
+        worst, self._worst = self._worst, 0.0
+        return worst
+
+    def _nap(self) -> None:
+        before = time.monotonic()
+        while not self.over.wait(_NAP_S):
+            now = time.monotonic()
+            self._worst, before = max(self._worst, now - before - _NAP_S), now
+
+
+def _processors() -> tuple[float, float, float]:
+    """Seconds of all processors since the machine began: idle, stolen, all; none where that can't be read."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return 0.0, 0.0, 0.0
+    user, nice, system, idle, iowait, irq, softirq, stolen = (int(field) / os.sysconf("SC_CLK_TCK")
+                                                              for field in fields[:8])
+    return idle + iowait, stolen, user + nice + system + idle + iowait + irq + softirq + stolen
+
+
+def _waited(what: str) -> float:
+    """Seconds in which something waited for it, since the machine began; 0 where the kernel does not say."""
+    try:
+        some = Path(f"/proc/pressure/{what}").read_text().split("\n", 1)[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError):  # ValueError: a kernel without pressure stall information for this
+        return 0.0
