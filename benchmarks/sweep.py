@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import mean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from benchmarks import training
+from benchmarks import training, trials
+from benchmarks.trials import Setting, key_of
 from chaos.folder import cache_folder
 from chaos.simulate import performed
 from harness.trainer import checkpoint
@@ -25,7 +25,6 @@ from harness.trainer.config import TrainerConfig
 from harness.trainer.sources import source_digest
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
-Setting = dict[str, Any]
 BASE: Setting = {
     "budget": 1200, "warm_start": 300, "warmup": 180, "final_lr": 0.1, "synchronous_lr": 6e-3, "lr": 6e-3,
     "outer_lr": 0.3, "outer_momentum": 0.8, "on_receipt": "carry", "sync_every": 8, "merge": "rda",
@@ -77,16 +76,16 @@ STAGES = [
 the warm start lasts: what comes after it is trained at full rate on both sides."""
 
 
-def run_one(job: tuple[str, Setting]) -> tuple[str, float]:
-    """Train one configuration; a synchronous run leaves its warm start for the decoupled ones."""
-    key, setting = job
+def run_one(key: str) -> float:
+    """Train the configuration of this name; a synchronous run leaves its warm start for the decoupled ones."""
+    setting = json.loads(key)
     config = TrainerConfig(**{name: value for name, value in setting.items() if name not in ("mode", "under")})
     if setting["mode"] == "synchronous":
-        return key, _synchronous(config)
+        return _synchronous(config)
     if not _warm(config).exists():
         _synchronous(config)
     plan = training.planned(config, setting.get("under", ""))
-    return key, training.ended(performed(plan, initial=checkpoint.load(_warm(config))[0])).final().loss
+    return training.ended(performed(plan, initial=checkpoint.load(_warm(config))[0])).final().loss
 
 
 def _synchronous(config: TrainerConfig) -> float:
@@ -127,7 +126,7 @@ def chosen(losses: Callable[[list[Setting]], list[float]], seeds: int) -> Settin
 
 def results() -> list[dict[str, Any]]:
     """The rows that are there: `setting`, `loss`, and the digest of the `trainer`."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return trials.rows(RESULTS)
 
 
 def main() -> None:
@@ -138,27 +137,14 @@ def main() -> None:
     options = parser.parse_args()
     trainer = source_digest()
     rows = [row for row in results() if row["trainer"] == trainer]
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows))
     known = {key_of(row["setting"]): row["loss"] for row in rows}
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "w") as file:
-        def keep(row: dict[str, Any]) -> None:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
 
-        def losses(settings: list[Setting]) -> list[float]:
-            missing = {key_of(setting): setting for setting in settings if key_of(setting) not in known}
-            for key, loss in pool.imap_unordered(run_one, missing.items()):
-                known[key] = loss
-                keep({"setting": missing[key], "loss": round(loss, 5), "trainer": trainer})
-            return [known[key_of(setting)] for setting in settings]
-        for row in rows:
-            keep(row)
-        best = chosen(losses, options.seeds)
+    def row_of(key: str, loss: float) -> dict[str, Any]:
+        return {"setting": json.loads(key), "loss": round(loss, 5), "trainer": trainer}
+    with trials.kept(RESULTS, known, run_one, row_of, float, options.jobs) as losses:
+        best = chosen(lambda settings: losses([key_of(setting) for setting in settings]), options.seeds)
     print("\nbest:", json.dumps(best))
-
-
-def key_of(setting: Setting) -> str:
-    """A setting's name."""
-    return json.dumps(setting, sort_keys=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -19,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import training
+from benchmarks import training, trials
+from benchmarks.trials import Setting, key_of
 from harness.trainer.config import TrainerConfig
 from harness.trainer.data import HELD_OUT_WINDOWS
 
 RESULTS = Path(__file__).with_name("tuning.jsonl")
-Setting = dict[str, Any]
 Place = npt.NDArray[np.float64]
 """In the unit cube."""
 SIDES = ("synchronous", "decoupled")
@@ -189,15 +188,9 @@ def configured(setting: Setting) -> TrainerConfig:
     return TrainerConfig(**{"snapshots": 1} | {name: value for name, value in setting.items() if name != "side"})
 
 
-def key_of(setting: Setting) -> str:
-    """A trial's name."""
-    return json.dumps(setting, sort_keys=True)
-
-
 def results() -> dict[str, float]:
     """The trials that are there, by name, and their losses."""
-    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    return {key_of(row["setting"]): row["loss"] for row in rows}
+    return {key_of(row["setting"]): row["loss"] for row in trials.rows(RESULTS)}
 
 
 def best(steps: int) -> dict[str, Setting]:
@@ -233,16 +226,8 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     """Search, and say what is best."""
     options = _options()
-    known = results()
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "a") as file:
-        def losses(settings: list[Setting]) -> list[float]:
-            missing = list({key_of(one): one for one in settings if key_of(one) not in known}.values())
-            for setting, loss in pool.imap_unordered(_named, missing):
-                known[key_of(setting)] = loss
-                file.write(json.dumps({"setting": setting, "loss": loss}) + "\n")
-                file.flush()
-                print(f"  {loss:.4f}  {json.dumps(setting)}", flush=True)
-            return [known[key_of(setting)] for setting in settings]
+    with trials.kept(RESULTS, results(), _run_named, _row, float, options.jobs) as by_name:
+        losses: Losses = lambda settings: by_name([key_of(setting) for setting in settings])  # noqa: E731
         best = tuned(losses, options.steps[0], options.trials)
         for steps in options.steps[1:]:
             best = longer(losses, best, steps)
@@ -250,8 +235,12 @@ def main() -> None:
         print(f"\nbest {side}: {json.dumps(setting)}")
 
 
-def _named(setting: Setting) -> tuple[Setting, float]:
-    return setting, run_one(setting)
+def _run_named(key: str) -> float:
+    return run_one(json.loads(key))
+
+
+def _row(key: str, loss: float) -> dict[str, Any]:
+    return {"setting": json.loads(key), "loss": loss}
 
 
 if __name__ == "__main__":

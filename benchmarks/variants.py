@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -20,8 +18,9 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import training, tuning
+from benchmarks import training, trials, tuning
 from benchmarks.interval import interval
+from benchmarks.trials import Setting, key_of
 from chaos.checks.outcome import extra_tokens, first_at
 from chaos.references import Point
 from harness.trainer.config import TrainerConfig
@@ -29,7 +28,6 @@ from harness.trainer.data import HeldOut
 
 RESULTS = Path(__file__).with_name("variants.jsonl")
 SEEDS = 3
-Setting = dict[str, Any]
 _STEP = "240ms"
 """So slow that the two cores of the simulated machine are enough for sixteen learners."""
 _SEQUENCES = 64
@@ -154,14 +152,14 @@ class Job(NamedTuple):
     held_out: HeldOut
 
 
-def run_one(job: Job) -> tuple[Job, list[Point]]:
+def run_one(job: Job) -> list[Point]:
     """Train, and measure every snapshot."""
     setting = json.loads(job.setting)
     side, faults = setting.pop("side"), setting.pop("faults", ())
     config = TrainerConfig(**{"snapshots": _CURVE} | setting | {"seed": job.seed})
     if side == "synchronous":
-        return job, training.in_lockstep(config, config.budget, job.held_out).curve
-    return job, training.decoupled(config, job.held_out, faults, shared="synchronous_lr" in setting)
+        return training.in_lockstep(config, config.budget, job.held_out).curve
+    return training.decoupled(config, job.held_out, faults, shared="synchronous_lr" in setting)
 
 
 Curves = Callable[[Sequence[Job]], list[list[Point]]]
@@ -170,7 +168,7 @@ Curves = Callable[[Sequence[Job]], list[list[Point]]]
 def studied(study: Study, curves: Curves, seeds: int) -> dict[str, dict[str, Any]]:
     """What every row of a study comes to."""
     chosen = _choices(study, curves)
-    jobs = {(name, seed): Job(tuning.key_of(study.rows[name].setting | alternative), seed, "reported")
+    jobs = {(name, seed): Job(key_of(study.rows[name].setting | alternative), seed, "reported")
             for name, alternative in chosen.items() for seed in range(seeds)}
     found = dict(zip(jobs, curves(list(jobs.values())), strict=True))
     first = next(iter(study.rows))
@@ -188,7 +186,7 @@ def studied(study: Study, curves: Curves, seeds: int) -> dict[str, dict[str, Any
 
 def _choices(study: Study, curves: Curves) -> dict[str, Setting]:
     """Every row's best alternative."""
-    trials = {name: [Job(tuning.key_of(row.setting | alternative), tuning.SEED, "tuning")
+    trials = {name: [Job(key_of(row.setting | alternative), tuning.SEED, "tuning")
                      for alternative in row.alternatives] for name, row in study.rows.items()}
     jobs = [job for of_row in trials.values() if len(of_row) > 1 for job in of_row]
     losses = {job: curve[-1].loss for job, curve in zip(jobs, curves(jobs), strict=True)}
@@ -205,16 +203,14 @@ def _time(mine: Sequence[Point], its: Sequence[Point]) -> float:
 
 def results() -> dict[Job, list[Point]]:
     """The trainings that are there."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    rows = map(json.loads, lines)
-    return {Job(tuning.key_of(row["setting"]), row["seed"], row["held_out"]): [
+    return {Job(key_of(row["setting"]), row["seed"], row["held_out"]): [
         Point(number=number, processed=processed, merged=merged, t=t, loss=loss)
-        for number, (processed, merged, t, loss) in enumerate(row["curve"])] for row in rows}
+        for number, (processed, merged, t, loss) in enumerate(row["curve"])] for row in trials.rows(RESULTS)}
 
 
-def _row(job: Job, curve: Sequence[Point]) -> str:
-    return json.dumps({"setting": json.loads(job.setting), "seed": job.seed, "held_out": job.held_out,
-                       "curve": [[point.processed, point.merged, round(point.t, 3), point.loss] for point in curve]})
+def _row(job: Job, curve: Sequence[Point]) -> dict[str, Any]:
+    return {"setting": json.loads(job.setting), "seed": job.seed, "held_out": job.held_out,
+            "curve": [[point.processed, point.merged, round(point.t, 3), point.loss] for point in curve]}
 
 
 def _table(name: str, study: Study, rows: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -239,15 +235,7 @@ def main() -> None:
     all_, names = studies(), options.only.split(",")
     if unknown := sorted(set(names) - set(all_)):
         parser.error(f"--only: there is no {', '.join(unknown)}; choose from {', '.join(all_)}")
-    known = results()
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, open(RESULTS, "a") as file:
-        def curves(jobs: Sequence[Job]) -> list[list[Point]]:
-            for job, curve in pool.imap_unordered(run_one, [job for job in dict.fromkeys(jobs) if job not in known]):
-                known[job] = curve
-                file.write(_row(job, curve) + "\n")
-                file.flush()
-                print(f"  {curve[-1].loss:.4f}  {job.seed} {job.setting}", file=sys.stderr, flush=True)
-            return [known[job] for job in jobs]
+    with trials.kept(RESULTS, results(), run_one, _row, lambda curve: curve[-1].loss, options.jobs) as curves:
         for name in names:
             rows = studied(all_[name], curves, options.seeds)
             Console(width=110).print(_table(name, all_[name], rows))

@@ -1,11 +1,11 @@
 """What the sweep asks for can be trained."""
 
-import json
 import math
 
 import pytest
 
-from benchmarks.sweep import BASE, STAGES, chosen, key_of, results, run_one, stage
+from benchmarks.sweep import BASE, STAGES, chosen, results, run_one, stage
+from benchmarks.trials import key_of
 from harness.trainer.config import TrainerConfig
 
 SMALL = {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4, "budget": 40, "warm_start": 8, "warmup": 4}
@@ -14,9 +14,8 @@ SMALL = {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4, "budg
 @pytest.mark.parametrize("of", STAGES, ids=lambda of: of.name)
 def test_every_stage_can_be_trained(of, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    losses = dict(run_one((json.dumps(setting), setting)) for variant in of.variants[-1:]
-                  for setting in [{**BASE, **of.given, **variant, **SMALL, "mode": of.mode, "seed": 0}])
-    assert all(0 < loss < math.log(256) for loss in losses.values())
+    setting = {**BASE, **of.given, **of.variants[-1], **SMALL, "mode": of.mode, "seed": 0}
+    assert 0 < run_one(key_of(setting)) < math.log(256)
 
 
 @pytest.mark.parametrize(("base", "best"), [({}, 0.2), ({"lr": 0.1}, 0.2), ({"lr": 0.3}, 0.3)],

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import tuning
+from benchmarks.trials import key_of
 from benchmarks.tuning import (
     SEED,
     SIDES,
     SPACES,
     STEPS,
     configured,
-    key_of,
     longer,
     middle,
     neighbours,
