@@ -87,4 +87,4 @@ class ElasticDataParallel(Hub):
     def _intact(self) -> dict[str, Member]:
         """Those of the group that have what it has."""
         return {name: member for name, member in self.peers.items()
-                if self.group.get(name) == member.incarnation and member.step == self.step}
+                if self.group.get(name) == member.incarnation and member.step == self.step and name not in self.damaged}

@@ -89,6 +89,8 @@ class Hub(Reception[Member]):
         self._opened = 0.0
         self._contributed: set[str] = set()
         self._newest = dict(saved.incarnations)
+        self.damaged: set[str] = set()
+        """Those whose last gradient or state was refused: they begin with what somebody else has."""
         self._up, self._down, self._shapes = config.gradient_codec, config.broadcast_codec, config.gradient_shapes
 
     def status(self) -> dict[str, object]:
@@ -184,6 +186,8 @@ class Hub(Reception[Member]):
             resume = Resume(epoch=self._epoch, step=self.step, tokens=self.tokens, writes=number == 0)
             sent = {} if state is None or name in have_it else state.state
             self.peers[name].step = self.step
+            if sent:
+                self.damaged.discard(name)
             yield Send(resume, sent, to=self.peers[name].connection)
 
     def fetch(self, name: str) -> Iterable[Effect]:
@@ -202,14 +206,18 @@ class Hub(Reception[Member]):
             return  # of a group that is no more
         gradient = self._read(tensors)
         if gradient is None:
-            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
-                                     "reason": "not a finite gradient of this model"})
-            yield Close(member.connection, "not a finite gradient of this model")
-            yield from self.on_lost(member.connection, "it sent what is no gradient", now)
+            yield from self._refuse(member, "not a finite gradient of this model", now)
             return
         self._given[member.name] = Given(message.number, now, gradient)
         if self._given.keys() == self.group.keys():
             yield from self._average(now)
+
+    def _refuse(self, member: Member, reason: str, now: float) -> Iterable[Effect]:
+        """Its part in the group is over; what it has is not to be believed, and nobody waits for it."""
+        self.damaged.add(member.name)
+        yield Record("refused", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+        yield Close(member.connection, reason)
+        yield from self.on_lost(member.connection, f"refused: {reason}", now)
 
     def _read(self, payload: Tensors) -> Tensors | None:
         """The gradient that this stands for; None: it is no finite one of this model."""
@@ -254,13 +262,11 @@ class Hub(Reception[Member]):
         old = {key: array for key, array in self.saved.state.items() if key.startswith(VALUE)}
         values = {key: array for key, array in tensors.items() if key.startswith(VALUE)}
         if not same_shapes(old, values) or not all_finite(tensors) or digest(tensors) != message.digest:
-            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
-                                     "reason": "not a state of this model"})
+            yield from self._refuse(member, "not a state of this model", now)
             return
         if message.step > self.step or message.tokens > self.tokens:
-            yield Record("refused", {"learner": member.name, "incarnation": member.incarnation,
-                                     "reason": f"impossible state: step {message.step} of {self.step}, "
-                                               f"{message.tokens} tokens of {self.tokens}"})
+            yield from self._refuse(member, f"impossible state: step {message.step} of {self.step}, "
+                                            f"{message.tokens} tokens of {self.tokens}", now)
             return
         state = Saved(message.step, message.tokens, tensors, dict(self._newest))
         if member.name == self._donor and message.step == self.step:

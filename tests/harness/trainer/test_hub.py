@@ -164,10 +164,18 @@ def test_a_gradient_of_another_group_or_step_is_void(talk, message):
 
 
 @pytest.mark.parametrize("tensors", [state(np.nan), {}, {VALUE + "x": np.ones(3, np.float32)}], ids=str)
-def test_what_is_no_state_is_not_committed(talk, tensors):
+def test_what_is_no_state_is_not_committed_and_costs_its_sender_the_connection(talk, tensors):
     talk.together().say(1, State(epoch=1, step=2, tokens=99, digest=digest(tensors)), tensors)
-    assert [type(effect) for effect in talk.effects] == [Record]
+    assert talk.told("refused")[0]["reason"] == "not a state of this model"
+    assert talk.closed() == [1]
+    assert Commit not in map(type, talk.effects)
     assert talk.hub.saved.step == 0
+
+
+def test_one_that_was_refused_begins_with_the_last_checkpoint_like_all_others(talk):
+    resumes = talk.together().say(2, Gradient(epoch=1, step=0, number=1), gradient(np.nan)).say(3, hello("learner-2"))
+    assert {resume.to: same(resume.tensors, talk.hub.saved.state) for resume in resumes.sent(Resume)} == {
+        1: True, 3: True}
 
 
 @pytest.mark.parametrize(("step", "tokens"), [(10**9, 0), (0, 10**15)])
@@ -272,6 +280,33 @@ def test_where_the_donor_dies_while_it_is_asked_the_next_one_is(elastic):
     assert elastic.lose(1).timers() == [pytest.approx(elastic.now + elastic.hub.config.reconfiguration)]
     assert [send.to for send in elastic.fire().sent(Fetch)] == [3]
     assert groups(elastic.say(3, *donated(elastic))) == [(0, ["learner-2", "learner-3"])]
+
+
+def test_one_whose_gradient_was_refused_begins_with_what_another_has_though_it_is_where_all_are(elastic):
+    elastic.say(2, Gradient(epoch=1, step=0, number=1), gradient(np.nan)).say(4, hello("learner-2"))
+    assert [send.to for send in elastic.fire().sent(Fetch)] == [1]
+    resumes = elastic.say(1, *donated(elastic)).sent(Resume)
+    assert {resume.to: bool(resume.tensors) for resume in resumes} == {1: False, 4: True, 3: False}
+    elastic.lose(4)
+    assert [resume.tensors for resume in elastic.say(5, hello("learner-2")).sent(Resume)] == [{}, {}, {}]  # all is well
+
+
+def test_where_a_donors_state_is_refused_the_next_one_is_asked(elastic):
+    elastic.lose(2).say(4, hello("learner-2", 1)).fire()
+    message, _ = donated(elastic)
+    elastic.say(1, message, state(np.nan))
+    assert elastic.closed() == [1]
+    assert [send.to for send in elastic.fire().sent(Fetch)] == [3]
+
+
+def test_where_nobody_is_believed_all_begin_with_the_checkpoint(elastic):
+    elastic.say(1, Gradient(epoch=1, step=0, number=1), gradient(np.nan)).say(4, hello("learner-1"))
+    for donor in (2, 3):
+        assert [send.to for send in elastic.fire().sent(Fetch)] == [donor]
+        message, _ = donated(elastic)
+        elastic.say(donor, message, state(np.nan)).say(donor + 3, hello(f"learner-{donor}"))
+    assert all(same(resume.tensors, elastic.hub.saved.state) for resume in elastic.fire().sent(Resume))
+    assert groups(elastic) == [(0, ["learner-1", "learner-2", "learner-3"])]
 
 
 def test_what_a_donor_says_after_its_group_has_gone_on_is_void(elastic):
