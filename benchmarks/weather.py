@@ -2,7 +2,8 @@
 
 From a random moment of each run on, a process that is no part of it keeps one processor busy. A run may be
 inconclusive then, and is repeated once as in CI; it must not fail, for nobody has done anything wrong. With `--stalls`
-somebody has: runs whose syncer sleeps, whose syncer burns a processor, or all of whose learners do, for some seconds,
+somebody has: runs whose syncer sleeps, burns a processor or keeps the disk busy, or all of whose learners burn theirs,
+for some seconds,
 must fail on a quiet machine, and must not pass on a busy one. Progress on standard error, one JSON object on standard
 output; exits with 1 where a verdict is wrong.
 """
@@ -38,11 +39,17 @@ deadline: 90s
 cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 300, step_time: 60ms}}
 """
 STALLS = {"syncer-asleep": ("syncer", "time.sleep(4)"),
+          "syncer-writing": ("syncer", "write(end)"),
           "syncer-burning": ("syncer", "while time.monotonic() < end: pass"),
           "learners-burning": ("learner", "while time.monotonic() < end: pass")}
 """Whose main thread does what, in the middle of training."""
 _STALL_AFTER_S = 14
-_STALLED = """import signal, sys, time
+_STALLED = """import os, signal, sys, tempfile, time
+def write(end):
+    with tempfile.TemporaryFile() as file:
+        while time.monotonic() < end:
+            os.pwrite(file.fileno(), bytes(1 << 24), 0)
+            os.fsync(file.fileno())
 def stall(*_):
     end = time.monotonic() + 4
     {stall}

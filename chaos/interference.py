@@ -1,12 +1,12 @@
 """When something that is no part of a run kept its nodes from working: other work on this machine, its host, its disk.
 
-Only what the harness saw of others counts. A node that burns the processors, or writes without end, is a part of the
-run; and what the run's own faults do to the machine is no interference either.
+Only what the harness saw of others counts. A node that burns the processors, writes without end or keeps all memory is
+a part of the run; and what the run's own faults do to the machine is no interference either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
@@ -28,6 +28,10 @@ _WAITED_IO, _WAITED_MEMORY = 0.3, 0.2
 """Shares of the time."""
 _TIMES_USUAL = 3.0
 """Waiting for a disk, against the run's own median."""
+_MUCH_MB_S, _FOR_S = 32.0, 3.0
+"""A run that moves as much between itself and disks, and half of what all do, for so long, keeps itself waiting."""
+_ROOM, _MOST = 0.15, 0.5
+"""Shares of the memory: where as much can be had the machine is not short of it, and who holds most of it is why."""
 _OF_MEMORY, _OF_DISKS, _OF_OTHERS = {"out_of_memory"}, {"out_of_memory", "full_disk", "write_limit"}, {"restart_engine"}
 """Faults that make a machine wait so, or others work, by kind."""
 _AFTER_S = 2.0
@@ -59,9 +63,10 @@ def interference(history: History) -> list[Interference]:
                if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE])]
     usual = median([float(sample["io"]) for sample in samples]) if samples else 0.0
     found: list[Interference] = []
-    for sample in samples:
+    for number, sample in enumerate(samples):
         start, end = sample.t - float(sample["seconds"]), sample.t
-        if why := _why(sample, usual, _kinds(history, start, end)):
+        lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
+        if why := _why(sample, usual, _kinds(history, start, end), lately):
             if found and found[-1].why == why and start - found[-1].end < float(sample["seconds"]) / 2:
                 found[-1] = found[-1]._replace(end=end, samples=(*found[-1].samples, sample))
             else:
@@ -69,7 +74,7 @@ def interference(history: History) -> list[Interference]:
     return found
 
 
-def _why(sample: Event, usual_io: float, on: set[str]) -> str:
+def _why(sample: Event, usual_io: float, on: set[str], lately: Sequence[Event]) -> str:
     cores = int(sample["cores"])
     if sample["stolen"] >= _STOLEN * cores:
         return "the host of this virtual machine kept its processors"
@@ -79,11 +84,28 @@ def _why(sample: Event, usual_io: float, on: set[str]) -> str:
         return "the run was stopped"
     if sample["late"] >= _LATE_S:
         return "nothing on it ran, the harness neither"
-    if sample["io"] >= max(_WAITED_IO, _TIMES_USUAL * usual_io) and not on & _OF_DISKS:
+    if sample["io"] >= max(_WAITED_IO, _TIMES_USUAL * usual_io) and not on & _OF_DISKS and not _moves_much(lately):
         return "its disk kept it waiting"
-    if sample["memory"] >= _WAITED_MEMORY and not on & _OF_MEMORY:
+    if sample["memory"] >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
         return "it was short of memory"
     return ""
+
+
+def _moves_much(lately: Sequence[Event]) -> bool:
+    """Whether the run's own reading and writing is what its disk was busy with: what is written now is stored later."""
+    ours, everybodys = (mean(_number(sample, name) for sample in lately) for name in ("disk_ours", "disk_all"))
+    return ours >= _MUCH_MB_S and ours >= everybodys / 2
+
+
+def _wants_too_much(sample: Event) -> bool:
+    """Whether the run itself is why: it met a limit of its own where the machine has more, or it has most of all."""
+    return _number(sample, "memory_left") >= _ROOM or _number(sample, "memory_ours") >= _MOST
+
+
+def _number(sample: Event, name: str) -> float:
+    """What was not measured is nothing."""
+    value = sample.fields.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def stopped_for(history: History, start: float, end: float) -> float:

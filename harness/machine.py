@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.processes import cpu_seconds_of_family, family
+from harness.processes import cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
 
 SAMPLE = "machine"
 """The event on the harness' tape, see docs/tape.md."""
@@ -46,6 +46,14 @@ class Sample:
     """The same for a disk."""
     memory: float
     """The same for memory."""
+    disk_ours: float
+    """MB a second that this run read from disks and gave them to store."""
+    disk_all: float
+    """MB a second that went from disks and to them, whoever wanted it."""
+    memory_ours: float
+    """Share of the memory that this run holds now."""
+    memory_left: float
+    """Share of the memory that can be had now."""
 
     def fields(self) -> dict[str, float]:
         """For the tape."""
@@ -63,6 +71,11 @@ class _Counters:
     ours: Mapping[int, float]
     """By root process."""
     waited: Mapping[str, float]
+    disk: Mapping[int, int]
+    """Bytes, by root process."""
+    disk_all: int
+    memory_ours: float
+    memory_left: float
 
 
 class Watch:
@@ -96,16 +109,25 @@ class Watch:
         mine = family(here)
         families = {here: mine, **{pid: family(pid) for pid in self._roots() if pid not in mine}}
         ours = {pid: cpu_seconds_of_family(members) for pid, members in families.items()}
-        return _Counters(self._clock(), idle, stolen, every, ours, {what: _waited(what) for what in _RESOURCES})
+        disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
+        memory = _kilobytes("meminfo", "MemTotal:") or 1
+        held = sum(map(memory_of_family, families.values())) / 1024
+        return _Counters(
+            self._clock(), idle, stolen, every, ours, {what: _waited(what) for what in _RESOURCES}, disk,
+            (_kilobytes("vmstat", "pgpgin") + _kilobytes("vmstat", "pgpgout")) * 1024,
+            held / memory, _kilobytes("meminfo", "MemAvailable:") / memory)
 
 
 def _between(before: _Counters, now: _Counters, late: float) -> Sample:
     seconds = now.at - before.at
     idle, stolen, every = ((getattr(now, key) - getattr(before, key)) / seconds for key in ("idle", "stolen", "all"))
     ours = max(0.0, sum(now.ours[pid] - before.ours[pid] for pid in now.ours)) / seconds
+    disk_ours = max(0, sum(now.disk[pid] - before.disk[pid] for pid in now.disk)) / seconds / 1e6
+    disk_all = max(0, now.disk_all - before.disk_all) / seconds / 1e6
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}
     return Sample(seconds, os.cpu_count() or 1, max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
-                  max(0.0, stolen), late, **shares)
+                  max(0.0, stolen), late, **shares, disk_ours=disk_ours, disk_all=disk_all, memory_ours=now.memory_ours,
+                  memory_left=now.memory_left)
 
 
 class _Naps:
@@ -137,6 +159,15 @@ def _processors() -> tuple[float, float, float]:
     user, nice, system, idle, iowait, irq, softirq, stolen = (int(field) / os.sysconf("SC_CLK_TCK")
                                                               for field in fields[:8])
     return idle + iowait, stolen, user + nice + system + idle + iowait + irq + softirq + stolen
+
+
+def _kilobytes(file: str, name: str) -> int:
+    """A number of /proc/meminfo or /proc/vmstat; 0 where the kernel does not say."""
+    try:
+        lines = (line.split() for line in Path(f"/proc/{file}").read_text().splitlines())
+        return next((int(words[1]) for words in lines if words[0] == name), 0)
+    except OSError:
+        return 0
 
 
 def _waited(what: str) -> float:

@@ -58,6 +58,27 @@ def cpu_seconds_of_family(pids: Iterable[int]) -> float:
     return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
+def disk_bytes_of_family(pids: Iterable[int]) -> int:
+    """What these processes, and the children that each of them has waited for, have read from disks and written to be
+    stored there; nothing of those that are not ours to ask."""
+    moved = 0
+    for pid in pids:
+        with suppress(OSError):
+            lines = (line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+            moved += sum(int(count) for name, count in lines if name in ("read_bytes", "write_bytes"))
+    return moved
+
+
+def memory_of_family(pids: Iterable[int]) -> int:
+    """Bytes of memory that these processes hold and that no file backs."""
+    pages = 0
+    for pid in pids:
+        with suppress(OSError):
+            _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+            pages += int(resident) - int(shared)
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def family(pid: int) -> list[int]:
     """A process, and all that is below it."""
     found, todo = [], [pid]

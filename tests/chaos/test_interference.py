@@ -59,6 +59,33 @@ def test_what_a_fault_of_the_run_does_to_the_machine_is_none(fault, sample):
     assert interference(history(*quiet, *quiet, sample, faults=fault, events=[begun, over]))
 
 
+WRITES = {"io": 0.9, "disk_ours": 210.0, "disk_all": 230.0}
+
+
+@pytest.mark.parametrize("samples", [
+    [WRITES],
+    [WRITES | {"disk_all": 0.0}, WRITES | {"disk_ours": 0.0}]], ids=["at once", "what is written now is stored later"])
+def test_a_node_that_writes_without_end_is_none(samples):
+    assert interference(history({}, {}, {}, {}, *samples, {})) == []
+
+
+@pytest.mark.parametrize("sample", [{"disk_ours": 9.0}, {"disk_all": 900.0}, {"disk_ours": "much"}],
+                         ids=["little", "others more", "nobody knows"])
+def test_a_disk_that_others_keep_busy_is_one_while_the_run_writes_too(sample):
+    assert interference(history({}, {}, {}, {}, WRITES | sample, {}))
+
+
+def test_it_is_the_runs_own_writing_of_these_seconds_that_counts():
+    assert interference(history(WRITES, {}, {}, {}, {}, {}, {}, WRITES | {"disk_ours": 1.0}))
+
+
+@pytest.mark.parametrize(("sample", "own"), [
+    ({"memory_left": 0.8}, True), ({"memory_left": 0.02, "memory_ours": 0.7}, True),
+    ({"memory_left": 0.02, "memory_ours": 0.1}, False)], ids=["its own limit", "it has most", "others have most"])
+def test_memory_that_the_run_itself_has_used_up_is_none(sample, own):
+    assert (interference(history({}, {"memory": 0.5} | sample, {})) == []) is own
+
+
 def test_a_sample_that_is_no_number_and_one_of_a_node_say_nothing():
     forged = Event(3.0, "learner-1", 0, "machine", QUIET | {"late": 9.0})
     assert interference(history({}, {"others": "all", "idle": 0}, events=[forged])) == []

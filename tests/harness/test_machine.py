@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,9 @@ import pytest
 from harness.machine import Watch
 from harness.processes import family
 
+TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+WRITE = ("import os, sys\nwith open(sys.argv[1], 'wb') as file:\n    file.write(bytes(8_000_000))\n    os.fsync(file)\n"
+         "print(flush=True)\ninput()")
 BURN = "import time\nwhile time.process_time() < 0.4: pass"
 
 
@@ -61,6 +65,34 @@ def test_what_a_child_used_is_the_runs_own(watch, waits):
     if not waits:
         child.communicate("\n")
     assert sample.ours * sample.seconds >= 0.35
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it has ended", "it is there still"])
+def test_what_a_child_writes_is_the_runs_own(watch, tmp_path, waits):
+    mine = watch()
+    mine.look()
+    child = subprocess.Popen([sys.executable, "-c", WRITE, tmp_path / "file"], text=True, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    child.stdout.readline()
+    if waits:
+        child.communicate("\n")
+    sample = mine.look()
+    if not waits:
+        child.communicate("\n")
+    if not sample.disk_ours and os.major(tmp_path.stat().st_dev) == 0:
+        pytest.skip("there is no disk behind the folder for temporary files")
+    assert sample.disk_ours * sample.seconds >= 8
+    assert sample.disk_all * sample.seconds >= 8
+
+
+def test_the_memory_that_the_run_holds_is_known(watch):
+    mine = watch()
+    mine.look()
+    before = mine.look()
+    held = bytearray(os.urandom(1)) * (200 << 20)
+    after = mine.look()
+    assert len(held) * 0.9 <= (after.memory_ours - before.memory_ours) * TOTAL <= len(held) * 1.5
+    assert 0 < after.memory_left < 1
 
 
 def test_where_a_root_came_or_went_nothing_is_said_of_that_second(watch):
