@@ -127,7 +127,7 @@ class LiveStage:
         self._tail = Tail(self.run / "tape")
         self.cluster = make(self.run, self.record, ledger)
         self.prober: Prober = LiveProber(ledger.token)
-        self._watch = Watch(self._pids)
+        self._watch = Watch(self._pids, ledger.token)
 
     def _pids(self) -> list[int]:
         return [state.pid for state in self.cluster.states().values() if state.pid]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.processes import cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
+from harness.processes import Carriers, cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
 
 SAMPLE = "machine"
 """The event on the harness' tape, see docs/tape.md."""
@@ -81,9 +81,12 @@ class _Counters:
 class Watch:
     """Looks at the machine whenever it is asked to, at most once a second."""
 
-    def __init__(self, roots: Callable[[], Collection[int]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`roots`: the processes of the run that are not below the harness itself, such as those in containers."""
+    def __init__(self, roots: Callable[[], Collection[int]], token: str, clock: Callable[[], float] = time.monotonic
+                 ) -> None:
+        """`roots`: the processes of the run that are not below the harness itself, such as those in containers. Who
+        carries the run's `token` is part of it, too, although its parent may have ended."""
         self._roots, self._clock = roots, clock
+        self._carriers = Carriers(token)
         self._before: _Counters | None = None
         self._naps = _Naps()
 
@@ -108,6 +111,8 @@ class Watch:
             return None
         mine = family(here)
         families = {here: mine, **{pid: family(pid) for pid in self._roots() if pid not in mine}}
+        known = {pid for members in families.values() for pid in members}
+        families |= {pid: [pid] for pid in self._carriers.among(known)}
         ours = {pid: cpu_seconds_of_family(members) for pid, members in families.items()}
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
         memory = _kilobytes("meminfo", "MemTotal:") or 1

@@ -6,7 +6,7 @@ import os
 import resource
 import select
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +115,20 @@ def with_token(token: str) -> list[Identity]:
         if entry.isdigit() and (who := identity(int(entry))) and carries(who.pid, token):
             found.append(who)
     return found
+
+
+class Carriers:
+    """The processes that carry a token, for those who ask often: each process is looked at once."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._carries: dict[int, bool] = {}
+
+    def among(self, but: Collection[int]) -> list[int]:
+        """All of them but these, which are not looked at: who was just forked still shows its parent's environment."""
+        here = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - set(but)
+        self._carries = {pid: self._carries[pid] if pid in self._carries else carries(pid, self._token) for pid in here}
+        return [pid for pid, ours in self._carries.items() if ours]
 
 
 def send(who: Identity, token: str, number: signal.Signals) -> bool:

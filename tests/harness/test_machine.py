@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -11,8 +13,9 @@ from itertools import count
 import pytest
 
 from harness.machine import Watch
-from harness.processes import family
+from harness.processes import TOKEN, family
 
+OURS = secrets.token_hex(16)
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 WRITE = ("import os, sys\nwith open(sys.argv[1], 'wb') as file:\n    file.write(bytes(8_000_000))\n    os.fsync(file)\n"
          "print(flush=True)\ninput()")
@@ -26,7 +29,7 @@ def watch():
 
     def make(roots=(), clock=None):
         seconds = count()
-        watches.append(Watch(lambda: roots, clock or (lambda: float(next(seconds)))))
+        watches.append(Watch(lambda: roots, OURS, clock or (lambda: float(next(seconds)))))
         return watches[-1]
     yield make
     for each in watches:
@@ -102,6 +105,28 @@ def test_where_a_root_came_or_went_nothing_is_said_of_that_second(watch):
     roots.append(1)
     assert mine.look() is None
     assert mine.look() is not None
+
+
+ORPHAN = ("import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=0)\n"
+          "print(p.pid, flush=True)")
+
+
+@pytest.mark.parametrize(("token", "ours"), [(OURS, True), (secrets.token_hex(16), False)], ids=["ours", "theirs"])
+def test_what_a_process_uses_is_the_runs_own_though_its_parent_has_ended(watch, token, ours):
+    parent = subprocess.Popen([sys.executable, "-c", ORPHAN, f"input()\n{BURN}\nprint(flush=True)\ninput()"], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {TOKEN: token})
+    orphan = int(parent.stdout.readline())
+    parent.wait()
+    mine = watch()
+    try:
+        assert mine.look() is None
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        sample = mine.look()
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+    assert (sample.ours * sample.seconds >= 0.35) is ours
 
 
 def test_a_family_is_all_that_is_below_a_process():
