@@ -235,7 +235,10 @@ class History:
     def _merge_times(self) -> list[float]:
         return [merge.t for merge in self.merges]
 
-    def steps_between(self, learner: str, start: float, end: float) -> int:
-        """Inner steps that a learner completed in [start, end), all incarnations."""
-        return sum(1 for (name, _), events in self.steps.items() if name == learner
-                   for event in events if start <= event.t < end)
+    def pace(self, learner: str, start: float, end: float) -> float:
+        """A learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is made in
+        the nominal time before it is told, so that one at the border counts in part: in two seconds there are few."""
+        nominal = self.step_time(learner)
+        inside = (min(event.t, end) - max(event.t - nominal, start) for (name, _), events in self.steps.items()
+                  if name == learner for event in events if start < event.t < end + nominal)
+        return sum(inside) / (end - start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import mean, median
+from statistics import mean
 from typing import NamedTuple
 
 from chaos.checks.base import Finding, Late, Unknown, need, zero
@@ -258,12 +258,11 @@ def blast_radius(history: History) -> Finding | None:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
             if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
-                nominal = history.step_time(learner)
-                pace = history.steps_between(learner, start, end) * nominal / (end - start)
+                pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                if (0 < pace < bound and (took := _computing(history, learner, start, end)) > nominal
-                        and (who := _starting(history, start, end))):
-                    busy.append(f"{words}; but a step alone took {took * 1e3:.0f} ms, while {who} was being started")
+                if pace < bound <= pace + lost / (end - start) and (who := _starting(history, start, end)):
+                    busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
+                                f"{who} was being started")
                 else:
                     found.append((pace, words, _hindered(start, end)))
     if busy and all(pace >= bound for pace, _, _ in found):
@@ -324,10 +323,11 @@ def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
     return first > at - WINDOW_S
 
 
-def _computing(history: History, learner: str, start: float, end: float) -> float:
-    """Median time that a learner's inner steps took to compute, without what it waited for."""
-    return median(float(event.t - event["began"]) for (name, _), events in history.steps.items() if name == learner
-                  for event in events if start <= event.t < end)
+def _lost_computing(history: History, learner: str, start: float, end: float) -> float:
+    """Seconds by which a learner's inner steps took longer to compute than nominal; nothing of what it waited for."""
+    nominal = history.step_time(learner)
+    return sum(max(0.0, float(event.t - event["began"]) - nominal) for (name, _), events in history.steps.items()
+               if name == learner for event in events if start <= event.t < end)
 
 
 def participation(history: History) -> Finding | None:

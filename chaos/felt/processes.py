@@ -96,8 +96,7 @@ def slowed(history: History, span: Span) -> tuple[bool, str]:
     start, end = span.injected or 0.0, history.until(span)
     if not history.plan.cluster.step_time or end <= start:
         return False, "no nominal pace, or no time, to measure it against"
-    rates = [history.steps_between(target, start, end) * history.step_time(target) / (end - start)
-             for target in fault.targets]
+    rates = [history.pace(target, start, end) for target in fault.targets]
     slack = _FACTOR_SLACK + fault.spread / 2
     near = all(abs(rate - fault.factor) <= slack and 0 < rate < (1 + fault.factor) / 2 for rate in rates)
     return near, ", ".join(f"{rate:.0%} of nominal speed" for rate in rates)

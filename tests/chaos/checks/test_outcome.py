@@ -212,7 +212,7 @@ def test_where_a_curve_first_is_as_low_its_loss_is_that(losses, loss):
 def test_what_was_felt_stands_beside_what_was_asked_for(storm):
     assert storm.verdict("faults_felt").evidence == [
         "f1: kill learner-1, back after 2.0 s: exit status SIGKILL",
-        "f2: learner-2 at 50% speed for 4.0 s: 49% of nominal speed",
+        "f2: learner-2 at 50% speed for 4.0 s: 50% of nominal speed",
         "f3: learner-3 12 ms ± 0 ms away for 3.0 s: 12.0 ms each way",
         "f4: learner-4 cut off for 2.0 s: nothing came through for 2.0 s"]
 
