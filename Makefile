@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 WHEELS ?= ../shared/wheels
+# How often a run that proves nothing, because others had the machine, is repeated.
+RERUNS ?= 1
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -44,7 +46,7 @@ $(VENV)/.ready: pyproject.toml $(VENV)/.torch
 setup: $(VENV)/.ready
 
 demo: setup
-	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive 1
+	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive $(RERUNS)
 
 # Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
 define TESTS
@@ -54,11 +56,11 @@ endef
 
 test: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto --chaos-rerun-inconclusive 1
+	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS)
 
 test-all: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-step-time auto --chaos-rerun-inconclusive 1
+	$(BIN)/pytest scenarios --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS)
 
 lint: setup
 	$(BIN)/ruff check .
