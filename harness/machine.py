@@ -115,12 +115,11 @@ class Watch:
         families |= {pid: [pid] for pid in self._carriers.among(known)}
         ours = {pid: cpu_seconds_of_family(members) for pid, members in families.items()}
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
-        memory = _kilobytes("meminfo", "MemTotal:") or 1
+        memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
         held = sum(map(memory_of_family, families.values())) / 1024
         return _Counters(
             self._clock(), idle, stolen, every, ours, {what: _waited(what) for what in _RESOURCES}, disk,
-            (_kilobytes("vmstat", "pgpgin") + _kilobytes("vmstat", "pgpgout")) * 1024,
-            held / memory, _kilobytes("meminfo", "MemAvailable:") / memory)
+            sum(_kilobytes("vmstat", "pgpgin", "pgpgout")) * 1024, held / (memory or 1), left / (memory or 1))
 
 
 def _between(before: _Counters, now: _Counters, late: float) -> Sample:
@@ -166,13 +165,13 @@ def _processors() -> tuple[float, float, float]:
     return idle + iowait, stolen, user + nice + system + idle + iowait + irq + softirq + stolen
 
 
-def _kilobytes(file: str, name: str) -> int:
-    """A number of /proc/meminfo or /proc/vmstat; 0 where the kernel does not say."""
+def _kilobytes(file: str, *names: str) -> list[int]:
+    """Numbers of /proc/meminfo or /proc/vmstat; 0 where the kernel does not say."""
     try:
-        lines = (line.split() for line in Path(f"/proc/{file}").read_text().splitlines())
-        return next((int(words[1]) for words in lines if words[0] == name), 0)
+        found = {words[0]: words[1] for words in map(str.split, Path(f"/proc/{file}").read_text().splitlines())}
     except OSError:
-        return 0
+        found = {}
+    return [int(found.get(name, 0)) for name in names]
 
 
 def _waited(what: str) -> float:

@@ -17,8 +17,7 @@ from harness.processes import TOKEN, family
 
 OURS = secrets.token_hex(16)
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-WRITE = ("import os, sys\nwith open(sys.argv[1], 'wb') as file:\n    file.write(bytes(8_000_000))\n    os.fsync(file)\n"
-         "print(flush=True)\ninput()")
+WRITE = ("import os, sys\nwith open(sys.argv[1], 'wb') as file:\n    file.write(bytes(8_000_000))\n    os.fsync(file)")
 BURN = "import time\nwhile time.process_time() < 0.4: pass"
 
 
@@ -55,11 +54,10 @@ def test_all_processors_are_somebodys(watch):
     assert sample.idle + sample.ours + sample.others + sample.stolen == pytest.approx(sample.cores, rel=0.2)
 
 
-@pytest.mark.parametrize("waits", [True, False], ids=["it has ended", "it is there still"])
-def test_what_a_child_used_is_the_runs_own(watch, waits):
-    mine = watch()
+def seen_of_a_child(mine, waits, script, *arguments):
+    """What is seen of the time in which a child did this, and has ended or is there still."""
     mine.look()
-    child = subprocess.Popen([sys.executable, "-c", BURN + "\nprint(flush=True)\ninput()"], text=True,
+    child = subprocess.Popen([sys.executable, "-c", script + "\nprint(flush=True)\ninput()", *arguments], text=True,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     child.stdout.readline()
     if waits:
@@ -67,21 +65,18 @@ def test_what_a_child_used_is_the_runs_own(watch, waits):
     sample = mine.look()
     if not waits:
         child.communicate("\n")
+    return sample
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["it has ended", "it is there still"])
+def test_what_a_child_used_is_the_runs_own(watch, waits):
+    sample = seen_of_a_child(watch(), waits, BURN)
     assert sample.ours * sample.seconds >= 0.35
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["it has ended", "it is there still"])
 def test_what_a_child_writes_is_the_runs_own(watch, tmp_path, waits):
-    mine = watch()
-    mine.look()
-    child = subprocess.Popen([sys.executable, "-c", WRITE, tmp_path / "file"], text=True, stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
-    child.stdout.readline()
-    if waits:
-        child.communicate("\n")
-    sample = mine.look()
-    if not waits:
-        child.communicate("\n")
+    sample = seen_of_a_child(watch(), waits, WRITE, tmp_path / "file")
     if not sample.disk_ours and os.major(tmp_path.stat().st_dev) == 0:
         pytest.skip("there is no disk behind the folder for temporary files")
     assert sample.disk_ours * sample.seconds >= 8
