@@ -64,28 +64,29 @@ test-all: setup
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 bench: setup
 	$(BIN)/python -m benchmarks.bench
 
 figures: setup
-	@$(BIN)/python -m benchmarks.figures
+	@$(BIN)/python -m benchmarks.figures.check
 
 sweep: setup
-	$(BIN)/python -m benchmarks.sweep
+	$(BIN)/python -m benchmarks.tuning.sweep
 
 tune: setup
-	$(BIN)/python -m benchmarks.tuning
+	$(BIN)/python -m benchmarks.tuning.tune
 
 variants: setup
-	$(BIN)/python -m benchmarks.variants
+	$(BIN)/python -m benchmarks.tuning.variants
 
 soak: setup
-	$(BIN)/python -m benchmarks.soak --kills 200
+	$(BIN)/python -m benchmarks.hostile.soak --kills 200
 
 attack: setup
-	$(BIN)/python -m benchmarks.attack
+	$(BIN)/python -m benchmarks.hostile.attack
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

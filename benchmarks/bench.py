@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import (
+from benchmarks.measure import (
     containers,
     fidelity,
     leader,
@@ -29,11 +29,11 @@ from benchmarks import (
     simulated,
     wire,
 )
-from chaos.history import History
-from chaos.live import Silence
-from chaos.plan import Plan, freeze
-from chaos.run import Result, run_plan
-from chaos.scenario import parse
+from chaos.evidence.history import History
+from chaos.report.live import NullAudience
+from chaos.runner.run import Result, run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import Plan, freeze
 
 KILLS = """diloco_chaos: 1
 name: bench-kill
@@ -57,7 +57,7 @@ NOTHING_PROVED: list[str] = []
 
 def perform(plan: Plan, runs: Path) -> Result:
     """Run a plan. One that proves nothing is listed; what is measured in it all the same is for the reader to judge."""
-    result = run_plan(plan, runs, Silence())
+    result = run_plan(plan, runs, NullAudience())
     code = result.judgement.exit_code
     if result.judgement.inconclusive:
         NOTHING_PROVED.append(f"{plan.scenario} seed {plan.seed}, {plan.digest[:8]}: {result.judgement.inconclusive}")
@@ -120,7 +120,7 @@ def main() -> None:
             "links": lambda: links.measure(say),
             "recovery": lambda: recovery.measure(lambda plan: perform(plan, runs), options.kills),
             "containers": lambda: containers.measure(runs, options.kills, say),
-            "fidelity": lambda: fidelity.measure(runs, Silence(), say),
+            "fidelity": lambda: fidelity.measure(runs, NullAudience(), say),
             "simulated": lambda: simulated.measure(say),
             "rivals": lambda: rivals.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "wire": lambda: wire.measure(lambda plan: perform(plan, runs), options.seeds, say),

@@ -16,13 +16,14 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     running,
 )
 from chaos.commands.common import Failure, app
-from chaos.folder import FolderError
-from chaos.problems import ScenarioError
-from chaos.references import NoReferenceError
+from chaos.evidence.run_folder import FolderError
+from chaos.runner.baselines import NoReferenceError
+from chaos.scenario.problems import ScenarioError
+from harness.cleanup.undo_log import UndoLogError
 from harness.cluster.base import ClusterError
-from harness.ledger import LedgerError
-from harness.trainer.data import CorpusError
-from harness.wording import printable
+from harness.errors import printable
+from harness.extras import MissingExtraError
+from harness.trainer.model.corpus import CorpusError
 
 _NAME, _INTERRUPTED = "diloco-chaos", 130
 _NOTHING_LEFT = "interrupted; no process of ours is left"
@@ -38,7 +39,7 @@ def main() -> NoReturn:
             _fail(_NOTHING_LEFT, code)
     except Failure as failure:
         code = _fail(str(failure), failure.code)
-    except (ScenarioError, FolderError, CorpusError, LedgerError, ClusterError) as error:
+    except (ScenarioError, FolderError, CorpusError, UndoLogError, ClusterError, MissingExtraError) as error:
         code = _fail(str(error), 2)
     except NoReferenceError as error:
         code = _fail(str(error), 3)

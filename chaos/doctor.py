@@ -12,10 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import psutil
-
-from chaos.folder import cache_folder, environment
-from harness.ledger import in_charge, ledgers_folder
+from chaos.evidence.run_folder import cache_folder, environment
+from harness.cleanup.undo_log import in_charge, undo_logs_folder
+from harness.extras import lacking
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -34,7 +33,7 @@ class Line(NamedTuple):
 
 def examine() -> list[Line]:
     """Look at everything that a run may need."""
-    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _ledgers(), _docker(), _compose(), _toxiproxy()]
+    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _undo_logs(), _docker(), _compose(), _toxiproxy()]
 
 
 def _platform() -> Line:
@@ -43,7 +42,7 @@ def _platform() -> Line:
 
 
 def _cores() -> Line:
-    cores, load = len(os.sched_getaffinity(0)), psutil.getloadavg()[0]
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     found = f"{cores}, load {load:.1f}"
     if cores < LEAST_CORES:
         return Line("cores", "missing", found, "four learners at step_time 60ms need two cores: raise step_time")
@@ -55,7 +54,7 @@ def _cores() -> Line:
 def _torch() -> Line:
     version = environment()["torch"]
     if version == "not installed":
-        return Line("torch", "missing", version, "pip install torch (the CPU build will do)")
+        return Line("torch", "optional", version, lacking("torch", "trainer", "a model other than quadratic"))
     return Line("torch", "ok", version)
 
 
@@ -76,23 +75,25 @@ def _cache() -> Line:
                 "" if good else "set XDG_CACHE_HOME to a writable place with a gigabyte to spare")
 
 
-def _ledgers() -> Line:
+def _undo_logs() -> Line:
     dead = 0
-    for path in ledgers_folder().glob("*.jsonl"):
+    for path in undo_logs_folder().glob("*.jsonl"):
         with suppress(OSError), in_charge(path) as ours:
             dead += ours
     if dead:
-        return Line("left behind", "optional", f"{dead} ledgers of runs that died", "diloco-chaos clean undoes it")
+        return Line("left behind", "optional", f"{dead} undo logs of runs that died", "diloco-chaos clean undoes it")
     return Line("left behind", "ok", "nothing")
 
 
 def _docker() -> Line:
-    from harness.cluster.compose import must_be_ready
-    from harness.cluster.engine import Engine, EngineError, dead_runs
+    if why := lacking("docker", "compose", "--on compose"):
+        return Line("docker", "optional", "docker-py is not installed", why)
+    from harness.cluster.compose.cluster import must_be_ready
+    from harness.cluster.compose.engine import Engine, EngineError, dead_runs
     try:
         engine = Engine()
     except EngineError as error:
-        return Line("docker", "optional", "not to be used", f"{error} (not needed on local)")
+        return Line("docker", "optional", "unusable", f"{error} (not needed on local)")
     try:
         dead = dead_runs(engine)
         if dead:

@@ -6,18 +6,20 @@ Only YAML files whose first line is `diloco_chaos: 1` are collected; nobody else
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from chaos.name_clash import clash, hidden
+
 if TYPE_CHECKING:
-    from chaos.run import Result
+    from chaos.runner.run import Result
 
 _REPEATS = pytest.StashKey[list[str]]()
 """A line for every run that was repeated because it was inconclusive."""
-_HEADER = b"diloco_chaos: 1"  # as in chaos.document, which is not imported for people who have no scenarios
+_HEADER = b"diloco_chaos: 1"  # as in chaos.scenario.document, which is not imported for people who have no scenarios
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,13 +57,25 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return ScenarioFile.from_parent(parent, path=file_path) if first == _HEADER else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector,
+                               ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Say what to do where a test can't be imported because its folder has the name of one of our packages."""
+    report = yield
+    if report.failed and isinstance(collector, pytest.Module) and (why := clash(collector.path)):
+        report.longrepr = f"{why}\n\n{report.longreprtext}"
+    return report
+
+
 class ScenarioFile(pytest.File):
     """A scenario file holds one test."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """The test, unless its tier is not asked for."""
-        from chaos.problems import ScenarioError
-        from chaos.scenario import load
+        if why := hidden():
+            raise self.CollectError(why)
+        from chaos.scenario.loading import load
+        from chaos.scenario.problems import ScenarioError
         tier = self.config.getoption("--chaos-tier")
         try:
             wanted = tier != "ci" or load(str(self.path))[0].tier == "ci"
@@ -80,21 +94,22 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it; everything but a pass is a failure, an inconclusive run too."""
-        from chaos import places
-        from chaos.live import Silence
-        from chaos.pace import paced
-        from chaos.plan import freeze
-        from chaos.run import exit_code, run_again_if_inconclusive, run_plan
-        from chaos.scenario import load
+        from chaos.report.live import NullAudience
+        from chaos.runner import backends
+        from chaos.runner.run import exit_code, run_again_if_inconclusive, run_plan
+        from chaos.scenario.loading import load
+        from chaos.scenario.plan import freeze
+        from chaos.scenario.step_time import paced
         frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
         on = self.config.getoption("--chaos-on")
-        place = (places.compose() if on == "compose" else places.simulated() if on == "simulated" else places.local())
-        if refused := place.refusals(frozen):
+        backend = (backends.compose() if on == "compose" else
+                   backends.simulated() if on == "simulated" else backends.local())
+        if refused := backend.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         if pace := self.config.getoption("--chaos-step-time"):
             frozen = paced(frozen, pace)
         option = self.config.getoption
-        result = run_again_if_inconclusive(lambda: run_plan(frozen, option("--chaos-runs"), Silence(), place),
+        result = run_again_if_inconclusive(lambda: run_plan(frozen, option("--chaos-runs"), NullAudience(), backend),
                                            option("--chaos-rerun-inconclusive"), self.config.stash[_REPEATS].append)
         self.user_properties.append(("run", str(result.folder.path)))
         if exit_code(result) == 130:
@@ -104,17 +119,18 @@ class ScenarioItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
-        from chaos.folder import FolderError
-        from chaos.pace import PaceError
-        from chaos.problems import ScenarioError
-        from chaos.references import NoReferenceError
+        from chaos.evidence.run_folder import FolderError
+        from chaos.runner.baselines import NoReferenceError
+        from chaos.scenario.problems import ScenarioError
+        from chaos.scenario.step_time import PaceError
+        from harness.cleanup.undo_log import UndoLogError
         from harness.cluster.base import ClusterError
-        from harness.ledger import LedgerError
-        from harness.trainer.data import CorpusError
+        from harness.extras import MissingExtraError
+        from harness.trainer.model.corpus import CorpusError
         if isinstance(excinfo.value, ScenarioFailed):
             return excinfo.value.report()
-        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, LedgerError, ClusterError,
-                PaceError)
+        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, UndoLogError, ClusterError,
+                PaceError, MissingExtraError)
         if isinstance(excinfo.value, ours):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
@@ -135,7 +151,7 @@ class ScenarioFailed(Exception):  # noqa: N818 - a verdict, not an error
         """The report as text for a log; its first word says whether a check failed or the run proves nothing."""
         from rich.console import Console
 
-        from chaos.report import show
+        from chaos.report.terminal import show
         out = io.StringIO()
         show(self._result, Console(file=out, width=96, no_color=True))
         return out.getvalue()

@@ -1,4 +1,4 @@
-"""What can be broken. One file per family; every fault carries its own undo and says what was felt."""
+"""What can be broken. One file per family; every fault carries its own undo and says what was observed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 from pydantic import Discriminator
 
-from faults.base import FAULTS, Fault, Felt, Hit
+from faults.base import FAULTS, Fault, FaultContext, Observation
 from faults.byzantine import Impersonation, Lie, Poison
 from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
-from faults.links import LinkFault
-from faults.network import Bandwidth, Latency, Partition
+from faults.links.base import LinkFault
+from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
+from faults.links.network import Bandwidth, Latency, Partition
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from faults.simulated import ClockJump, PowerLoss
 from faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from faults.straggler import Straggler
-from faults.toxics import LimitData, Reset, Slicer, SlowClose, Timeout
-from faults.when import AbortWhen, After, Condition, When
+from faults.triggers import AbortWhen, After, Condition, When
 
 _Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
            | Lie | CorruptMemory | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
@@ -27,9 +27,53 @@ AnyFault = Annotated[_Single, Discriminator("kind")]
 AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind")]
 """What a scenario may name."""
 
-__all__ = ["FAULTS", "AbortWhen", "After", "AnyEntry", "AnyFault", "Bandwidth", "ClockJump", "Composite", "Condition",
-           "Corrupt", "CorruptMemory", "CrashLoop", "Damage", "Delete", "Disconnect", "Ending", "FailingWrites",
-           "Fault", "Felt", "Flapping", "FullDisk", "Hit", "Impersonation", "Join", "Kill", "Latency", "Lie",
-           "LimitData", "LinkFault", "OutOfMemory", "Partition", "Pause", "Poison", "PowerLoss", "Reset", "Restart",
-           "RestartEngine", "RestartLinks", "Slicer", "SlowClose", "Storm", "Straggler", "Terminate", "Timeout",
-           "Truncate", "When", "WriteLimit", "Zombie"]
+__all__ = [
+           "FAULTS",
+           "AbortWhen",
+           "After",
+           "AnyEntry",
+           "AnyFault",
+           "Bandwidth",
+           "ClockJump",
+           "Composite",
+           "Condition",
+           "Corrupt",
+           "CorruptMemory",
+           "CrashLoop",
+           "Damage",
+           "Delete",
+           "Disconnect",
+           "Ending",
+           "FailingWrites",
+           "Fault",
+           "FaultContext",
+           "Flapping",
+           "FullDisk",
+           "Impersonation",
+           "Join",
+           "Kill",
+           "Latency",
+           "Lie",
+           "LimitData",
+           "LinkFault",
+           "Observation",
+           "OutOfMemory",
+           "Partition",
+           "Pause",
+           "Poison",
+           "PowerLoss",
+           "Reset",
+           "Restart",
+           "RestartEngine",
+           "RestartLinks",
+           "Slicer",
+           "SlowClose",
+           "Storm",
+           "Straggler",
+           "Terminate",
+           "Timeout",
+           "Truncate",
+           "When",
+           "WriteLimit",
+           "Zombie",
+]

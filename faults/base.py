@@ -10,16 +10,16 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from faults.when import After, When
+from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, NodeSpec
-from harness.trainer.probe import Sounding
-from harness.trainer.rogue import About, Content, Rogue
+from harness.trainer.protocol.byzantine import About, Content, Rogue
+from harness.trainer.protocol.probe import Sounding
 from harness.units import Seconds, show_seconds
 
 FAULTS: dict[str, type[Fault]] = {}
 """Every kind of fault by the key that names it in a scenario; a subclass registers itself."""
 
-Felt = dict[str, float | str | bool]
+Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
 
@@ -27,7 +27,7 @@ class AskProbe(Protocol):
     """A question through a link."""
 
     def __call__(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        """See `harness.trainer.probe.probe`."""
+        """See `harness.trainer.protocol.probe.probe`."""
         ...
 
 
@@ -40,7 +40,7 @@ class Together(Protocol):
 
 
 @dataclass(frozen=True)
-class Hit:
+class FaultContext:
     """What a fault may use."""
 
     id: str
@@ -67,24 +67,24 @@ class Fault(BaseModel):
     """One fault of a plan.
 
     `inject` and `undo` are called from the harness' main thread and must not take long: other faults wait. What takes
-    time to measure is measured by `feel`, in a thread of its own, while the fault lasts.
+    time to measure is measured by `observe`, in a thread of its own, while the fault lasts.
 
-    Failure semantics: what lasts is in the run's ledger before it is done; `undo` is idempotent, and harmless if the
+    Failure semantics: what lasts is in the run's undo log before it is done; `undo` is idempotent, and harmless if the
     fault never took place. All raise only what the cluster raises (LinkError, ClusterError) or OSError.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     needs: ClassVar[frozenset[Ability]] = frozenset()
-    lasts: ClassVar[bool] = True
+    reversible: ClassVar[bool] = True
     """Whether it goes on until it is undone."""
-    downs: ClassVar[bool] = False
+    stops_target: ClassVar[bool] = False
     """Whether its target's process is not there while it lasts, or until it is started again."""
     frees: ClassVar[bool] = False
     """Whether a target that holds for it at a point of the protocol ends or goes on by it."""
     on_links: ClassVar[bool] = False
     """Whether it is a fault of its targets' links; else of their processes."""
-    on: ClassVar[str] = "any"
+    target_role: ClassVar[str] = "any"
     """Which nodes it may hit: `any`, `learner` or `syncer`."""
 
     kind: str
@@ -112,9 +112,9 @@ class Fault(BaseModel):
         if sum(trigger is not None for trigger in (self.at, self.when, self.after)) != 1:
             raise ValueError("say when, in one way: `at: 8s`, `when: {node: ..., event: ..., count: 3}`, "
                              "`when: {loss_below: 2.5}` or `after: f1`")
-        if self.lasts and not self.duration:
+        if self.reversible and not self.duration:
             raise ValueError("say for how long: `for: 10s`")
-        if not self.lasts and self.duration is not None:
+        if not self.reversible and self.duration is not None:
             raise ValueError(f"{self.kind} takes no `for`")
         if len(set(self.targets)) != len(self.targets):
             raise ValueError("a target is named twice")
@@ -124,44 +124,44 @@ class Fault(BaseModel):
         """What the cluster must be able to do."""
         return self.needs
 
-    def inject(self, hit: Hit) -> Felt:
-        """Do it, and say what was felt at once."""
+    def inject(self, hit: FaultContext) -> Observation:
+        """Do it, and say what was observed at once."""
         raise NotImplementedError
 
-    def feel(self, hit: Hit) -> Felt:
+    def observe(self, hit: FaultContext) -> Observation:
         """Measure what it does, while it lasts; may take a second. Empty: the tape tells."""
         return {}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Take it back."""
 
-    def recovered(self, hit: Hit) -> Felt:
+    def verify(self, hit: FaultContext) -> Observation:
         """Measure that it is gone; `back` says so."""
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         raise NotImplementedError
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Seconds of nominal learner time that it is expected to cost, per target."""
         return 0.0
 
-    def outage(self) -> float | None:
+    def expected_duration(self) -> float | None:
         """Seconds from its beginning to its end as far as the plan tells; None: it never ends."""
         return self.duration or 0.0
 
-    def struck(self, learners: Sequence[str]) -> Sequence[str]:
+    def affected_nodes(self, learners: Sequence[str]) -> Sequence[str]:
         """Who feels it: its targets; every learner where all links are hit, those of the syncer."""
         return learners if self.on_links and not set(self.targets) <= set(learners) else self.targets
 
-    def trigger_words(self) -> str:
+    def describe_trigger(self) -> str:
         """When it comes, for people."""
         if self.at is not None:
             return f"at {show_seconds(self.at)}"
-        return self.after.words() if self.after else f"when {self.when.words() if self.when else ''}"
+        return self.after.describe() if self.after else f"when {self.when.describe() if self.when else ''}"
 
-    def for_words(self) -> str:
+    def describe_duration(self) -> str:
         """How long it lasts, for people."""
         return f"for {show_seconds(self.duration or 0)}"
 

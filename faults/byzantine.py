@@ -6,17 +6,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from harness.cluster.base import Ability
-from harness.trainer.rogue import About, Content, Rogue
+from harness.trainer.protocol.byzantine import About, Content, Rogue
 
 
 class Impersonation(Fault):
     """An impostor takes the targets' places in turn. The learner loses its connection to it, and takes it back."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
-    lasts: ClassVar[bool] = False
-    on: ClassVar[str] = "learner"
+    reversible: ClassVar[bool] = False
+    target_role: ClassVar[str] = "learner"
 
     count: int = Field(3, ge=1, le=1000)
     """Messages per target."""
@@ -24,20 +24,20 @@ class Impersonation(Fault):
     timeout_s: ClassVar[float] = 6.0
     """As long as it may take until they are taken, per target."""
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Nothing yet: it takes its time."""
         return {}
 
-    def feel(self, hit: Hit) -> Felt:
+    def observe(self, hit: FaultContext) -> Observation:
         """Send them, and say how many were taken; the syncer's tape tells what became of them."""
         sent = sum(hit.attack(self.rogue(hit, target), target, self.count, self.timeout_s) for target in self.targets)
         return {"sent": sent}
 
-    def rogue(self, hit: Hit, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Rogue:
         """Who does it."""
         raise NotImplementedError
 
-    def outage(self) -> float | None:
+    def expected_duration(self) -> float | None:
         """As long as it may take."""
         return self.timeout_s
 
@@ -49,11 +49,11 @@ class Poison(Impersonation):
     content: Content = "nan"
     """`nan`, `inf`, or `shape`."""
 
-    def rogue(self, hit: Hit, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Rogue:
         """One that is asked for contributions."""
         return hit.rogue(target, self.content)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         what = {"nan": "NaN", "inf": "infinite", "shape": "wrongly sized"}[self.content]
         return f"{self.count} {what} contributions in the name of {names(self.targets)}"
@@ -66,10 +66,10 @@ class Lie(Impersonation):
     about: About = "step"
     """`step`, `tokens`, `position` or `version`."""
 
-    def rogue(self, hit: Hit, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Rogue:
         """One that reports."""
         return hit.rogue(target, self.about)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"{self.count} reports of absurd {self.about.rstrip('s')}s in the name of {names(self.targets)}"

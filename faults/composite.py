@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from faults.base import FAULTS, Fault, names
 from faults.process import TYPICAL_START_S
 from harness.cluster.base import Ability
+from harness.errors import first
 from harness.units import Seconds, show_seconds
-from harness.wording import first
 
 _MOST_PARTS = 200
 _CHOSEN = {"targets", "at", "when", "after", "id", "kind"}
@@ -72,10 +72,10 @@ class Flapping(Composite):
         """Partitions in a row."""
         return self._chain(name, self._count(), {"kind": "partition", "for": f"{self.down!r}s"}, self.up)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return (f"{names(self.targets)} flapping, {show_seconds(self.down)} down and {show_seconds(self.up)} up, "
-                f"{self.for_words()}")
+                f"{self.describe_duration()}")
 
     def _count(self) -> int:
         return 1 + int(((self.duration or 0) - self.down) / (self.down + self.up))
@@ -84,8 +84,8 @@ class Flapping(Composite):
 class CrashLoop(Composite):
     """A node that is started again and again, and dies each time soon after."""
 
-    lasts: ClassVar[bool] = False
-    downs: ClassVar[bool] = True
+    reversible: ClassVar[bool] = False
+    stops_target: ClassVar[bool] = True
 
     kind: Literal["crash_loop"] = "crash_loop"
     times: int = Field(4, ge=2, le=50)
@@ -101,15 +101,15 @@ class CrashLoop(Composite):
         """Kills in a row."""
         return self._chain(name, self.times, {"kind": "kill", "restart_after": f"{self.restart_after!r}s"}, self.alive)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"kill {names(self.targets)} {self.times} times in a row, {show_seconds(self.alive)} after each start"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Until it stays."""
         return self.times * self.restart_after + (self.times - 1) * self.alive + TYPICAL_START_S
 
-    def outage(self) -> float | None:
+    def expected_duration(self) -> float | None:
         """Until the last start."""
         return self.times * self.restart_after + (self.times - 1) * self.alive
 
@@ -175,17 +175,19 @@ class Storm(Composite):
                 continue
             part = {"kind": kind, "targets": [target], "at": f"{round((self.at or 0) + at, 3)!r}s", **settings}
             fault: Fault = TypeAdapter(FAULTS[kind]).validate_python(part)
-            outage = fault.outage()
-            down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.downs else 0.0)
+            outage = fault.expected_duration()
+            down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.stops_target
+                                                                              else 0.0)
             last = at
             found.append(part)
         return found
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         per = "each" if self.per == "node" else "together"
         kinds = ", ".join(_only(choice)[0] for choice in self.of)
-        return f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, {self.for_words()}"
+        return (f"storm ({kinds}) over {names(self.targets)}, MTBF {show_seconds(self.mtbf)} {per}, "
+                f"{self.describe_duration()}")
 
     def _sources(self) -> Sequence[str]:
         return self.targets if self.per == "node" else ("",)

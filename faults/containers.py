@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from faults.process import Ending
 from faults.state import FailingWrites
 from harness.cluster.base import Ability
@@ -20,13 +20,13 @@ class OutOfMemory(Ending):
 
     kind: Literal["out_of_memory"] = "out_of_memory"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Take it away from every target."""
         for target in self.targets:
             hit.cluster.exhaust_memory(target, self.restart_after)
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"{names(self.targets)} out of memory{self.back()}"
 
@@ -39,20 +39,20 @@ class Disconnect(Fault):
 
     kind: Literal["disconnect"] = "disconnect"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Take every target off."""
         for target in self.targets:
             hit.cluster.disconnect(target, True)
         return {}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Put them back."""
         for target in self.targets:
             hit.cluster.disconnect(target, False)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
-        return f"{names(self.targets)} off the network {self.for_words()}"
+        return f"{names(self.targets)} off the network {self.describe_duration()}"
 
 
 class FullDisk(FailingWrites):
@@ -62,18 +62,18 @@ class FullDisk(FailingWrites):
 
     kind: Literal["full_disk"] = "full_disk"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Fill it."""
         return {"filled_bytes": hit.cluster.fill_disk(self.targets[0], self.restart_after)}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Take back what fills it."""
         for target in self.targets:
             hit.cluster.empty_disk(target)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
-        return (f"the disk of {names(self.targets)} is full {self.for_words()}, "
+        return (f"the disk of {names(self.targets)} is full {self.describe_duration()}, "
                 f"back after {show_seconds(self.restart_after)}")
 
 
@@ -81,21 +81,21 @@ class RestartLinks(Fault):
     """Toxiproxy is restarted: every connection breaks at once, and is made again."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"restart_links"})
-    lasts: ClassVar[bool] = False
+    reversible: ClassVar[bool] = False
     on_links: ClassVar[bool] = True
-    on: ClassVar[str] = "syncer"
+    target_role: ClassVar[str] = "syncer"
 
     kind: Literal["restart_links"] = "restart_links"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Restart it, and wait until all links are there again."""
         return {"down_s": round(hit.cluster.restart_links(), 3)}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return "the links' server restarted: every connection breaks"
 
-    def outage(self) -> float | None:
+    def expected_duration(self) -> float | None:
         """About a second."""
         return _TYPICAL_RESTART_S
 
@@ -105,16 +105,16 @@ class RestartEngine(Fault):
     was recorded, and leaves nothing behind."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
-    lasts: ClassVar[bool] = False
-    on: ClassVar[str] = "syncer"
+    reversible: ClassVar[bool] = False
+    target_role: ClassVar[str] = "syncer"
 
     kind: Literal["restart_engine"] = "restart_engine"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Have it restarted."""
         hit.cluster.restart_engine()
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return "the engine restarted, with everything that runs on it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from harness.cluster.base import Ability
 from harness.units import Seconds, show_seconds
 
@@ -14,10 +14,10 @@ TYPICAL_START_S = 3.0
 
 class Ending(Fault):
     """The process ends. The cluster's restart policy brings the node back: there is no undo that could race it. What is
-    felt is the exit status that the kernel reported; the tape has it."""
+    observed is the exit status that the kernel reported; the tape has it."""
 
-    lasts: ClassVar[bool] = False
-    downs: ClassVar[bool] = True
+    reversible: ClassVar[bool] = False
+    stops_target: ClassVar[bool] = True
     frees: ClassVar[bool] = True
     gently: ClassVar[bool] = False
     """Whether it is asked to end, or ended."""
@@ -25,22 +25,22 @@ class Ending(Fault):
     restart_after: Seconds | None = None
     """From its end until the cluster starts it again; none: it stays dead."""
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """End every target."""
         end = hit.cluster.terminate if self.gently else hit.cluster.kill
         for target in self.targets:
             end(target, self.restart_after)
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"{self.kind} {names(self.targets)}{self.back()}"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Until it trains again."""
         return float("inf") if self.restart_after is None else self.restart_after + TYPICAL_START_S
 
-    def outage(self) -> float | None:
+    def expected_duration(self) -> float | None:
         """Until it is started again."""
         return self.restart_after
 
@@ -84,52 +84,52 @@ class Join(Fault):
     """A learner that was not there from the beginning: the cluster grows while training goes on."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"join"})
-    lasts: ClassVar[bool] = False
-    on: ClassVar[str] = "learner"
+    reversible: ClassVar[bool] = False
+    target_role: ClassVar[str] = "learner"
 
     kind: Literal["join"] = "join"
     restart_after: ClassVar[float] = 0.0  # it has to be merged from, as after a kill
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Start every target."""
         for target in self.targets:
             hit.cluster.join(hit.spec(target))
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"{names(self.targets)} {'joins' if len(self.targets) == 1 else 'join'}"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Until it trains, from the steady state on."""
         return (self.at or 0.0) + TYPICAL_START_S
 
 
 class Pause(Fault):
-    """SIGSTOP, and SIGCONT at the end: a process that the machine forgets. With `when: {hold: upload.half}` it stands
-    still in the middle of an upload."""
+    """SIGSTOP, and SIGCONT at the end: a process that the machine forgets. With `when: {failpoint: upload.half}` it
+    stands still in the middle of an upload."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"pause"})
     frees: ClassVar[bool] = True
 
     kind: Literal["pause"] = "pause"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Stop every target."""
         for target in self.targets:
             hit.cluster.pause(target)
         return {}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Let them go on."""
         for target in self.targets:
             hit.cluster.resume(target)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
-        return f"pause {names(self.targets)} {self.for_words()}"
+        return f"pause {names(self.targets)} {self.describe_duration()}"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """It does nothing meanwhile."""
         return self.duration or 0.0
 
@@ -138,26 +138,26 @@ class Zombie(Fault):
     """A stale incarnation: the process stands still, its successor is started beside it, and then it comes back."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"supersede"})
-    on: ClassVar[str] = "learner"
+    target_role: ClassVar[str] = "learner"
 
     kind: Literal["zombie"] = "zombie"
     restart_after: ClassVar[float] = 0.0  # the successor has to take its place, as after a kill
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Stop the old ones, start the new ones."""
         for target in self.targets:
             hit.cluster.supersede(target)
         return {}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Let the old ones go on: they must see that they are not wanted, and end."""
         for target in self.targets:
             hit.cluster.revive(target)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"supersede {names(self.targets)}, whose old process comes back after {show_seconds(self.duration or 0)}"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Until the successor trains."""
         return TYPICAL_START_S

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from faults.process import Ending
 from harness.cluster.base import Ability
 from harness.units import Seconds, show_seconds
@@ -19,13 +19,13 @@ class PowerLoss(Ending):
 
     kind: Literal["power_loss"] = "power_loss"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """End every target."""
         for target in self.targets:
             hit.cluster.lose_power(target, self.restart_after)
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"power loss of {names(self.targets)}{self.back()}"
 
@@ -34,17 +34,17 @@ class ClockJump(Fault):
     """The clock that a node sees goes forward at once, as when its machine was suspended and nobody told it."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"jump_clock"})
-    lasts: ClassVar[bool] = False
+    reversible: ClassVar[bool] = False
 
     kind: Literal["clock_jump"] = "clock_jump"
     by: Seconds = Field(1.0, gt=0, le=60)
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Set it forward."""
         for target in self.targets:
             hit.cluster.jump_clock(target, self.by)
         return {"jumped_s": self.by}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         return f"clock of {names(self.targets)} jumps {show_seconds(self.by)} ahead"

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
 from harness.memory import Content, Corruption, Part
@@ -19,7 +19,7 @@ class Damage(Ending):
     on from replaces what was damaged."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart", "state"})
-    on: ClassVar[str] = "syncer"
+    target_role: ClassVar[str] = "syncer"
 
     restart_after: Seconds | None = Field(1.0, gt=0)
     files: int = Field(1, ge=1, le=4096)
@@ -29,7 +29,7 @@ class Damage(Ending):
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of files and bytes; a plan's freezing sets it."""
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Kill it, wait until nobody writes any more, and damage what it left."""
         node, chance = self.targets[0], random.Random(self.seed)
         hit.cluster.kill(node, self.restart_after)
@@ -47,7 +47,7 @@ class Damage(Ending):
         """The file's content afterwards; None: it is gone."""
         raise NotImplementedError
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         copies = " and their mirrors" if self.mirrors else ""
         count = "a checkpoint" if self.files == 1 else f"{self.files} checkpoints"
@@ -94,12 +94,12 @@ class FailingWrites(Fault):
     """What the syncer wants to save can't be written. It ends rather than go on without what it could not save, and
     comes back when it can."""
 
-    on: ClassVar[str] = "syncer"
-    downs: ClassVar[bool] = True
+    target_role: ClassVar[str] = "syncer"
+    stops_target: ClassVar[bool] = True
 
     restart_after: Seconds = 1.0
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """Until it is back."""
         return self.restart_after + TYPICAL_START_S
 
@@ -111,7 +111,7 @@ class WriteLimit(FailingWrites):
 
     kind: Literal["write_limit"] = "write_limit"
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Limit writes to a size between that of its tape, which must go on, and that of its largest checkpoint."""
         node = self.targets[0]
         largest, tape = max(hit.cluster.state_files(node).values(), default=0), hit.cluster.tape_size(node)
@@ -122,14 +122,14 @@ class WriteLimit(FailingWrites):
         hit.cluster.limit_writes(node, size, self.restart_after)
         return {"limit_bytes": size}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """No limit any more; a process that died of it is not concerned."""
         for target in self.targets:
             hit.cluster.unlimit_writes(target)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
-        return (f"writes of {names(self.targets)} fail half-way {self.for_words()}, "
+        return (f"writes of {names(self.targets)} fail half-way {self.describe_duration()}, "
                 f"back after {show_seconds(self.restart_after)}")
 
 
@@ -138,9 +138,9 @@ class CorruptMemory(Fault):
     weights can't be right drops all that it has, and is sent everything."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"corrupt_memory", "pause"})
-    lasts: ClassVar[bool] = False
+    reversible: ClassVar[bool] = False
     frees: ClassVar[bool] = True
-    on: ClassVar[str] = "learner"
+    target_role: ClassVar[str] = "learner"
 
     kind: Literal["corrupt_memory"] = "corrupt_memory"
     part: Part = "weights"
@@ -152,16 +152,16 @@ class CorruptMemory(Fault):
     seed: int = Field(0, ge=0, lt=1 << 31)
     """Of the choice of values and bits; a plan's freezing sets it."""
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """It happens before the targets' next inner steps; one that holds for it goes on."""
         for target in self.targets:
             hit.cluster.corrupt_memory(target, Corruption(hit.id, self.part, self.content, self.values, self.seed))
-            if self.when is not None and self.when.hold is not None:
+            if self.when is not None and self.when.failpoint is not None:
                 hit.cluster.pause(target)
                 hit.cluster.resume(target)
         return {}
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         what = "become NaN" if self.content == "nan" else "have a bit turned over"
         return f"{self.values} of the {self.part} of {names(self.targets)} {what}"

@@ -6,15 +6,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import Fault, Felt, Hit, names
+from faults.base import Fault, FaultContext, Observation, names
 from harness.cluster.base import Ability
 
 
 class Straggler(Fault):
-    """The node runs only a share of the time. What it felt is its rate of inner steps, which the tape tells."""
+    """The node runs only a share of the time. What is observed of it is its rate of inner steps, from the tape."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"throttle"})
-    on: ClassVar[str] = "learner"
+    target_role: ClassVar[str] = "learner"
 
     kind: Literal["straggler"] = "straggler"
     factor: float = Field(0.25, gt=0, lt=1)
@@ -30,22 +30,22 @@ class Straggler(Fault):
             raise ValueError(f"factor {self.factor:g} with a spread of {self.spread:g} is not between 0 and 1")
         return self
 
-    def inject(self, hit: Hit) -> Felt:
+    def inject(self, hit: FaultContext) -> Observation:
         """Slow every target down."""
         for number, target in enumerate(self.targets):
             hit.cluster.throttle(target, self.factor, self.spread, self.seed + number)
         return {}
 
-    def undo(self, hit: Hit) -> None:
+    def undo(self, hit: FaultContext) -> None:
         """Full speed again."""
         for target in self.targets:
             hit.cluster.throttle(target, None)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What it does, for people."""
         spread = f" ± {self.spread:.0%}" if self.spread else ""
-        return f"{names(self.targets)} at {self.factor:.0%}{spread} speed {self.for_words()}"
+        return f"{names(self.targets)} at {self.factor:.0%}{spread} speed {self.describe_duration()}"
 
-    def downtime(self) -> float:
+    def expected_lost_time(self) -> float:
         """The share of the time that is gone."""
         return (1 - self.factor) * (self.duration or 0)

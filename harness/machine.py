@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.processes import Carriers, cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
+from harness.cleanup.processes import Carriers, cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
 
 SAMPLE = "machine"
-"""The event on the harness' tape, see docs/tape.md."""
+"""The event on the harness' tape, see docs/evidence.md."""
 _EVERY_S = 1.0
 _NAP_S = 0.05
 _RESOURCES = ("cpu", "io", "memory")

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-
-from harness.trainer.tensors import Array
+from numpy.typing import NDArray
 
 Part = Literal["weights", "moments"]
 Content = Literal["nan", "bits"]
@@ -35,7 +34,7 @@ class Corruption:
     """How many values are hit, at most all of them."""
     seed: int
 
-    def apply(self, memory: Array) -> None:
+    def apply(self, memory: NDArray[np.float32]) -> None:
         """Change a flat float32 array in place."""
         chance = np.random.default_rng(self.seed)
         places = chance.choice(memory.size, min(self.values, memory.size), replace=False)

@@ -1,4 +1,4 @@
-"""Heals what a harness left behind: `python -m harness.reaper LEDGER` waits for its harness to die, and undoes.
+"""Heals what a harness left behind: `python -m harness.reaper UNDO_LOG` waits for its harness to die, and undoes.
 
 A process of its own, in a session of its own, so that neither Ctrl-C nor a kill -9 of the harness reaches it. `heal` is
 what `diloco-chaos clean` and the next start do, too. Nothing is touched that does not carry the run's token.
@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.processes import carries, end_all, handle, identity, send, with_token
+from harness.cleanup.processes import carries, end_all, handle, identity, send, with_token
+from harness.extras import lacking
 
 if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a few megabytes
-    from harness.cluster.engine import Engine
-    from harness.ledger import AnyUndo, Enable, Toxin
+    from harness.cleanup.undo_log import AnyUndo, Enable, Toxin
+    from harness.cluster.compose.engine import Engine
 
 _TRIES, _AGAIN_S = 20, 3.0
 _SETTLE_S = 0.5
@@ -29,15 +30,15 @@ NOT_UNDONE = "NOT UNDONE"
 
 
 def heal(path: Path) -> list[str]:
-    """Undo what a ledger holds, end every process that carries its token, and remove it.
+    """Undo what an undo log holds, end every process that carries its token, and remove it.
 
     Returns:
-        What was done, in words; what could not be undone begins with `NOT_UNDONE`, and the ledger stays.
+        What was done, in words; what could not be undone begins with `NOT_UNDONE`, and the undo log stays.
 
     Raises:
-        LedgerError: it is not a ledger.
+        UndoLogError: it is not an undo log.
     """
-    from harness.ledger import read
+    from harness.cleanup.undo_log import read
     owed = read(path)
     if owed is None:
         path.unlink(missing_ok=True)
@@ -60,9 +61,9 @@ def _undo_all(undos: list[AnyUndo], token: str, did: list[str]) -> None:
     for undo in undos:
         try:
             if _undone(undo, token):
-                did.append(f"{undo.cause}: {undo.words()}" if undo.cause else undo.words())
+                did.append(f"{undo.cause}: {undo.describe()}" if undo.cause else undo.describe())
         except OSError as error:
-            did.append(f"{NOT_UNDONE}: {undo.words()}: {error}")
+            did.append(f"{NOT_UNDONE}: {undo.describe()}: {error}")
 
 
 def _undone(undo: AnyUndo, token: str) -> bool:
@@ -71,7 +72,7 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.ledger import Containers, Continue, Enable, Lift, Remove, Toxin
+    from harness.cleanup.undo_log import Containers, Continue, Enable, Lift, Remove, Toxin
     match undo:
         case Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -98,7 +99,9 @@ def _containers_removed(url: str, run: str) -> bool:
     Raises:
         OSError: the engine does not answer, or refuses.
     """
-    from harness.cluster.engine import Engine, EngineError
+    if why := lacking("docker", "compose", f"removing the containers of {run}"):
+        raise OSError(why)
+    from harness.cluster.compose.engine import Engine, EngineError
     try:
         engine = Engine(url)
         try:
@@ -120,7 +123,7 @@ def _unsettled(engine: Engine, run: str) -> bool:
 
 def _link_healed(undo: Toxin | Enable, token: str) -> bool:
     """Heal a link; False where its server is gone, and the link with it."""
-    from harness.ledger import Toxin
+    from harness.cleanup.undo_log import Toxin
     from harness.links.client import LinkError, Links
     if undo.server is not None and not (identity(undo.server.pid) == undo.server and carries(undo.server.pid, token)):
         return False
@@ -137,7 +140,7 @@ def _link_healed(undo: Toxin | Enable, token: str) -> bool:
 
 
 def main() -> int:
-    """Wait until the ledger's harness is gone; heal. A harness that ends in peace ends its reaper, too."""
+    """Wait until the undo log's harness is gone; heal. A harness that ends in peace ends its reaper, too."""
     import fcntl
     path = Path(sys.argv[1])
     try:

@@ -1,7 +1,7 @@
 """The tape: what every node records while it runs, and the only thing that verdicts are made from.
 
 One file per node and incarnation, `tape/<node>.<incarnation>.jsonl`, one JSON object a line, flushed per event, so
-that it can be read after any crash. docs/tape.md describes every event.
+that it can be read after any crash. docs/evidence.md describes every event.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from harness.wording import all_printable, printable
+from harness.errors import all_printable, printable
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of the tape. 1 called the outer gradient `snapshot`, a failpoint `held`, and a global checkpoint `cut`."""
 
 _LONGEST_S = 1e7
 """Four months: no run is longer."""
@@ -31,22 +32,24 @@ _LONGEST_LINE = 1 << 20
 _NONE: frozenset[str] = frozenset()
 
 FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
-    "step": "step tokens began", "snapshot": "round fragment base first step steps tokens digest",
+    "step": "step tokens began", "outer_gradient": "round fragment base first step steps tokens digest",
     "upload": "", "donated": "learner versions", "recovering": "learner from versions",
     "received": "fragment version step digest closed carried",
-    "disconnected": "", "ready": "", "start": "", "imported": "", "held": "point",
+    "disconnected": "", "ready": "", "start": "", "imported": "", "failpoint": "point",
     "listening": "port", "initial": "versions digests step processed",
     "resumed": "versions digests step processed", "hello": "learner incarnation", "lost": "learner reason",
     "merge": "round fragment version digest step processed merged opened quorum_at closed grace step_time sync_time "
              "asked declined contributions",
     "refused": "reason", "refused_frame": "peer reason", "partial_frame": "peer bytes expected", "steady": "step",
     "grouped": "epoch step learners", "rolled_back": "step processed", "traffic": "sent received",
-    "cut": "cut step nodes", "part": "cut step", "cut_done": "cut", "cut_broken": "cut without",
-    "not_saved": "cut reason", "finished": "step", "exit": "", "begin": "plan", "continued": "run cut",
+    "checkpoint_begun": "checkpoint step nodes", "checkpoint_part": "checkpoint step",
+    "checkpoint_complete": "checkpoint", "checkpoint_incomplete": "checkpoint without",
+    "not_saved": "checkpoint reason", "finished": "step", "exit": "", "begin": "plan", "continued": "run checkpoint",
     "end": "outcome message",
     "machine": "seconds cores idle ours others stolen late cpu io memory",
-    "spawn": "target incarnation", "injecting": "fault kind targets words", "injected": "fault felt",
-    "felt": "fault felt", "healed": "fault felt", "recovered": "fault felt", "not_healed": "fault reason",
+    "spawn": "target incarnation", "injecting": "fault kind targets description", "injected": "fault observed",
+    "observed": "fault observed", "healed": "fault observed", "verified": "fault observed",
+    "not_healed": "fault reason",
     "aborted": "why", "residue": "left", "repaired": "file reason", "superseded": "reason",
     "skipped": "step position reason", "reset": "step reason", "corrupted": "step fault part content values seed",
     "renewed": "learner incarnation reason", "failed": "reason",

@@ -1,16 +1,16 @@
-"""What tests of all parts share: a place of their own for ledgers, and processes that end with the test."""
+"""What tests of all parts share: a place of their own for undo logs, and processes that end with the test."""
 
 import os
 import subprocess
 
 import pytest
 
-from harness.processes import TOKEN
+from harness.cleanup.processes import TOKEN
 
 
 @pytest.fixture(autouse=True)
-def own_ledgers(tmp_path_factory, monkeypatch):
-    """No test sees the ledgers of whoever runs it."""
+def own_undo_logs(tmp_path_factory, monkeypatch):
+    """No test sees the undo logs of whoever runs it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 

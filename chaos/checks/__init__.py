@@ -15,7 +15,7 @@ from chaos.checks.liveness import (
     self_healing,
     uptime,
 )
-from chaos.checks.outcome import all_undone, faults_felt, goodput, loss_parity
+from chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
 from chaos.checks.preconditions import doubt
 from chaos.checks.protocol import (
     exactly_once,
@@ -24,17 +24,19 @@ from chaos.checks.protocol import (
     staleness_bounded,
     weights_correct,
 )
-from chaos.history import History
-from chaos.interference import interference, seconds_within, words
-from harness.trainer.config import SYNCHRONOUS
+from chaos.evidence.history import History
+from chaos.evidence.interference import describe, interference, seconds_within
+from harness.trainer.config.cluster_config import SYNCHRONOUS
 
 CHECKS: dict[str, Check] = {check.__name__: check for check in (
     no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_felt, all_undone)}
+    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
+    all_undone)}
 
 ALWAYS = {check.__name__ for check in (
-    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_felt, all_undone)}
-"""Checks that mean the same whether or not a fault was felt and the machine kept its pace."""
+    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
+    all_undone)}
+"""Checks that mean the same whether or not a fault was observed and the machine kept its pace."""
 
 
 OF_FRAGMENTS = {check.__name__ for check in (
@@ -59,16 +61,16 @@ class Judgement(BaseModel):
     checks: list[Verdict]
     inconclusive: str = ""
     """Why the run as a whole proves nothing, where it does not."""
-    cuts: list[str] = []
-    """Where the tape was cut off: everything was judged up to there."""
+    gaps: list[str] = []
+    """Where the event log is incomplete: everything was judged up to there."""
 
     @property
     def exit_code(self) -> int:
         """0 all passed, 1 a check failed, 3 inconclusive."""
-        words = {verdict.verdict for verdict in self.checks}
-        if "failed" in words:
+        verdicts = {verdict.verdict for verdict in self.checks}
+        if "failed" in verdicts:
             return 1
-        return 3 if "unknown" in words or self.inconclusive or not self.checks else 0
+        return 3 if "unknown" in verdicts or self.inconclusive or not self.checks else 0
 
 
 def judge(history: History) -> Judgement:
@@ -76,25 +78,25 @@ def judge(history: History) -> Judgement:
     mute = OF_FRAGMENTS if history.plan.cluster.mode in SYNCHRONOUS else set[str]()
     verdicts = [verdict for name, check in CHECKS.items()
                 if name not in mute and (verdict := _one(name, check, history)) is not None]
-    reason, cuts = _soundness(history)
-    felt = next((verdict for verdict in verdicts if verdict.name == "faults_felt"), None)
-    unfelt = "a fault was not felt" if felt is not None and felt.verdict != "passed" else ""
-    cut = "the tape is cut off" if cuts else ""
+    reason, gaps = _soundness(history)
+    observed = next((verdict for verdict in verdicts if verdict.name == "faults_verified"), None)
+    unverified = "a fault had no measurable effect" if observed is not None and observed.verdict != "passed" else ""
+    incomplete = "the event log is incomplete" if gaps else ""
     final = []
     for verdict in verdicts:
-        why = cut if verdict.verdict == "passed" or verdict.name in CUMULATIVE else ""
+        why = incomplete if verdict.verdict == "passed" or verdict.name in CUMULATIVE else ""
         if verdict.name not in ALWAYS:
-            why = reason or (unfelt if verdict.verdict == "passed" else "") or why
+            why = reason or (unverified if verdict.verdict == "passed" else "") or why
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    return Judgement(checks=final, inconclusive=reason or excused, cuts=cuts)
+    return Judgement(checks=final, inconclusive=reason or excused, gaps=gaps)
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:
-    """Why the run as a whole proves nothing, and where its tape is cut off."""
+    """Why the run as a whole proves nothing, and where its event log is incomplete."""
     try:
-        return doubt(history), history.cuts
+        return doubt(history), history.log_gaps
     except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field
         return f"the harness' own tape can't be understood: {type(error).__name__} {error}", []
 
@@ -123,4 +125,4 @@ def _excuse(history: History, finding: Finding) -> list[str]:
     if not late or any(one.end - one.start - seconds_within(found, one.start, one.end) > one.allowed for one in late):
         return []
     start, end, _ = late[0]
-    return [f"{EXCUSED}, {words(found, start, end)} between {start:.1f} s and {end:.1f} s"]
+    return [f"{EXCUSED}, {describe(found, start, end)} between {start:.1f} s and {end:.1f} s"]

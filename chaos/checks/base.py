@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.history import History
+from chaos.evidence.history import History
 
 Word = Literal["passed", "failed", "unknown"]
 

@@ -8,8 +8,8 @@ from statistics import mean
 from typing import NamedTuple
 
 from chaos.checks.base import Finding, Late, Unknown, need, zero
-from chaos.history import History, Span
-from chaos.scenario import SYNCER
+from chaos.evidence.history import History, Span
+from chaos.scenario.model import SYNCER
 from faults import CorruptMemory, Latency, Zombie
 from harness.tape import Event
 from harness.units import show_seconds
@@ -63,19 +63,19 @@ def _allowed_gap(history: History, longest: float) -> float:
     """Seconds between two merges that are no stall: max(1 s, 5 x the fault-free p99 gap). What a fault-free gap is need
     not be known where the longest is within the first of them."""
     bound = history.plan.checks.no_global_stall
-    if longest <= bound.at_least:
-        return bound.at_least
-    return max(bound.at_least, bound.times_fault_free * _fault_free_p99(history, zero(history)))
+    if longest <= bound.max_gap:
+        return bound.max_gap
+    return max(bound.max_gap, bound.max_gap_vs_baseline * _fault_free_p99(history, zero(history)))
 
 
 def _fault_free_p99(history: History, start: float) -> float:
-    twin = history.references.get("twin")
-    if twin and twin.merge_gap_p99 is not None:
-        return twin.merge_gap_p99
+    baseline = history.references.get("fault-free")
+    if baseline and baseline.merge_gap_p99 is not None:
+        return baseline.merge_gap_p99
     gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
     need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
-    need(p99 <= history.plan.checks.no_global_stall.at_least, "merges stalled before the first fault, too")
+    need(p99 <= history.plan.checks.no_global_stall.max_gap, "merges stalled before the first fault, too")
     return p99
 
 
@@ -103,7 +103,7 @@ def self_healing(history: History) -> Finding | None:
                 return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"],
                                [_hindered(max(at, history.end - 2 * WINDOW_S), history.end)])
             seconds = history.seconds(last, at)
-            took = f"{show_seconds(seconds)} after the last fault" if seconds else "at once"
+            took = f"{show_seconds(seconds)} after the last fault" if seconds else "0 s (no interruption)"
             return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
                 [Late(last, at, within)])
@@ -163,7 +163,7 @@ def reintegration(history: History) -> Finding | None:
     within = history.plan.checks.reintegration.within
     took: list[_Return] = []
     for span in kills:
-        need(span.injected is not None, f"{span.planned.fault.words()} was never injected")
+        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected")
         for target in span.planned.fault.targets:
             took += _returned(history, span, target, within)
     for span in failed:
@@ -299,14 +299,14 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
         if span.injected is not None:
             end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
             if history.was_up(span.injected, end):  # else everybody was down for a while
-                windows.append((span.injected, end, span.planned.fault.words()))
+                windows.append((span.injected, end, span.planned.fault.describe()))
     return windows
 
 
 def _hit(history: History, start: float, end: float) -> set[str]:
     """Learners that any fault was on, or had been on shortly before."""
     learners = history.plan.cluster.names
-    hit = {target for span in history.spans for target in span.planned.fault.struck(learners)
+    hit = {target for span in history.spans for target in span.planned.fault.affected_nodes(learners)
            if span.overlaps(start - WINDOW_S, end) or _coming_back(history, span, target, start)}
     return hit & set(learners)
 
@@ -315,7 +315,7 @@ def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
     """Whether a process that was started again had hardly begun to train: `reintegration` judges how long that takes,
     and in a container it takes longer."""
     fault = span.planned.fault
-    began = span.injected if isinstance(fault, Zombie) else span.ended if fault.downs else None
+    began = span.injected if isinstance(fault, Zombie) else span.ended if fault.stops_target else None
     if began is None or began > at or target not in fault.targets:
         return False
     first = min((events[0].t for (name, _), events in history.steps.items()
@@ -338,7 +338,7 @@ def participation(history: History) -> Finding | None:
     measured, allowed, evidence, late, holds = [], [], [], list[Late](), True
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
-                and span.planned.fault.lasts]
+                and span.planned.fault.reversible]
         mine = [span for span in mine if isinstance(span.planned.fault, Latency)] or mine
         windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in mine
                    if span.injected is not None]

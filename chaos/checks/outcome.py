@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from chaos.checks.base import Finding, Late, Unknown, need, zero
-from chaos.felt import measure
-from chaos.history import History, Span
-from chaos.references import Point
-from chaos.scenario import SYNCER
+from chaos.checks.injection import measure
+from chaos.evidence.baseline import Point
+from chaos.evidence.history import History, Span
+from chaos.scenario.model import SYNCER
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
@@ -19,9 +19,9 @@ _REACHES = 0.95
 
 
 def loss_parity(history: History) -> Finding | None:
-    """The final held-out loss against the fault-free twin and against the synchronous run, each with its margin.
+    """The final held-out loss against the fault-free baseline and against the synchronous run, each with its margin.
 
-    Against the twin at equal merged tokens, against the synchronous run at equal processed tokens.
+    Against the former at equal merged tokens, against the synchronous run at equal processed tokens.
     """
     bound = history.plan.checks.loss_parity
     if bound is None:
@@ -31,7 +31,7 @@ def loss_parity(history: History) -> Finding | None:
     need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.spec.loss_unit}"], True
-    for kind, margin, count in (("twin", bound.against_twin, "merged"),
+    for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
         if margin is None:
             continue
@@ -122,22 +122,22 @@ def goodput_between(history: History, start: float, end: float) -> float:
     awake = history.awake(start, end)
     useful = sum((nominal or event.t - event["began"]) * shares[event["step"]]
                  for node, events in history.steps.items()
-                 for nominal, shares in [(history.step_time(node[0]), history.ledger.useful(node))]
+                 for nominal, shares in [(history.step_time(node[0]), history.accounting.useful(node))]
                  for event in events if any(left <= event.t < right for left, right in awake))
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 
-def faults_felt(history: History) -> Finding | None:
-    """Each fault was measured; one that was not felt leaves the verdicts that depend on it unknown."""
+def faults_verified(history: History) -> Finding | None:
+    """Each fault was measured; one that had no measurable effect leaves the verdicts that depend on it unknown."""
     if not history.plan.faults:
         return None
     results = [(span, measure(history, span)) for span in history.spans]
-    missed = [f"{span.planned.id}: asked for {result.requested}; felt: {result.felt}"
+    missed = [f"{span.planned.id}: asked for {result.requested}; observed: {result.observed}"
               for span, result in results if not result.ok]
     if missed:
         raise Unknown("; ".join(missed))
     return Finding(True, f"{len(results)} of {len(results)}", "all",
-                   [f"{span.planned.id}: {result.requested}: {result.felt}" for span, result in results])
+                   [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results])
 
 
 def all_undone(history: History) -> Finding:
@@ -146,18 +146,18 @@ def all_undone(history: History) -> Finding:
     need(residue, "the harness did not look for what was left")
     left = list(residue[-1]["left"])
     need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
-    left += [f"{span.planned.fault.words()}: nothing came through after it was healed" for span in history.spans
-             if span.felt.get("back") is False and not _in_the_way(history, span)]
-    left += [f"{span.planned.fault.words()}: never healed" for span in history.spans
-             if span.injected is not None and span.planned.fault.lasts and span.ended is None]
+    left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
+             if span.observed.get("back") is False and not _in_the_way(history, span)]
+    left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans
+             if span.injected is not None and span.planned.fault.reversible and span.ended is None]
     return Finding(not left, f"{len(left)} left", "0", left)
 
 
 def _in_the_way(history: History, span: Span) -> bool:
     """Whether another fault may be why nothing came through: of the same links, of the syncer, or of all."""
     learners, at = history.plan.cluster.names, span.ended or history.end
-    mine = set(span.planned.fault.struck(learners))
+    mine = set(span.planned.fault.affected_nodes(learners))
     return history.syncer_down(at - _BACK_S, at + _BACK_S) or any(
         other is not span and other.overlaps(at - _BACK_S, at + _BACK_S)
-        and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.struck(learners)))
+        and (SYNCER in other.planned.fault.targets or mine & set(other.planned.fault.affected_nodes(learners)))
         for other in history.spans)

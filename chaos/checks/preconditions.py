@@ -6,9 +6,9 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from chaos.history import History
-from chaos.interference import interference, stopped_for, words
-from chaos.scenario import SYNCER
+from chaos.evidence.history import History
+from chaos.evidence.interference import describe, interference, stopped_for
+from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
 
 PACE_WINDOW_S = 3.0
@@ -46,7 +46,7 @@ def _lost_pace(history: History, start: float, end: float) -> str:
     if stood := stopped_for(history, start, end):
         return (f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
                 f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept; run it again")
-    others = words(interference(history), start, end)
+    others = describe(interference(history), start, end)
     watched = history.tape.of(SAMPLE, node="harness")
     if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
         return ""  # nobody else was in the way, and the machine is large enough

@@ -9,12 +9,12 @@ from operator import itemgetter
 from typing import Any
 
 from chaos.checks.base import Finding, Unknown, need
-from chaos.history import History
-from chaos.scenario import SYNCER
-from chaos.tokens import Node, closing_intervals
+from chaos.evidence.history import History
+from chaos.evidence.token_accounting import Node, closing_intervals
+from chaos.scenario.model import SYNCER
 from faults import ClockJump
 from harness.tape import Event
-from harness.trainer.schedule import outer_step
+from harness.trainer.config.schedule import outer_step
 
 Sent = tuple[Any, ...]
 _SENT = itemgetter("digest", "base", "first", "step")
@@ -116,13 +116,13 @@ def exactly_once(history: History) -> Finding:
             need((part["learner"], part["incarnation"]) in history.steps or part["learner"] not in
                  history.plan.cluster.names or part["incarnation"] not in _spawned(history, part["learner"]),
                  f"{part['learner']}.{part['incarnation']} was merged from, but left no steps")
-    ledger = history.ledger
-    if not ledger.violations:
+    accounting = history.accounting
+    if not accounting.violations:
         _no_version_is_missing(history)
-    fates = sum(len(fates) for fates in ledger.fates.values())
-    summary = [f"{name}: {count:,} tokens" for name, count in ledger.by_fate.most_common()]
-    return Finding(not ledger.violations, f"{len(ledger.violations)} violations in {fates:,} fates", "0",
-                   ledger.violations[:5] or summary)
+    fates = sum(len(fates) for fates in accounting.fates.values())
+    summary = [f"{name}: {count:,} tokens" for name, count in accounting.by_fate.most_common()]
+    return Finding(not accounting.violations, f"{len(accounting.violations)} violations in {fates:,} fates", "0",
+                   accounting.violations[:5] or summary)
 
 
 def _spawned(history: History, learner: str) -> set[int]:
@@ -229,7 +229,7 @@ class _Counters:
         carry = history.plan.cluster.on_receipt == "carry"
         streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
         fragments = len(history.plan.cluster.fragment_table())
-        for event in history.tape.of("snapshot", "received", "disconnected", "reset"):
+        for event in history.tape.of("outer_gradient", "received", "disconnected", "reset"):
             node = (event.node, event.incarnation)
             for fragment in [event["fragment"]] if "fragment" in event.fields else range(fragments):
                 streams[node, fragment].append(event)
@@ -246,7 +246,7 @@ class _Counters:
                 closed = event["step"] - carried
             elif event.event == "reset":
                 closed = None
-            elif event.event == "snapshot" and closed is not None:
+            elif event.event == "outer_gradient" and closed is not None:
                 self._answers[node, event["round"], fragment] = (closed, _SENT(event))
 
     def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Sent, int, int]:

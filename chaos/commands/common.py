@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,21 @@ _HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from re
 Exit codes: 0 all checks passed, 1 a check failed, 2 the scenario, the folder or the command is wrong, 3 inconclusive,
 130 interrupted."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
-                  pretty_exceptions_enable=False, help=_HELP)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,
+                  context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"diloco-chaos {version('diloco-chaos')}")
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)
+def options(_: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
+                                            help="Print the version, and end.")] = False) -> None:
+    """What can be said before any command."""
+
 
 JsonOption = Annotated[bool, typer.Option(
     "--json", help="One JSON object on standard output, the rest on standard error.")]

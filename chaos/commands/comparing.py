@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.caution import warnings_of
 from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.commands.running import place_of, with_options
-from chaos.plan import freeze
-from chaos.problems import nearest
-from chaos.scenario import load
-from harness.trainer.config import MODES
+from chaos.commands.running import backend_of, with_options
+from chaos.scenario.loading import load
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import nearest
+from chaos.scenario.warnings import warnings_of
+from harness.trainer.config.cluster_config import MODES
 
 
 @app.command()
@@ -35,7 +35,7 @@ def compare(
 
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
-    from chaos.compare import compared, document, plans, show
+    from chaos.report.compare import compared, document, plans, show
     asked = ",".join(MODES) if modes is None else modes
     chosen = list(dict.fromkeys(name for mode in asked.split(",") if (name := mode.strip())))
     if not chosen:
@@ -49,12 +49,12 @@ def compare(
         there = plans(plan, MODES)[0]
         raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
                                  f"there {'is' if len(there) == 1 else 'are'} for it: --modes {','.join(there)}"]), 2)
-    place = place_of(on, 0, "embedded")
+    backend = backend_of(on, 0, "embedded")
     console = Console(stderr=as_json)
     for line in [*(f"left out: {why}" for why in senseless.values()),
                  *dict.fromkeys(f"warning: {text}" for each in by_mode.values()
                                 for text in warnings_of(each.cluster, [planned.fault for planned in each.faults]))]:
         console.print(line, style="yellow", markup=False)
-    found, histories = compared(by_mode, runs_dir, console, place)
+    found, histories = compared(by_mode, runs_dir, console, backend)
     print_json(document(plan, found)) if as_json else show(plan, found, histories, console)
     raise typer.Exit(3 if any(one.why for one in found) else 0)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.problems import nearest
+from chaos.scenario.problems import nearest
 
 
 @app.command()
@@ -23,7 +23,7 @@ def explore(
     faults: Annotated[str, typer.Option(help="Kinds to choose from, as in kill,pause; all if not given.")] = "",
     corpus_dir: Annotated[Path, typer.Option(help="Where results and failing schedules are kept; an exploration "
                                              "that was ended goes on there.")] = Path("explored"),
-    guided: Annotated[bool, typer.Option(help="Aim at moments that were not hit yet.")] = True,
+    guided: Annotated[bool, typer.Option(help="Aim at protocol states that no fault met yet.")] = True,
     workers: Annotated[str, typer.Option(help="local, or ray.")] = "local",
     address: Annotated[str, typer.Option(help="Of a Ray cluster; one is started here if not given.")] = "",
     torch: Annotated[bool, typer.Option(help="Train the scenario's own model, not a quadratic one.")] = False,
@@ -33,12 +33,12 @@ def explore(
 
     Example: `diloco-chaos explore base --runs 2000 --jobs 2`
     """
-    from chaos.explore import Exploration, ExplorationError
-    from chaos.explore import explore as search
-    from chaos.explored import document, show
-    from chaos.generate import known
-    from chaos.scenario import load
-    from chaos.workers import Here, Processes, Ray, WorkersError
+    from chaos.exploration.explore import Exploration, ExplorationError
+    from chaos.exploration.explore import explore as search
+    from chaos.exploration.generate import known
+    from chaos.exploration.report import document, show
+    from chaos.exploration.workers import InProcessWorkers, Processes, Ray, WorkersError
+    from chaos.scenario.loading import load
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.cluster.model_copy(update={"model": "quadratic"}), "faults": ()})
@@ -52,7 +52,7 @@ def explore(
         raise Failure(f"--faults: {error}", 2) from error
     console = Console(stderr=as_json)
     try:
-        at = Ray(address, jobs) if workers == "ray" else Processes(jobs) if jobs > 1 else Here()
+        at = Ray(address, jobs) if workers == "ray" else Processes(jobs) if jobs > 1 else InProcessWorkers()
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
     columns = (TextColumn("exploring"), BarColumn(bar_width=None), MofNCompleteColumn(),
@@ -63,7 +63,7 @@ def explore(
         with progress:
             def tell(state: Exploration) -> None:
                 hit = len(set(state.hit) & state.possible)
-                words = f"{hit} of {len(state.possible)} moments, {len(state.found)} found"
+                words = f"{hit} of {len(state.possible)} fault x state pairs, {len(state.found)} found"
                 progress.update(task, completed=state.done, words=words)
             state = search(base, corpus_dir, at, runs=runs, seed=seed, max_faults=max_faults, kinds=kinds,
                            guided=guided, tell=tell)
@@ -73,7 +73,7 @@ def explore(
         raise Failure(f"interrupted after {progress.tasks[task].completed:.0f} schedules; the same command goes on "
                       f"where it was (see {corpus_dir})", 130) from error
     finally:
-        if not isinstance(at, Here):
+        if not isinstance(at, InProcessWorkers):
             at.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(1 if state.found else 0)

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.commands.common import Failure, JsonOption, app, print_json, understood
-from chaos.folder import RunFolder
+from chaos.evidence.run_folder import RunFolder
+from harness.errors import first
+from harness.extras import MissingExtraError
 from harness.reaper import NOT_UNDONE
-from harness.wording import first
 
 if TYPE_CHECKING:
-    from chaos.replayed import Replay
+    from chaos.replay.findings import Replay
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
@@ -26,8 +27,8 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.report import show as show_report
-    from chaos.run import REPORT, document, exit_code, judged
+    from chaos.report.terminal import show as show_report
+    from chaos.runner.run import REPORT, document, exit_code, judged
     with understood(folder):
         run = RunFolder.open(folder)
         if not run.over:
@@ -55,19 +56,21 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: run
 
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.folder import changed
-    from chaos.replay import replay as again
-    from chaos.run import recorded
-    from harness.trainer.checkpoint import CheckpointError
-    from harness.trainer.device import missing
-    from harness.trainer.node import SETTINGS, NodeSettings
-    from harness.trainer.replicas import replicas
+    from chaos.evidence.run_folder import changed
+    from chaos.replay.replay import replay as again
+    from chaos.runner.run import recorded
+    from harness.trainer.model.device import missing
+    from harness.trainer.runtime.node import SETTINGS, NodeSettings
+    from harness.trainer.runtime.replica_factory import replicas
+    from harness.trainer.storage.checkpoint import CheckpointError
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
         try:
             settings = NodeSettings.model_validate(run.document(SETTINGS))
             initial = settings.initial_values()
+            if why := settings.trainer.lacking():
+                raise MissingExtraError(why)
             make = replicas(settings.trainer, settings.corpus_file, initial)
         except (ValueError, CheckpointError, OSError) as error:
             raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
@@ -107,8 +110,8 @@ def tokens(
 
     Example: `diloco-chaos tokens runs/20260101-120000-flagship-1a2b --fragment 0`
     """
-    from chaos.leases import unmerged
-    from chaos.run import recorded
+    from chaos.evidence.unmerged import unmerged
+    from chaos.runner.run import recorded
     with understood(folder):
         run = RunFolder.open(folder)
         history = recorded(run)
@@ -117,7 +120,8 @@ def tokens(
         raise Failure(f"there is no fragment {fragment}: this run has 0 to {fragments - 1}", 2)
     lost = [one for one in lost if fragment in (None, one.fragment)]
     if as_json:
-        print_json({"run": run.path.name, "processed": history.ledger.processed, "by_fate": history.ledger.by_fate,
+        print_json({"run": run.path.name, "processed": history.accounting.processed,
+                    "by_fate": history.accounting.by_fate,
                     "unmerged": [asdict(one) | {"batches": one.batches} for one in lost]})
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
@@ -127,7 +131,7 @@ def tokens(
     for one in lost:
         which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.ranges)
         table.add_row(str(one.fragment), f"{one.learner}.{one.incarnation}", one.why, f"{one.batches:,}", which)
-    Console().print(table if lost else "everything that was trained on was merged" if history.ledger.processed
+    Console().print(table if lost else "everything that was trained on was merged" if history.accounting.processed
                     else "nothing was trained on in this run")
 
 
@@ -138,12 +142,12 @@ def clean(
     runs_dir: Annotated[Path, typer.Option(help="With --runs: where they are.")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Undo what dead runs left behind: whatever their ledgers still hold. Touches nothing that is not ours.
+    """Undo what dead runs left behind: whatever their undo logs still hold. Touches nothing that is not ours.
 
     Example: `diloco-chaos clean --runs --keep 5`
     """
-    from chaos.custody import clean as heal_all
-    from chaos.folder import thin_out
+    from chaos.evidence.run_folder import thin_out
+    from chaos.runner.cleanup import clean as heal_all
     did = heal_all()
     if runs:
         did += [f"{path} removed" for path in thin_out(runs_dir, keep)]

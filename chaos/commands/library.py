@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from chaos import plan as plans
-from chaos.caution import idle, warnings_of
 from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.plan import freeze
-from chaos.problems import ScenarioError
-from chaos.scenario import load
-from chaos.schema import schema as scenario_schema
-from harness.wording import printable
+from chaos.scenario import plan as plans
+from chaos.scenario.loading import load
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
+from chaos.scenario.schema import schema as scenario_schema
+from chaos.scenario.warnings import idle, warnings_of
+from harness.errors import printable
 from scenarios import find
 
 
@@ -56,7 +56,7 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
     console = Console()
     console.print(Syntax(printable(path.read_text()), "yaml", background_color="default", word_wrap=True))
     for planned in frozen.faults:
-        console.print(f"{planned.id}  {planned.fault.words()}, {planned.fault.trigger_words()}", markup=False)
+        console.print(f"{planned.id}  {planned.fault.describe()}, {planned.fault.describe_trigger()}", markup=False)
     console.print(f"predicted availability {frozen.predicted_availability():.0%}", highlight=False)
 
 
@@ -117,7 +117,7 @@ def plan(
         raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for planned in frozen.faults:
-        table.add_row(planned.id, planned.fault.trigger_words(), planned.fault.words())
+        table.add_row(planned.id, planned.fault.describe_trigger(), planned.fault.describe())
     console = Console()
     console.print(table)
     console.print(f"{len(frozen.faults)} faults, predicted availability {frozen.predicted_availability():.0%}\n"

@@ -10,18 +10,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos import places
-from chaos import plan as plans
-from chaos.caution import idle, warnings_of
 from chaos.commands.common import Failure, JsonOption, app, print_json, understood
-from chaos.live import Terminal
-from chaos.pace import AUTO, PaceError, duration, paced
-from chaos.places import Place
-from chaos.plan import Plan, freeze
-from chaos.problems import nearest
-from chaos.scenario import Scenario, load
+from chaos.report.live import Terminal
+from chaos.runner import backends
+from chaos.runner.backends import Backend
+from chaos.scenario import plan as plans
+from chaos.scenario.loading import load
+from chaos.scenario.model import Scenario
+from chaos.scenario.plan import Plan, freeze
+from chaos.scenario.problems import nearest
+from chaos.scenario.step_time import AUTO, PaceError, duration, paced
+from chaos.scenario.warnings import idle, warnings_of
 from harness.cluster.base import ClusterError
-from harness.trainer.device import DEVICES, Device, best
+from harness.trainer.model.device import DEVICES, Device, best
 
 
 @app.command()
@@ -37,7 +38,7 @@ def run(
                                     "time).")] = "local",
     toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
                                            "toxiproxy-server.")] = "embedded",
-    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to look on with "
+    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to inspect with "
                                                 "toxiproxy-cli; 0: any.")] = 0,
     corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
@@ -53,11 +54,11 @@ def run(
 
     Example: `diloco-chaos run flagship --seed 3`
     """
-    from chaos.report import show as show_report
-    from chaos.run import document, exit_code, run_again_if_inconclusive, run_plan
+    from chaos.report.terminal import show as show_report
+    from chaos.runner.run import document, exit_code, run_again_if_inconclusive, run_plan
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     _must_be_free(toxiproxy_port)
-    place = place_of(on, toxiproxy_port, toxiproxy)
+    backend = backend_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
@@ -65,16 +66,16 @@ def run(
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
     if repeat > 1:
-        from chaos.repeat import repeated
-        from chaos.repeat import show as show_rate
+        from chaos.report.repeat import repeated
+        from chaos.report.repeat import show as show_rate
         if retries_inconclusive:
             raise Failure("--retries-inconclusive: the pass rate of --repeat leaves inconclusive runs out; give one of "
                           "the two", 2)
-        rate = repeated(frozen, runs_dir, console, place)
+        rate = repeated(frozen, runs_dir, console, backend)
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
     with Terminal(console) as terminal:
-        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, place),
+        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, backend),
                                            retries_inconclusive, terminal.say)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
@@ -83,40 +84,41 @@ def run(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended: runs/ID.")],
-    cut: Annotated[int, typer.Option(min=0, help="Go on from this one; 0: the newest that is whole.")] = 0,
+    from_checkpoint: Annotated[int, typer.Option(min=0, help="Resume from this global checkpoint; 0: from the newest "
+                                                 "that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
                                                   "given.")] = None,
-    toxiproxy: Annotated[str, typer.Option(help="As of `run`.")] = "embedded",
-    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="As of `run`.")] = 0,
+    toxiproxy: Annotated[str, typer.Option(help="Same as for `run`.")] = "embedded",
+    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Same as for `run`.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a run after everything was killed, from the last consistent checkpoint of all its nodes, and judge it.
+    """Resume a run after everything was killed, from its last global checkpoint, and judge it.
 
     Nothing from before that checkpoint is lost or done twice; what lay after it is listed.
 
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.folder import RunFolder, changed
-    from chaos.report import show as show_report
-    from chaos.resume import origin_of, told_of
-    from chaos.resume import resume as go_on
-    from chaos.run import document, exit_code
+    from chaos.evidence.run_folder import RunFolder, changed
+    from chaos.report.terminal import show as show_report
+    from chaos.runner.resume import origin_of, told_of
+    from chaos.runner.resume import resume as go_on
+    from chaos.runner.run import document, exit_code
     with understood(folder):
         run = RunFolder.open(folder)
-        origin, refused = origin_of(run, cut)
+        origin, refused = origin_of(run, from_checkpoint)
         told, otherwise = told_of(origin), changed(run.manifest())
-        backend = str(run.manifest().get("backend", "local"))
+        on = str(run.manifest().get("backend", "local"))
     _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
-    place = place_of(backend, toxiproxy_port, toxiproxy)
+    backend = backend_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     for why in [*refused, *otherwise]:
         console.print(f"warning: {why}", style="yellow", markup=False)
     for line in told:
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
-        result = go_on(run, origin, runs, terminal, place)
+        result = go_on(run, origin, runs, terminal, backend)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
 
@@ -164,27 +166,28 @@ def _device(choice: str) -> Device:
     return chosen
 
 
-def place_of(on: str, port: int, toxiproxy: str) -> Place:
+def backend_of(on: str, port: int, toxiproxy: str) -> Backend:
     """Where to run, as the options say."""
     if on == "local":
-        return places.local(port, _toxiproxy(toxiproxy))
-    if on not in places.PLACES:
-        raise Failure(f"--on {on}: no such place{nearest(on, places.PLACES)}; there are {', '.join(places.PLACES)}", 2)
+        return backends.local(port, _toxiproxy(toxiproxy))
+    if on not in backends.BACKENDS:
+        known = ", ".join(backends.BACKENDS)
+        raise Failure(f"--on {on}: unknown backend{nearest(on, backends.BACKENDS)}; there are {known}", 2)
     if on == "simulated" and (toxiproxy != "embedded" or port):
         raise Failure("--toxiproxy: under virtual time there is no server of the links; leave it out", 2)
     if on == "simulated":
-        return places.simulated()
+        return backends.simulated()
     if toxiproxy not in ("embedded", "real"):
         raise Failure(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out", 2)
     try:
-        return places.compose(port)
+        return backends.compose(port)
     except ClusterError as error:
         raise Failure(f"--on compose: {error}", 2) from error
 
 
 def _toxiproxy(choice: str) -> str:
     """The real server's binary; empty for the embedded one."""
-    from harness.cluster.linkserver import real_server
+    from harness.cluster.local.link_server import real_server
     if choice == "embedded":
         return ""
     if choice != "real" and "/" not in choice:

@@ -77,7 +77,7 @@ class NodeState:
 class Cluster(Protocol):
     """One run's nodes. All calls come from one thread; none of them blocks for long.
 
-    What lasts (a pause, a toxic, a limit) is written to the run's ledger before it is done.
+    What lasts (a pause, a toxic, a limit) is written to the run's undo log before it is done.
     """
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from harness.cleanup.processes import Identity, identity
+from harness.cleanup.undo_log import AnyUndo, Lift, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, NodeState
-from harness.ledger import AnyUndo, Ledger, Lift
-from harness.processes import Identity, identity
 
 STOP_TIMEOUT_S = 2.0
 Clock = Callable[[], float]
@@ -24,18 +24,18 @@ _POLL_S = 0.005
 class Incarnation(ABC):
     """What is done to one that has ended is done to nobody."""
 
-    def __init__(self, spec: NodeSpec, number: int, ledger: Ledger, clock: Clock = time.monotonic) -> None:
+    def __init__(self, spec: NodeSpec, number: int, undo_log: UndoLog, clock: Clock = time.monotonic) -> None:
         """`clock`: seconds, as `time.monotonic` counts them."""
         self.spec, self.incarnation = spec, number
-        self.doomed = False
+        self.expected_exit = False
         """A fault brings its end about: its death is no error."""
         self.restart_after: float | None = None
         """Seconds from its end to the start of the next incarnation; None: there is none."""
         self.restart_at: float | None = None
         self.status: int | None = None
         """Exit status, once it was seen to be gone; negative: the signal that ended it."""
-        self._ledger, self._clock = ledger, clock
-        self._owed: dict[str, int] = {}  # what was done to it -> the ledger's number of its undo
+        self._undo_log, self._clock = undo_log, clock
+        self._owed: dict[str, int] = {}  # what was done to it -> the undo log's number of its undo
         self._kill_at: float | None = None
         self._paused = False
         self._limits: tuple[int, int] | None = None
@@ -109,7 +109,7 @@ class Incarnation(ABC):
 
     def residue(self) -> list[str]:
         """What of any fault is still on it, in words; one whose end has been brought about is on its way."""
-        if not self.alive or (self.doomed and self._kill_at is not None):
+        if not self.alive or (self.expected_exit and self._kill_at is not None):
             return []
         return [f"{self.name} {words}" for words, there in (
             ("is throttled", self.throttled), ("is stopped", self.stands_still()),
@@ -133,13 +133,13 @@ class Incarnation(ABC):
         self.throttle(None, 0.0, 0)
         for what in list(self._owed):
             self._paid(what)
-        if self.doomed and self.restart_after is not None:
+        if self.expected_exit and self.restart_after is not None:
             self.restart_at = now + self.restart_after
 
     def end(self, number: signal.Signals, restart_after: float | None) -> None:
         """Bring its end about; SIGTERM is followed by SIGKILL after two seconds."""
         if self.alive:
-            self.doomed, self.restart_after = True, restart_after
+            self.expected_exit, self.restart_after = True, restart_after
             self.send(number)
             if number == signal.SIGTERM:
                 self._kill_at = self._clock() + STOP_TIMEOUT_S
@@ -179,7 +179,7 @@ class Incarnation(ABC):
                 return  # it is gone, and was not seen to be yet
             self._owe("limit", Lift, {"process": self._identity(), "soft": soft, "hard": hard})
             self._limits = (soft, hard)
-            self.doomed, self.restart_after = True, restart_after
+            self.expected_exit, self.restart_after = True, restart_after
             self.file_limits((size, hard))
 
     def unlimit_writes(self) -> None:
@@ -188,12 +188,12 @@ class Incarnation(ABC):
             limits, self._limits = self._limits, None
             with suppress(ProcessLookupError):
                 self.file_limits(limits)
-            self.spared()
+            self.clear_expected_exit()
             self._paid("limit")
 
-    def spared(self) -> None:
+    def clear_expected_exit(self) -> None:
         """What might have ended it is over; where it did, its end is still to be seen."""
-        self.doomed = self.ended() is not None or identity(self.pid) is None
+        self.expected_exit = self.ended() is not None or identity(self.pid) is None
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
         """RLIMIT_FSIZE of the process, soft and hard, set where `limits` are given; as it was before.
@@ -219,8 +219,8 @@ class Incarnation(ABC):
         return identity(self.pid) or Identity(self.pid, 0)
 
     def _owe(self, what: str, undo: type[AnyUndo], fields: Mapping[str, object]) -> None:
-        self._owed[what] = self._ledger.owe(undo, **fields)
+        self._owed[what] = self._undo_log.record(undo, **fields)
 
     def _paid(self, what: str) -> None:
         if what in self._owed:
-            self._ledger.done(self._owed.pop(what))
+            self._undo_log.complete(self._owed.pop(what))

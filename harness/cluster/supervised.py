@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from harness import memory, tape
+from harness.cleanup.undo_log import Enable, Toxin, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
 from harness.cluster.incarnation import Clock, Incarnation
-from harness.ledger import Enable, Ledger, Toxin
 from harness.links.client import Toxic
 from harness.memory import Corruption
 
@@ -52,10 +52,10 @@ AnyIncarnation = TypeVar("AnyIncarnation", bound=Incarnation)
 class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     """Implements most of `harness.cluster.base.Cluster`."""
 
-    def __init__(self, run: Path, record: Recorder, ledger: Ledger, clock: Clock = time.monotonic) -> None:
-        """`run`: the run's folder, for logs and to read `listening` from the tape. `ledger`: for undos, and for the
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, clock: Clock = time.monotonic) -> None:
+        """`run`: the run's folder, for logs and to read `listening` from the tape. `undo log`: for undos, and for the
         token that everything of the run carries. `clock`: seconds, as `time.monotonic` counts them."""
-        self._run, self._record, self._ledger, self._clock = run, record, ledger, clock
+        self._run, self._record, self._undo_log, self._clock = run, record, undo_log, clock
         self._nodes: dict[str, AnyIncarnation] = {}
         self._superseded: dict[str, AnyIncarnation] = {}
         self._addresses: dict[str, str] = {}  # link -> where the node's side of it listens
@@ -129,7 +129,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         current, before = self._nodes[node], self._superseded.get(node)
         if current.alive and not (before and before.alive):
             current.pause()
-            current.doomed, current.restart_after = True, None  # its successor is there: nobody is to follow twice
+            current.expected_exit, current.restart_after = True, None  # nobody is to follow its successor
             self._superseded[node] = current
             self._spawn(current.spec, current.incarnation + 1)
 
@@ -160,9 +160,9 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         Raises:
             ClusterError: nobody had brought it about.
         """
-        self._record("exit", target=node.name, incarnation=node.incarnation, status=status, killed=node.doomed,
+        self._record("exit", target=node.name, incarnation=node.incarnation, status=status, killed=node.expected_exit,
                      **node.details())
-        if status != 0 and not node.doomed:
+        if status != 0 and not node.expected_exit:
             raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
                                f"{self._last_lines(node.name, node.incarnation)}")
 
@@ -252,7 +252,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         left = [words for node in self._everyone() for words in node.residue()]
         for link in self._addresses:
             left += [f"toxic {toxic.name} on {link}" for toxic in self._links().toxics(link)]
-            left += [] if self._links().enabled(link) else [f"{link} is cut off"]
+            left += [] if self._links().enabled(link) else [f"{link} is partitioned"]
         return left
 
     # -- what only some places can do ----------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a new one each time)")
     args = parser.parse_args(argv)
     if args.parent is not None:
-        from harness.lifeline import die_with_parent
+        from harness.cleanup.parent_death import die_with_parent
 
         die_with_parent(args.parent)
     return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed)))

@@ -1,5 +1,5 @@
 """A simulated learner's process: one connection that is made again whenever it breaks, and inner steps beside
-everything else; `harness.trainer.client` on sockets."""
+everything else; `harness.trainer.runtime.client` on sockets."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.memory import Corruption
+from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection, Link
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
-from harness.simulation.surroundings import Surroundings
-from harness.trainer.backoff import CONNECT_S, Backoff
-from harness.trainer.client import CONGESTED
-from harness.trainer.effects import Close, Compute, Effect, Send
-from harness.trainer.holds import HoldPoints
-from harness.trainer.learner import Learner
-from harness.trainer.messages import AnyMessage, Refused, Report
-from harness.trainer.peer import Peer
-from harness.trainer.tensors import Tensors
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.data_parallel.worker import DataParallelWorker
+from harness.trainer.learner.backoff import CONNECT_S, Backoff
+from harness.trainer.learner.learner import Learner
+from harness.trainer.protocol.effects import Close, Compute, Effect, Send
+from harness.trainer.protocol.messages import AnyMessage, Refused, Report
+from harness.trainer.runtime.client import CONGESTED
+from harness.trainer.runtime.failpoints import Failpoints
 
 _ALMOST_S = 1e-9
 
@@ -28,8 +28,8 @@ class SimulatedClient(SimulatedProcess):
 
     role = "learner"
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints, link: Link,
-                 server: Callable[[], SimulatedServer], make_core: Callable[[], Learner | Peer]) -> None:
+    def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints, link: Link,
+                 server: Callable[[], SimulatedServer], make_core: Callable[[], Learner | DataParallelWorker]) -> None:
         """`server()`: who is at the other end of the link now."""
         self._link, self._server, self._make = link, server, make_core
         self._core = None
@@ -44,18 +44,18 @@ class SimulatedClient(SimulatedProcess):
         self.corruptions: list[Corruption] = []
         """Orders for failing memory, carried out before the next inner step."""
         self._rest: Send | None = None  # of a frame that was cut in two
-        super().__init__(around, name, incarnation, holds, around.parameters.start_learner)
+        super().__init__(around, name, incarnation, failpoints, around.parameters.start_learner)
 
-    _core: Learner | Peer | None
+    _core: Learner | DataParallelWorker | None
 
     @property
-    def core(self) -> Learner | Peer | None:
+    def core(self) -> Learner | DataParallelWorker | None:
         """The state machine, once it is up."""
         return self._core
 
     def _up(self) -> None:
         self._core = self._make()
-        self._silence = self._core.config.silence
+        self._silence = self._core.config.heartbeat_timeout
         self.record("imported")
         self._attempt()
 
@@ -139,7 +139,7 @@ class SimulatedClient(SimulatedProcess):
         if send is self._rest:
             self._rest = None
             connection.to_server(size - size // 2, send.message, send.tensors)
-        elif send.half and self._holds.due(send.half, self.core):
+        elif send.half and self._failpoints.due(send.half, self.core):
             connection.half_to_server(size // 2, size)
             self._rest = Send(send.message, send.tensors, send.to, "", send.sent)  # it goes on there, if it lives
             self._effects.appendleft(self._rest)

@@ -11,7 +11,7 @@ from harness.links.pace import Pace
 from harness.links.toxics import Attributes
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
-from harness.trainer.probe import PROBE_TIMEOUT_S
+from harness.trainer.protocol.probe import PROBE_TIMEOUT_S
 
 _NEVER = float("inf")
 

@@ -1,21 +1,21 @@
-"""Somebody who takes a learner's place: `harness.trainer.rogue.attack`, in virtual time."""
+"""Somebody who takes a learner's place: `harness.trainer.protocol.byzantine.attack`, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection, Link
 from harness.simulation.server import SimulatedServer
-from harness.simulation.surroundings import Surroundings
-from harness.trainer.messages import AnyMessage
-from harness.trainer.rogue import Rogue
-from harness.trainer.tensors import Tensors
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.protocol.byzantine import Rogue
+from harness.trainer.protocol.messages import AnyMessage
 
 
 class Impostor:
     """See the module. It goes on until so many contributions were taken, or the time is over."""
 
-    def __init__(self, around: Surroundings, link: Link, server: Callable[[], SimulatedServer], rogue: Rogue,
+    def __init__(self, around: SimulatedHost, link: Link, server: Callable[[], SimulatedServer], rogue: Rogue,
                  wanted: int, until: float, done: Callable[[int], None]) -> None:
         self.name = link.name
         self._around, self._link, self._server, self._rogue = around, link, server, rogue

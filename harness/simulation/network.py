@@ -10,8 +10,8 @@ from harness.links.toxics import STREAMS, ToxicSettings, new_toxic
 from harness.simulation.flow import Flow
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
-from harness.trainer.messages import AnyMessage
-from harness.trainer.tensors import Tensors
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.protocol.messages import AnyMessage
 
 
 class End(Protocol):

@@ -81,6 +81,6 @@ def measured(tape: Tape, cores: int) -> Parameters:
 def _answer_times(tape: Tape) -> list[float]:
     """Seconds from each snapshot that was merged to its arrival at the syncer."""
     given = {(event.node, event.incarnation, event["fragment"], event["step"]): event.t
-             for event in tape.of("snapshot")}
+             for event in tape.of("outer_gradient")}
     return [part["arrived"] - given[key] for merge in tape.of("merge", node="syncer") for part in merge["contributions"]
             if (key := (part["learner"], part["incarnation"], merge["fragment"], part["last"])) in given]

@@ -1,7 +1,7 @@
 """A simulated process: carries out what a core asks for, one input at a time, on a simulated machine.
 
-What `harness.trainer.driver` does on sockets, files and the machine's clock. A process can be stopped, continued and
-killed between any two of its steps; sockets, the disk and the network are others' and go on without it.
+What `harness.trainer.runtime.driver` does on sockets, files and the machine's clock. A process can be stopped,
+continued and killed between any two of its steps; sockets, the disk and the network are others' and go on without it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any
 
 from harness.simulation.clock import Clock, Timers
 from harness.simulation.disk import MemoryDisk
-from harness.simulation.surroundings import Surroundings
-from harness.trainer import checkpoint
-from harness.trainer.disk import Content
-from harness.trainer.effects import (
+from harness.simulation.host import SimulatedHost
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.data_parallel.hub import Hub
+from harness.trainer.data_parallel.worker import DataParallelWorker
+from harness.trainer.learner.learner import Learner
+from harness.trainer.protocol.effects import (
     Close,
     Commit,
     Compute,
     Effect,
-    Hold,
+    Failpoint,
     Record,
     Save,
     Send,
@@ -28,11 +30,9 @@ from harness.trainer.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.holds import HoldPoints
-from harness.trainer.hub import Hub
-from harness.trainer.learner import Learner
-from harness.trainer.peer import Peer
-from harness.trainer.syncer import Syncer
+from harness.trainer.runtime.failpoints import Failpoints
+from harness.trainer.storage import checkpoint
+from harness.trainer.storage.disk import Content
 
 _SIGKILL = -9
 
@@ -40,9 +40,9 @@ _SIGKILL = -9
 class SimulatedProcess:
     """What is the same for all roles."""
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints,
+    def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints,
                  starts: float, disk: MemoryDisk | None = None) -> None:
-        """`holds`: as of `harness.trainer.driver.Driver`; `starts`: seconds until it is up."""
+        """`holds`: as of `harness.trainer.runtime.driver.Driver`; `starts`: seconds until it is up."""
         self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
         self.world = around.world
         self.pid = next(around.pids)
@@ -52,8 +52,8 @@ class SimulatedProcess:
         self.frozen = False
         self._ready = False  # it has started
         self.held = False
-        """It stands still because it was told to do so at a hold point."""
-        self._holds = holds
+        """It stands still because it was told to do so at a failpoint."""
+        self._failpoints = failpoints
         self._inputs: deque[tuple[Callable[..., Iterable[Effect] | None], tuple[Any, ...]]] = deque()
         self._effects: deque[Effect] = deque()
         self._saving: Iterator[str] | None = None
@@ -91,7 +91,7 @@ class SimulatedProcess:
     role = ""
 
     @property
-    def core(self) -> Syncer | Hub | Learner | Peer | None:
+    def core(self) -> Syncer | Hub | Learner | DataParallelWorker | None:
         """The state machine, once it is up."""
         raise NotImplementedError
 
@@ -170,7 +170,7 @@ class SimulatedProcess:
         """How each kind of effect is carried out."""
         return {Send: self._send, Record: self._write, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
-                Hold: lambda effect: self._hold(effect.point), Close: self._close,
+                Failpoint: lambda effect: self._hold(effect.point), Close: self._close,
                 Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop}
 
     def _snapshot(self, effect: Snapshot) -> None:
@@ -178,7 +178,7 @@ class SimulatedProcess:
 
     def _save_part(self, effect: Save) -> None:
         """Beside everything else."""
-        self.around.save(self.name, self._holds.noted(effect))
+        self.around.save(self.name, self._failpoints.noted(effect))
         self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.cut)
 
     def _on_saved(self, cut: int) -> Iterable[Effect]:
@@ -270,11 +270,11 @@ class SimulatedProcess:
             self.world.stop()  # the harness shall see it
 
     def _hold(self, point: str) -> None:
-        if self._holds.due(point, self.core):
+        if self._failpoints.due(point, self.core):
             self._stop_here(point)
 
     def _stop_here(self, point: str) -> None:
-        self.record("held", point=point, count=self._holds.passed[point])
+        self.record("failpoint", point=point, count=self._failpoints.passed[point])
         self._suspend()
         self.frozen = self.held = True
 

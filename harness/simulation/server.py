@@ -1,21 +1,21 @@
-"""A simulated syncer's process: many connections, one core; `harness.trainer.server` on sockets."""
+"""A simulated syncer's process: many connections, one core; `harness.trainer.runtime.server` on sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from harness.simulation.disk import MemoryDisk
+from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection
 from harness.simulation.process import SimulatedProcess
-from harness.simulation.surroundings import Surroundings
-from harness.trainer import checkpoint
-from harness.trainer.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
-from harness.trainer.holds import HoldPoints
-from harness.trainer.hub import Hub
-from harness.trainer.messages import AnyMessage, Refused
-from harness.trainer.syncer import Syncer
-from harness.trainer.tensors import Tensors
-from harness.trainer.traffic import TOLD_AT, Traffic
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.data_parallel.hub import Hub
+from harness.trainer.protocol.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from harness.trainer.protocol.messages import AnyMessage, Refused
+from harness.trainer.protocol.traffic import TOLD_AT, Traffic
+from harness.trainer.runtime.failpoints import Failpoints
+from harness.trainer.storage import checkpoint
 
 
 class SimulatedServer(SimulatedProcess):
@@ -23,12 +23,12 @@ class SimulatedServer(SimulatedProcess):
 
     role = "syncer"
 
-    def __init__(self, around: Surroundings, name: str, incarnation: int, holds: HoldPoints, disk: MemoryDisk,
+    def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints, disk: MemoryDisk,
                  make_core: Callable[[], Syncer | Hub]) -> None:
         self._make, self._core = make_core, None
         self._open: dict[int, Connection] = {}
         self._traffic = Traffic()
-        super().__init__(around, name, incarnation, holds, around.parameters.start_syncer, disk)
+        super().__init__(around, name, incarnation, failpoints, around.parameters.start_syncer, disk)
 
     _core: Syncer | Hub | None
 

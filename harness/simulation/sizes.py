@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.trainer.messages import AnyMessage
-from harness.trainer.tensors import Tensors
-from harness.trainer.wire import encode
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.protocol.messages import AnyMessage
+from harness.trainer.protocol.wire import encode
 
 
 class Sizes:

@@ -5,15 +5,16 @@ import sys
 import time
 
 from harness import tape
-from harness.cluster.composefile import find
-from harness.cluster.engine import Engine
+from harness.cluster.compose.compose_file import find
+from harness.cluster.compose.engine import Engine
 
 WITHIN_S = 90
 
 SCENARIO = """diloco_chaos: 1
 name: down
 deadline: 80s
-cluster: {model: quadratic, fragments: 4, learners: 2, budget: 2000, step_time: 60ms, snapshots: 4, silence: 2s}
+cluster: {model: quadratic, fragments: 4, learners: 2, budget: 2000, step_time: 60ms, snapshots: 4, heartbeat_timeout:
+2s}
 """
 
 

@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from harness.cluster.composefile import find
-from harness.cluster.linkserver import free_port
+from harness.cluster.compose.compose_file import find
+from harness.cluster.local.link_server import free_port
 from harness.links.client import Links, Toxic
 
 WITHIN_S = 90

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from chaos import places
-from chaos.live import Silence
-from chaos.plan import freeze
-from chaos.run import exit_code, run_plan
-from chaos.scenario import parse
+from chaos.report.live import NullAudience
+from chaos.runner import backends
+from chaos.runner.run import exit_code, run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.cleanup.undo_log import undo_logs_folder
 from harness.cluster.base import ENGINE_RESTART
-from harness.cluster.engine import Engine, EngineError
-from harness.ledger import ledgers_folder
+from harness.cluster.compose.engine import Engine, EngineError
 
 WITHIN_S = 90
 
@@ -20,7 +20,7 @@ SCENARIO = """diloco_chaos: 1
 name: engine
 deadline: 90s
 cluster: {model: micro, corpus: markov, fragments: 4, batch: 4, learners: 2, budget: 2000, step_time: 60ms,
-          snapshots: 4, silence: 2s}
+          snapshots: 4, heartbeat_timeout: 2s}
 faults:
   - {restart_engine: syncer, at: 1s}
 """
@@ -40,13 +40,13 @@ def labelled():
 def test_a_run_whose_engine_is_restarted_proves_nothing_keeps_its_tape_and_leaves_nothing(engine_there, tmp_path):
     if not os.environ.get(ENGINE_RESTART):
         pytest.skip(f"{ENGINE_RESTART} does not say how to restart the engine")
-    result = run_plan(freeze(parse(SCENARIO), 0), tmp_path, Silence(), places.compose())
+    result = run_plan(freeze(parse(SCENARIO), 0), tmp_path, NullAudience(), backends.compose())
     assert exit_code(result) == 3
     assert "the Docker engine went away in the middle of the run" in result.outcome.message
     assert "Kept: the tape, the checkpoints" in result.outcome.message
     assert result.history.merges, "what was recorded before is there"
     assert list((result.folder.path / "state").glob("*.safetensors"))
     end = time.monotonic() + WITHIN_S
-    while (left := [*labelled(), *ledgers_folder().glob("*.jsonl")]) and time.monotonic() < end:
+    while (left := [*labelled(), *undo_logs_folder().glob("*.jsonl")]) and time.monotonic() < end:
         time.sleep(0.5)
     assert left == []

@@ -3,9 +3,9 @@
 import pytest
 from ray.cluster_utils import Cluster
 
-from benchmarks.planted import BASE
-from chaos.explore import explore
-from chaos.workers import Here, Ray
+from benchmarks.measure.planted import BASE
+from chaos.exploration.explore import explore
+from chaos.exploration.workers import InProcessWorkers, Ray
 
 
 def fingerprint(folder):
@@ -28,5 +28,5 @@ def test_a_node_that_is_killed_in_the_middle_loses_no_result(tmp_path):
         workers.close()
         cluster.shutdown()
     assert killed
-    explore(BASE, tmp_path / "here", Here(), runs=40, seed=8)
+    explore(BASE, tmp_path / "here", InProcessWorkers(), runs=40, seed=8)
     assert fingerprint(tmp_path / "ray") == fingerprint(tmp_path / "here")

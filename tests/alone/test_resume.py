@@ -10,15 +10,16 @@ import time
 
 import pytest
 
-from chaos.folder import RunFolder
-from chaos.resume import origin_of
+from chaos.checks import ALWAYS
+from chaos.evidence.run_folder import RunFolder
+from chaos.runner.resume import origin_of
 from harness import tape
 
 PLAN = """diloco_chaos: 1
 name: interrupted
 deadline: 90s
 cluster: {model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 240, step_time: 60ms,
-          snapshots: 4, silence: 2s, cut_every: 40}
+          snapshots: 4, heartbeat_timeout: 2s, checkpoint_interval: 40}
 faults:
   - {kill: learner-1, at: 2s, restart_after: 1s}
   - {pause: learner-2, at: 9s, for: 1s}
@@ -30,7 +31,7 @@ AVERAGED = """diloco_chaos: 1
 name: interrupted
 deadline: 90s
 cluster: {mode: MODE, model: micro, corpus: markov, batch: 4, learners: 3, budget: 240, step_time: 60ms, snapshots: 4,
-          silence: 2s, cut_every: 40}
+          heartbeat_timeout: 2s, checkpoint_interval: 40}
 """
 
 
@@ -51,13 +52,13 @@ def killed(folder, place, cuts, plan=PLAN):
     until = time.monotonic() + 60
     while time.monotonic() < until:
         for run in (folder / "runs").glob("*"):
-            if len(tape.read(run / "tape").of("cut_done")) >= cuts:
+            if len(tape.read(run / "tape").of("checkpoint_complete")) >= cuts:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return run
         time.sleep(0.05)
     process.kill()
-    pytest.fail("no cut was made")
+    pytest.fail("no global checkpoint was made")
 
 
 def resumed(run, *options):
@@ -69,11 +70,16 @@ def resumed(run, *options):
     return done, new[0] if new else None
 
 
-def assert_whole(run):
-    """Every check holds of the run as one, and it is the same again from its begin, with no end in between."""
+def assert_whole(resumed, run):
+    """Every check holds of the run as one, and it is the same again from its beginning, with no end in between. Where
+    others had the machine, what depends on time may prove nothing; the protocol's promises hold all the same."""
     report = json.loads((run / "report.json").read_text())
-    assert {check["name"]: check["verdict"] for check in report["checks"]} == {
-        check["name"]: "passed" for check in report["checks"]}, report["inconclusive"]
+    busy = report["inconclusive"].startswith("this machine")
+    assert resumed.returncode == (3 if busy else 0), resumed.stdout + resumed.stderr
+    allowed = {"passed", "unknown"} if busy else {"passed"}
+    verdicts = {check["name"]: check["verdict"] for check in report["checks"]}
+    assert set(verdicts.values()) <= allowed, verdicts
+    assert {verdicts[name] for name in ALWAYS & verdicts.keys()} == {"passed"}
     done = command("replay", str(run))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("all the same, bit for bit\n")
@@ -86,18 +92,17 @@ def test_a_run_that_was_killed_goes_on_and_holds_all_that_it_promised(place, req
     run = killed(tmp_path, place, cuts=3)
     origin, _ = origin_of(RunFolder.open(run))
     done, new = resumed(run)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"going on from cut {origin.cut} of {run.name}" in done.stdout
+    assert f"resuming from global checkpoint {origin.checkpoint} of {run.name}" in done.stdout
     for (name, number), (begin, end) in origin.lost.steps.items():
         span = f"steps {begin} to {end}" if begin < end else f"step {begin}"
         assert f"void: {span} of {name}.{number}" in done.stdout
-    assert_whole(new)
-    assert not (new / "cuts").exists()
+    assert_whole(done, new)
+    assert not (new / "checkpoints").exists()
     void = json.loads((new / "manifest.json").read_text())["resumed"]["void"]
     assert json.loads((new / "report.json").read_text())["resumed"]["void"] == void
     assert void["steps"] == {f"{name}.{number}": [*span] for (name, number), span in origin.lost.steps.items()}
     assert (f"void: {void['tokens']:,} tokens" in done.stdout) == bool(void["tokens"])  # or killed at once
-    assert f"from cut {origin.cut} of {run.name}." in done.stdout.replace("\n", " ")
+    assert f"from global checkpoint {origin.checkpoint} of {run.name}." in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
@@ -105,14 +110,13 @@ def test_data_parallelism_goes_on_from_a_checkpoint_of_its_hub(mode, tmp_path):
     run = killed(tmp_path, "local", 2, AVERAGED.replace("MODE", mode))
     origin, _ = origin_of(RunFolder.open(run))
     done, new = resumed(run)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"going on from cut {origin.cut} of {run.name}" in done.stdout
-    assert_whole(new)
+    assert f"resuming from global checkpoint {origin.checkpoint} of {run.name}" in done.stdout
+    assert_whole(done, new)
 
 
 def test_it_is_killed_again_and_a_cut_is_torn_and_it_goes_on_nevertheless(tmp_path):
     run = killed(tmp_path, "local", cuts=3)
-    newest, before = sorted((run / "cuts").iterdir(), reverse=True)[:2]
+    newest, before = sorted((run / "checkpoints").iterdir(), reverse=True)[:2]
     torn = newest / "learner-3.safetensors"
     torn.write_bytes(torn.read_bytes()[:1000])
     process = begun("resume", str(run))
@@ -123,14 +127,14 @@ def test_it_is_killed_again_and_a_cut_is_torn_and_it_goes_on_nevertheless(tmp_pa
             break
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert f"cut {int(newest.name)} can't be trusted" in "".join(said).replace("\n", " ")
+    assert f"global checkpoint {int(newest.name)} can't be trusted" in "".join(said).replace("\n", " ")
     (second,) = set(run.parent.iterdir()) - {run}
     done, third = resumed(second)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"going on from cut {int(before.name)} of {second.name}" in done.stdout
-    assert_whole(third)
+    assert f"resuming from global checkpoint {int(before.name)} of {second.name}" in done.stdout
+    assert_whole(done, third)
     assert command("resume", str(third)).returncode == 2
-    shutil.rmtree(run / "cuts")
+    shutil.rmtree(run / "checkpoints")
     done = command("resume", str(run))
     assert done.returncode == 2
-    assert "there is no cut to go on from; begin again: diloco-chaos run --plan" in done.stderr.replace("\n", " ")
+    said = done.stderr.replace("\n", " ")
+    assert "there is no global checkpoint to resume from; begin again: diloco-chaos run --plan" in said

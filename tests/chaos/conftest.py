@@ -2,18 +2,18 @@
 
 import pytest
 
-from chaos.live import Silence
-from chaos.plan import freeze
-from chaos.run import run_plan
-from chaos.scenario import parse
+from chaos.report.live import NullAudience
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
 
-collect_ignore_glob = ["found/*.yaml"]  # test_found.py runs them, under virtual time
+collect_ignore_glob = ["exploration/found/*.yaml"]  # test_found.py runs them, under virtual time
 
 SMALL = """diloco_chaos: 1
 name: small
 deadline: {deadline}
 cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: {learners}, budget: {budget},
-          step_time: 60ms, snapshots: 4, silence: 2s}}
+          step_time: 60ms, snapshots: 4, heartbeat_timeout: 2s}}
 {more}
 faults:
 {faults}
@@ -35,5 +35,5 @@ def scenario_text():
 def run_small(tmp_path):
     """run_small(*faults) -> Result of a real run on this machine."""
     def run(*faults, audience=None, **settings):
-        return run_plan(freeze(parse(small(*faults, **settings)), 0), tmp_path, audience or Silence())
+        return run_plan(freeze(parse(small(*faults, **settings)), 0), tmp_path, audience or NullAudience())
     return run

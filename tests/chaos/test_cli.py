@@ -4,14 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
-from chaos import plan as plans
-from chaos.plan import freeze
-from chaos.scenario import load
+from chaos.cli import app
+from chaos.scenario import plan as plans
+from chaos.scenario.loading import load
+from chaos.scenario.plan import freeze
 from harness import tape
-from harness.processes import identity
+from harness.cleanup.processes import identity
 
 
 def command(*arguments, timeout=60, **environment):
@@ -113,10 +117,21 @@ def test_json_is_one_object_on_standard_output(arguments):
 
 
 def test_every_command_explains_itself_with_an_example():
-    for name in ("run", "list", "show", "validate", "check", "doctor"):
-        done = command(name, "--help")
-        assert done.returncode == 0
-        assert "Example" in done.stdout
+    runner, commands = CliRunner(), get_command(app).commands
+    assert len(commands) == 14
+    for name in commands:
+        short, long = (runner.invoke(app, [name, option]) for option in ("-h", "--help"))
+        assert (short.exit_code, short.stdout) == (0, long.stdout)
+        assert "Example" in short.stdout, name
+
+
+def test_the_version_is_that_of_the_package():
+    assert command("--version").stdout == f"diloco-chaos {version('diloco-chaos')}\n"
+
+
+def test_a_shell_completes_commands():
+    done = command(COMP_WORDS="diloco-chaos re", COMP_CWORD="1", _DILOCO_CHAOS_COMPLETE="complete_bash")
+    assert done.stdout.split() == ["resume", "replay"]
 
 
 def test_validate_tells_every_problem_and_exits_2(tmp_path):
@@ -143,7 +158,8 @@ def test_a_tape_cut_off_in_the_middle_of_a_line_is_judged_up_to_the_cut_and_says
         file.write('{"t": 3.0, "node": "syn')
     done = command("check", str(recorded))
     assert done.returncode == 3, done.stderr
-    assert "Judged up to a cut in the tape: syncer.0.jsonl, line 2" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "The event log is incomplete, and judged up to there: syncer.0.jsonl, line 2" in said
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -175,8 +191,8 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
 
 
 def test_auto_is_the_processor_where_there_is_no_other_device():
-    code = "from chaos.commands.running import with_options; from chaos.plan import freeze; " \
-           "from chaos.scenario import load; " \
+    code = "from chaos.commands.running import with_options; from chaos.scenario.plan import freeze; " \
+           "from chaos.scenario.loading import load; " \
            "print(with_options(freeze(load('no-fault')[0], 0), device='auto').cluster.device)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
@@ -223,7 +239,7 @@ def unfinished(run, harness=(1, 1), backend="local"):
 @pytest.mark.parametrize(("spoil", "words"), [
     (lambda run: None, "its training was over, there is nothing to go on with"),
     (lambda run: unfinished(run, backend="simulated"),
-     "a simulation that was ended left no cuts; run it again: diloco-chaos run --plan"),
+     "a simulation that was ended left no global checkpoints; run it again: diloco-chaos run --plan"),
     (lambda run: unfinished(run, identity(os.getpid())), "this run still goes on; end it first"),
     (unfinished, "can't be trusted: "),
     (unfinished, "begin again: diloco-chaos run --plan")])
@@ -258,14 +274,14 @@ def test_a_replay_needs_the_device_that_the_run_had(tmp_path):
 
 
 def test_resume_tells_what_cuts_there_are_and_that_a_finished_run_has_none_left(tmp_path):
-    run = simulated(tmp_path, cut_every=40)
+    run = simulated(tmp_path, checkpoint_interval=40)
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps(manifest | {"backend": "local"}))
     done = command("resume", str(run))
     assert "its training was over, there is nothing to go on with" in " ".join(done.stderr.split())
     unfinished(run)
-    done = command("resume", str(run), "--cut", "9")
+    done = command("resume", str(run), "--from-checkpoint", "9")
     assert done.returncode == 2
-    assert "there is no cut 9: there are 3, 2, 1" in " ".join(done.stderr.split())
+    assert "there is no global checkpoint 9: there are 3, 2, 1" in " ".join(done.stderr.split())
 
 

@@ -1,10 +1,9 @@
-"""Whatever a file holds, the answer is a message and an exit code: scenarios, plans, tapes, ledgers and frames, damaged
-in thousands of ways."""
+"""Whatever a file holds, the answer is a message and an exit code: scenarios, plans, tapes, undo logs and frames,
+damaged in thousands of ways."""
 
 import contextlib
 import copy
 import dataclasses
-import importlib.util
 import io
 import json
 import os
@@ -26,20 +25,23 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from safetensors.numpy import save as safetensors
 
-from chaos import cli, custody
-from chaos import plan as plans
-from chaos.caution import warnings_of
+from chaos import cli
 from chaos.commands import running
 from chaos.commands.common import Failure
-from chaos.plan import Plan, freeze
-from chaos.problems import ScenarioError
-from chaos.scenario import load, parse
-from harness import ledger, tape
-from harness.ledger import Continue, Done, Enable, LedgerError, Lift, Opened, Remove, Toxin
-from harness.processes import identity
-from harness.trainer import wire
-from harness.trainer.messages import Answer, Finish, Hello, Report
-from harness.trainer.wire import Decoder, FrameError
+from chaos.runner import cleanup
+from chaos.scenario import plan as plans
+from chaos.scenario.loading import load, parse
+from chaos.scenario.plan import Plan, freeze
+from chaos.scenario.problems import ScenarioError
+from chaos.scenario.warnings import warnings_of
+from forged_runs import CALM, calmly
+from harness import tape
+from harness.cleanup import undo_log
+from harness.cleanup.processes import identity
+from harness.cleanup.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
+from harness.trainer.protocol import wire
+from harness.trainer.protocol.messages import Finish, Hello, OuterGradient, Report
+from harness.trainer.protocol.wire import Decoder, FrameError
 from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
@@ -101,7 +103,8 @@ NASTY = [None, True, False, 0, 1, -1, 2, 3.5, 0.0, -0.5, 1e-320, 1e308, 2**31, 2
          float("nan"), float("inf"), -float("inf"), "", " ", "0", "0s", "1s", "-3s", "3", "1e400s", "1e-300s",
          "1e400MB", "1MB", "1e9 steps", "٣s", "150%", "1e400%", "nan", "learners", "learner-1", "learner-99",
          "syncer", "ghost", "harness", "kill", "pause", "storm", "composite", "link_fault", "latency", "metro", "f1",
-         "f2", "both", "held", "\ud800", "\0", "\n", "[/x]", "[bold", "{}", "a" * 5000, [], {}, [[]], [{}], {"": 1},
+         "f2", "both", "failpoint", "\ud800", "\0", "\n", "[/x]", "[bold", "{}", "a" * 5000, [], {}, [[]], [{}],
+         {"": 1},
          {"a": {"b": []}}, ["learner-1"], ["learner-1", 5], {"kill": {}}, {"fault": "f1", "wait": "1s"},
          {"node": "syncer", "event": "merge", "count": 2}, {"loss_below": float("nan")}, DEEP]
 LEAVES = st.one_of(st.sampled_from(NASTY), st.integers(), st.floats(), st.text(max_size=12))
@@ -113,7 +116,7 @@ PIECES = ["&a ", "*a", "<<: *a", "? ", ": ", "- ", "\t", "\0", "\n---\n", "%YAML
           "!!float ", "!!binary ", "!!set ", "!x ", "\ufeff", "'", '"', "#", "\r", "2020-13-45", "1_0", "0x", "1e999",
           ".nan", ".inf", "~", "null", "9" * 4400, "\x85", "\u2028", "🦆", "[" * 2000, "{a: " * 300, "  ", "\n", "=",
           ",", "-"]
-CUTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 40), st.one_of(
+CHECKPOINTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 40), st.one_of(
     st.just(""), st.sampled_from(PIECES), st.text(max_size=6))), min_size=1, max_size=4)
 BYTE_CUTS = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 9), st.binary(max_size=9)), min_size=1,
                      max_size=3)
@@ -228,7 +231,7 @@ def test_a_malicious_scenario_is_answered_with_a_message_and_soon(text):
 
 
 @often(500, Phase.shrink)
-@given(st.sampled_from(TEXTS), CUTS)
+@given(st.sampled_from(TEXTS), CHECKPOINTS)
 def test_a_scenario_with_damaged_text_is_told_or_run(text, cuts):
     told_or_frozen(cut(text, cuts))
 
@@ -304,7 +307,7 @@ def test_a_plan_with_damaged_parts_is_told_or_loaded(folder, content, changes, s
 @given(st.sampled_from(PLANS), BYTE_CUTS)
 def test_a_plan_with_damaged_bytes_is_told_or_not_run(folder, content, cuts):
     (folder / "plan.json").write_bytes(cut(json.dumps(content).encode(), cuts))
-    with mock.patch("chaos.run.run_plan", side_effect=Failure("not here", 3)):
+    with mock.patch("chaos.runner.run.run_plan", side_effect=Failure("not here", 3)):
         code, _, err = command("run", "--plan", folder / "plan.json", "--runs-dir", folder / "runs")
     assert code in (2, 3)
     assert err
@@ -321,11 +324,7 @@ def test_a_deadline_that_no_plan_may_have_is_no_option_either(deadline):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """(folder of a small calm run, what its files hold)."""
-    place = Path(__file__).parent / "checks" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("recorded_runs", place)
-    recorded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recorded)
-    story = recorded.calmly(recorded.CALM, budget=40)
+    story = calmly(CALM, budget=40)
     path = tmp_path_factory.mktemp("run")
     (path / "tape").mkdir()
     (path / "references").mkdir()
@@ -377,16 +376,17 @@ def event(name, **fields):
 
 
 @pytest.mark.parametrize("line", [
-    event("step", node="ghost"), event("held", node="ghost"), event("finished", node="ghost"),
+    event("step", node="ghost"), event("failpoint", node="ghost"), event("finished", node="ghost"),
     event("spawn", node="harness", target=["learner-1"]), event("exit", node="harness", target="ghost"),
     event("injecting", node="harness", fault=["f1"]), event("healed", node="harness", fault={}),
-    event("injected", node="harness", felt=None), event("end", node="harness", t=99, outcome=3, message=[]),
+    event("injected", node="harness", observed=None), event("end", node="harness", t=99, outcome=3, message=[]),
     event("begin", node="harness", plan=None), event("ready", t=10**400), event("steady", node="syncer", t=-1e308),
     event("merge", node="syncer"), event("merge", node="syncer", contributions=[{}]),
     event("merge", node="syncer", contributions=[{"learner": "ghost"}]),
     event("step", step=10**400), event("step", step=float("nan"), tokens="x"), event("received", carried=None),
     event("refused", node="syncer", reason="[/x]", first=0, last=10**9, fragment=0, learner="learner-1", incarnation=0),
-    event("snapshot", fragment=[]), b"[" * 100_000 + b"\n", b'{"t":1e999,"node":"learner-1","inc":0,"event":"ready"}\n',
+    event("outer_gradient", fragment=[]), b"[" * 100_000 + b"\n",
+    b'{"t":1e999,"node":"learner-1","inc":0,"event":"ready"}\n',
     b'{"t":NaN,"node":"learner-1","inc":0,"event":"ready"}\n', b"\xff\n", b"\n", b"{}\n", b"null\n", b'"x"\n',
     b"9" * 5000 + b"\n"], ids=lambda line: line[:60].decode("ascii", "backslashreplace"))
 @pytest.mark.parametrize("name", ["tape/harness.0.jsonl", "tape/ghost.7.jsonl"])
@@ -410,10 +410,11 @@ POINT = '{"number":1,"processed":1,"merged":1,"t":1,"loss":%s}'
     ("curve.json", "[" * 100_000), ("curve.json", '{"curve":5}'), ("curve.json", '{"curve":[5]}'),
     ("curve.json", '{"curve":[]}'), ("manifest.json", '{"repeat":5}'), ("manifest.json", '{"repeat":[1]}'),
     ("manifest.json", '{"repeat":null}'), ("manifest.json", "[" * 100_000), ("manifest.json", '{"repeat":"\\ud800"}'),
-    ("references/twin.json", '{"kind":"twin","key":"k","curve":[],"wall":1}'),
-    ("references/twin.json", '{"kind":"twin","key":"k","curve":[%s],"wall":1}' % (POINT % "NaN")),
-    ("references/twin.json", '{"kind":"twin","key":"k","curve":[%s],"wall":1}' % (POINT % "0")),
-    ("references/twin.json", '{"kind":5}'), ("references/twin.json", "9" * 5000), ("plan.json", "[" * 100_000),
+    ("references/fault-free.json", '{"kind":"fault-free","key":"k","curve":[],"wall":1}'),
+    ("references/fault-free.json", '{"kind":"fault-free","key":"k","curve":[%s],"wall":1}' % (POINT % "NaN")),
+    ("references/fault-free.json", '{"kind":"fault-free","key":"k","curve":[%s],"wall":1}' % (POINT % "0")),
+    ("references/fault-free.json", '{"kind":5}'), ("references/fault-free.json", "9" * 5000),
+    ("plan.json", "[" * 100_000),
     ("tape/learner-1.x.jsonl", "{\n"), ("tape/x.jsonl", ""), ("tape/..jsonl", "{\n")])
 def test_a_file_of_a_run_that_holds_something_else_is_told(run, name, content):
     with holding(run, name, content.encode()) as path:
@@ -467,7 +468,7 @@ def test_a_folder_that_somebody_forged_ends_a_command_with_a_sentence(run, words
 
 
 @pytest.mark.parametrize("name", ["tape/learner-1.0.jsonl", "tape/new.0.jsonl", "plan.json", "curve.json",
-                                  "manifest.json", "references/twin.json"])
+                                  "manifest.json", "references/fault-free.json"])
 def test_a_folder_in_the_place_of_a_file_is_told(run, tmp_path, name):
     path = tmp_path / "run"
     shutil.copytree(run[0], path)
@@ -577,11 +578,11 @@ def test_a_folder_that_is_damaged_all_over_ends_a_command_with_an_answer_and_soo
         assert "Traceback" not in out + err
 
 
-# -- ledgers ---------------------------------------------------------------------------------------------------------
+# -- undo logs ---------------------------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
 def untouched(folder):
-    """Nobody is signalled, limited or asked, and nothing but ledgers is removed."""
+    """Nobody is signalled, limited or asked, and nothing but undo logs is removed."""
     unwanted = mock.Mock(side_effect=AssertionError("touched what is not ours"))
     with (mock.patch("signal.pidfd_send_signal", unwanted), mock.patch("os.kill", unwanted),
           mock.patch("shutil.rmtree", unwanted), mock.patch("resource.prlimit", unwanted),
@@ -598,12 +599,12 @@ def belongings(tmp_path_factory):
     place = tmp_path_factory.mktemp("belongings")
     (place / "theirs").mkdir()
     (place / "theirs" / "precious").write_text("kept")
-    (place / "ledgers").mkdir()
+    (place / "undo-logs").mkdir()
     return place
 
 
 def entries(place):
-    """A ledger with one of everything, about processes and folders that are there but are not ours."""
+    """An undo log with one of everything, about processes and folders that are there but are not ours."""
     mine = identity(os.getpid())
     return [json.loads(entry.model_dump_json()) for entry in (
         Opened(token=TOKEN, pid=1), Continue(number=1, process=mine),
@@ -614,12 +615,12 @@ def entries(place):
 
 def cleaned(place, content):
     """Reading tells what is wrong; cleaning never touches anybody."""
-    path = place / "ledgers" / "a.jsonl"
+    path = place / "undo-logs" / "a.jsonl"
     path.write_bytes(content)
     with untouched(place):
-        with contextlib.suppress(LedgerError):
-            assert ledger.read(path) is None or ledger.read(path).opened
-        for line in custody.clean(place / "ledgers"):
+        with contextlib.suppress(UndoLogError):
+            assert undo_log.read(path) is None or undo_log.read(path).opened
+        for line in cleanup.clean(place / "undo-logs"):
             assert line.startswith("NOT UNDONE: ")
     path.unlink(missing_ok=True)
 
@@ -634,23 +635,23 @@ def cleaned(place, content):
     {"entry": "toxic", "number": 1, "api": "", "link": "", "name": ""},
     {"entry": "remove", "number": 1, "path": "\0"}, {"entry": "remove", "number": 1, "path": "a" * 5000},
     {"entry": "remove", "number": 1, "path": "/"}, {"entry": "remove", "number": 1, "path": ""}])
-def test_a_ledger_of_nonsense_touches_nobody(belongings, entry):
+def test_a_undo_log_of_nonsense_touches_nobody(belongings, entry):
     head = json.dumps({"entry": "opened", "token": TOKEN, "pid": 1})
     cleaned(belongings, f"{head}\n{json.dumps(entry)}\n".encode())
 
 
-def test_a_folder_in_the_place_of_a_ledger_does_not_keep_others_from_being_healed(belongings):
-    (belongings / "ledgers" / "0.jsonl").mkdir()
+def test_a_folder_in_the_place_of_a_undo_log_does_not_keep_others_from_being_healed(belongings):
+    (belongings / "undo-logs" / "0.jsonl").mkdir()
     try:
         cleaned(belongings, b"")
-        assert list((belongings / "ledgers").iterdir()) == [belongings / "ledgers" / "0.jsonl"]
+        assert list((belongings / "undo-logs").iterdir()) == [belongings / "undo-logs" / "0.jsonl"]
     finally:
-        (belongings / "ledgers" / "0.jsonl").rmdir()
+        (belongings / "undo-logs" / "0.jsonl").rmdir()
 
 
 @often(300)
 @given(CHANGES)
-def test_a_ledger_with_damaged_entries_touches_nobody(belongings, changes):
+def test_a_undo_log_with_damaged_entries_touches_nobody(belongings, changes):
     lines = changed({"lines": entries(belongings)}, changes).get("lines")
     cleaned(belongings, "".join(json.dumps(line) + "\n" for line in lines or [] if lines).encode()
             if isinstance(lines, list) else json.dumps(lines).encode())
@@ -658,7 +659,7 @@ def test_a_ledger_with_damaged_entries_touches_nobody(belongings, changes):
 
 @often(200)
 @given(BYTE_CUTS)
-def test_a_ledger_with_damaged_bytes_touches_nobody(belongings, cuts):
+def test_a_undo_log_with_damaged_bytes_touches_nobody(belongings, cuts):
     cleaned(belongings, cut("".join(json.dumps(line) + "\n" for line in entries(belongings)).encode(), cuts))
 
 
@@ -667,7 +668,8 @@ def test_a_ledger_with_damaged_bytes_touches_nobody(belongings, cuts):
 TENSORS = {"a": np.zeros((2, 3), np.float32), "b": np.ones(4, np.float32)}
 MESSAGES = [Finish(), Report(step=1, tokens=2, position=3, fragments=[(0, 1, 2)]),
             Hello(token="t", node="learner-1", incarnation=0, step=0, tokens=0, position=0, versions=[0], steps=[0]),
-            Answer(round=1, fragment=0, base_version=0, first_step=1, last_step=2, steps=2, tokens=3, digest="d")]
+            OuterGradient(round=1, fragment=0, base_version=0, first_step=1, last_step=2, steps=2, tokens=3,
+                          digest="d")]
 HEADERS = [dataclasses.asdict(message) for message in MESSAGES]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-ENTRANCES = ("harness.trainer.node", "harness.trainer.status")
+ENTRANCES = ("harness.trainer.runtime.node", "harness.trainer.protocol.status")
 NAMES = {"ruamel": "ruamel.yaml", "toxiproxy": "toxiproxy-python"}
 
 
@@ -106,7 +106,7 @@ def test_the_trainer_of_the_image_has_as_many_learners_as_the_compose_file():
 
 
 def test_the_settings_of_the_image_are_valid():
-    from harness.trainer.config import TrainerConfig
+    from harness.trainer.config.cluster_config import TrainerConfig
     TrainerConfig.model_validate_json((ROOT / "docker" / "cluster.json").read_text())
 
 

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import TypeAdapter
 
-from faults import AnyEntry, Hit
+from faults import AnyEntry, FaultContext
 from harness.cluster.base import NodeSpec
-from harness.trainer.probe import Sounding
+from harness.trainer.protocol.probe import Sounding
 
 ADAPTER = TypeAdapter(AnyEntry)
 
@@ -96,8 +96,8 @@ def hit(cluster):
     def attack(rogue, learner, count, timeout_s):
         cluster.calls.append(("poison", learner, rogue, count))
         return count
-    return Hit("f1", cluster, cluster.probe, lambda link: 0.001, lambda learner, content: content, attack,
-               lambda name: NodeSpec(name, ()), lambda ask, items: [ask(item) for item in items])
+    return FaultContext("f1", cluster, cluster.probe, lambda link: 0.001, lambda learner, content: content, attack,
+                        lambda name: NodeSpec(name, ()), lambda ask, items: [ask(item) for item in items])
 
 
 @pytest.fixture

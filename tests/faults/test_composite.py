@@ -53,7 +53,7 @@ def test_a_storm_keeps_its_spacing_and_never_has_too_many_down(seed, mtbf, per, 
     assert all(2.0 <= at < 62.001 for at in times)
     assert all(later - earlier >= spacing - 0.0011 for earlier, later in pairwise(times))
     for one in found:
-        down = [other for other in found if other.at <= one.at < other.at + other.outage()]
+        down = [other for other in found if other.at <= one.at < other.at + other.expected_duration()]
         assert len(down) <= most
         assert sum(one.targets == other.targets for other in down) == 1
 

@@ -26,10 +26,10 @@ def test_every_kind_is_registered_under_the_key_that_names_it():
 @pytest.mark.parametrize("kind", [*LASTING, *OVER_AT_ONCE])
 def test_every_fault_says_in_words_what_it_does_and_when(fault, kind):
     one = fault(**settings(kind))
-    assert kind in UNNAMED or ("syncer" if kind in ON_SYNCER else "learner-1") in one.words()
-    assert one.trigger_words() == "at 1.0 s"
-    assert one.downtime() >= 0
-    assert one.outage() is None or one.outage() >= 0
+    assert kind in UNNAMED or ("syncer" if kind in ON_SYNCER else "learner-1") in one.describe()
+    assert one.describe_trigger() == "at 1.0 s"
+    assert one.expected_lost_time() >= 0
+    assert one.expected_duration() is None or one.expected_duration() >= 0
 
 
 @pytest.mark.parametrize("kind", LASTING)
@@ -57,9 +57,9 @@ def test_what_was_injected_is_undone(cluster, hit, fault, kind):
 
 
 def test_a_fault_can_come_after_another_one_and_after_a_while(fault):
-    assert fault(kind="kill", targets="learner-1", after="f1").trigger_words() == "after f1"
+    assert fault(kind="kill", targets="learner-1", after="f1").describe_trigger() == "after f1"
     late = fault(kind="kill", targets="learner-1", after={"fault": "f1", "wait": "2s"})
-    assert late.trigger_words() == "2.0 s after f1"
+    assert late.describe_trigger() == "2.0 s after f1"
 
 
 def test_a_fault_can_wait_for_a_state_of_training(fault):
@@ -77,8 +77,8 @@ def test_a_loss_that_is_no_number_is_above_every_bound(fault):
 
 @pytest.mark.parametrize("when", [
     {}, {"node": "learner-1"}, {"event": "step"}, {"loss_below": 2, "event": "step", "node": "learner-1"},
-    {"loss_below": 2, "count": 3}, {"node": "learner-1", "event": "step", "hold": "upload.half"},
-    {"node": "learner-1", "hold": "lunch"}])
+    {"loss_below": 2, "count": 3}, {"node": "learner-1", "event": "step", "failpoint": "upload.half"},
+    {"node": "learner-1", "failpoint": "lunch"}])
 def test_a_trigger_names_one_thing(fault, when):
     with pytest.raises(ValueError):
         fault(kind="kill", targets="learner-1", when=when)

@@ -12,13 +12,13 @@ def test_what_ends_a_process_leaves_the_restart_to_the_cluster(cluster, hit, fau
     one = fault(kind=kind, targets=["learner-1", "learner-2"], restart_after="3s")
     assert one.inject(hit) == {}
     assert cluster.calls == calls
-    assert one.outage() == 3.0
+    assert one.expected_duration() == 3.0
 
 
 def test_a_kill_without_a_restart_is_for_good(fault):
     one = fault(kind="kill", targets="learner-1")
-    assert one.outage() is None
-    assert one.downtime() == float("inf")
+    assert one.expected_duration() is None
+    assert one.expected_lost_time() == float("inf")
 
 
 def test_a_restart_comes_back_at_once(cluster, hit, fault):

@@ -12,8 +12,8 @@ from itertools import count
 
 import pytest
 
+from harness.cleanup.processes import TOKEN, family
 from harness.machine import Watch
-from harness.processes import TOKEN, family
 
 OURS = secrets.token_hex(16)
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -9,17 +9,17 @@ import time
 
 import pytest
 
-from harness.ledger import Continue, Enable, Ledger, LedgerError, Lift, Remove, Toxin
+from harness.cleanup.processes import Identity, identity, state, with_token
+from harness.cleanup.undo_log import Continue, Enable, Lift, Remove, Toxin, UndoLog, UndoLogError
 from harness.links.client import Links, Toxic
-from harness.processes import Identity, identity, state, with_token
 from harness.reaper import heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "ledger.jsonl", OURS)
+def undo_log(tmp_path):
+    return UndoLog(tmp_path / "undo_log.jsonl", OURS)
 
 
 def until(condition, seconds=5.0):
@@ -42,86 +42,86 @@ def left_alone(process):
 # -- processes -----------------------------------------------------------------------------------------------------
 
 
-def test_every_process_with_the_token_is_ended_and_the_ledger_goes(ledger, start):
+def test_every_process_with_the_token_is_ended_and_the_undo_log_goes(undo_log, start):
     ours, theirs, nobodys = start(token=OURS), start(token=THEIRS), start()
     stopped(ours)
-    did = heal(ledger.path)
+    did = heal(undo_log.path)
     assert did == [f"1 processes ended: {ours.pid}"]
     assert ours.wait(5) == -signal.SIGKILL
     assert theirs.poll() is None
     assert nobodys.poll() is None
-    assert not ledger.path.exists()
+    assert not undo_log.path.exists()
 
 
-def test_a_stopped_process_runs_again_before_it_is_ended(ledger, start):
+def test_a_stopped_process_runs_again_before_it_is_ended(undo_log, start):
     ours = start(token=OURS)
-    ledger.owe(Continue, process=stopped(ours))
-    assert heal(ledger.path)[0] == f"process {ours.pid} let run again"
+    undo_log.record(Continue, process=stopped(ours))
+    assert heal(undo_log.path)[0] == f"process {ours.pid} let run again"
     assert with_token(OURS) == []
 
 
-def test_a_pid_that_somebody_else_has_now_is_not_touched(ledger, start):
+def test_a_pid_that_somebody_else_has_now_is_not_touched(undo_log, start):
     theirs = start()
     who = stopped(theirs)
     before = Identity(who.pid, who.start - 1)
-    ledger.owe(Continue, process=before)
-    ledger.owe(Lift, process=before, soft=100, hard=100)
+    undo_log.record(Continue, process=before)
+    undo_log.record(Lift, process=before, soft=100, hard=100)
     limits = resource.prlimit(theirs.pid, resource.RLIMIT_FSIZE)
-    assert heal(ledger.path) == []
+    assert heal(undo_log.path) == []
     assert left_alone(theirs)
     assert resource.prlimit(theirs.pid, resource.RLIMIT_FSIZE) == limits
 
 
 @pytest.mark.parametrize("token", [None, THEIRS], ids=["none", "theirs"])
-def test_a_process_without_the_token_is_not_touched_even_where_the_ledger_names_it(ledger, start, token):
+def test_a_process_without_the_token_is_not_touched_even_where_the_undo_log_names_it(undo_log, start, token):
     theirs = start(token=token)
     who = stopped(theirs)
-    ledger.owe(Continue, process=who)
-    ledger.owe(Lift, process=who, soft=100, hard=100)
+    undo_log.record(Continue, process=who)
+    undo_log.record(Lift, process=who, soft=100, hard=100)
     limits = resource.prlimit(theirs.pid, resource.RLIMIT_FSIZE)
-    assert heal(ledger.path) == []
+    assert heal(undo_log.path) == []
     assert left_alone(theirs)
     assert resource.prlimit(theirs.pid, resource.RLIMIT_FSIZE) == limits
 
 
-def test_a_limit_of_file_sizes_is_lifted(ledger, start):
+def test_a_limit_of_file_sizes_is_lifted(undo_log, start):
     ours = start(token=OURS)
     soft, hard = resource.prlimit(ours.pid, resource.RLIMIT_FSIZE)
-    ledger.owe(Lift, process=identity(ours.pid), soft=soft, hard=hard)
+    undo_log.record(Lift, process=identity(ours.pid), soft=soft, hard=hard)
     resource.prlimit(ours.pid, resource.RLIMIT_FSIZE, (1000, hard))
-    assert heal(ledger.path)[0] == f"file size limit of process {ours.pid} lifted"
+    assert heal(undo_log.path)[0] == f"file size limit of process {ours.pid} lifted"
 
 
-def test_healing_twice_is_harmless(ledger, start, tmp_path):
+def test_healing_twice_is_harmless(undo_log, start, tmp_path):
     ours = start(token=OURS)
-    ledger.owe(Continue, process=stopped(ours))
-    ledger.owe(Remove, path=folder_of(tmp_path, OURS))
-    copy = ledger.path.read_bytes()
-    assert len(heal(ledger.path)) == 3
-    ledger.path.write_bytes(copy)
-    assert heal(ledger.path) == []
-    assert not ledger.path.exists()
+    undo_log.record(Continue, process=stopped(ours))
+    undo_log.record(Remove, path=folder_of(tmp_path, OURS))
+    copy = undo_log.path.read_bytes()
+    assert len(heal(undo_log.path)) == 3
+    undo_log.path.write_bytes(copy)
+    assert heal(undo_log.path) == []
+    assert not undo_log.path.exists()
 
 
-def test_what_was_done_by_the_harness_itself_is_not_done_again(ledger, start, tmp_path):
+def test_what_was_done_by_the_harness_itself_is_not_done_again(undo_log, start, tmp_path):
     folder = folder_of(tmp_path, OURS)
-    ledger.done(ledger.owe(Remove, path=folder))
-    assert heal(ledger.path) == []
+    undo_log.complete(undo_log.record(Remove, path=folder))
+    assert heal(undo_log.path) == []
     assert folder.exists()
 
 
-def test_a_ledger_that_says_nothing_yet_is_removed(tmp_path):
-    path = tmp_path / "ledger.jsonl"
+def test_a_undo_log_that_says_nothing_yet_is_removed(tmp_path):
+    path = tmp_path / "undo_log.jsonl"
     path.write_text('{"entry": "ope')
     assert heal(path) == []
     assert not path.exists()
 
 
-def test_what_is_not_a_ledger_is_told_and_stays(tmp_path, start):
+def test_what_is_not_a_undo_log_is_told_and_stays(tmp_path, start):
     ours = start(token=OURS)
     path = tmp_path / "notes.jsonl"
     path.write_text("dear diary\n")
-    with pytest.raises(LedgerError):
+    with pytest.raises(UndoLogError):
         heal(path)
     assert path.exists()
     assert ours.poll() is None
@@ -137,29 +137,29 @@ def folder_of(tmp_path, owner):
     return folder
 
 
-def test_a_folder_that_is_ours_is_removed(ledger, tmp_path):
+def test_a_folder_that_is_ours_is_removed(undo_log, tmp_path):
     folder = folder_of(tmp_path, OURS)
-    ledger.owe(Remove, path=folder)
-    assert heal(ledger.path) == [f"{folder} removed"]
+    undo_log.record(Remove, path=folder)
+    assert heal(undo_log.path) == [f"{folder} removed"]
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("owner", ["", THEIRS, OURS[:-1], OURS.upper()], ids=["none", "theirs", "cut", "upper case"])
-def test_a_folder_without_our_token_in_its_name_is_not_removed(ledger, tmp_path, owner):
+def test_a_folder_without_our_token_in_its_name_is_not_removed(undo_log, tmp_path, owner):
     folder = folder_of(tmp_path, owner)
-    ledger.owe(Remove, path=folder)
-    assert heal(ledger.path) == []
+    undo_log.record(Remove, path=folder)
+    assert heal(undo_log.path) == []
     assert (folder / "tape" / "syncer.0.jsonl").exists()
-    assert not ledger.path.exists()
+    assert not undo_log.path.exists()
 
 
-def test_what_a_link_in_our_folder_leads_to_stays(ledger, tmp_path):
+def test_what_a_link_in_our_folder_leads_to_stays(undo_log, tmp_path):
     folder = folder_of(tmp_path, OURS)
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("precious")
     (folder / "link").symlink_to(tmp_path / "precious")
-    ledger.owe(Remove, path=folder)
-    heal(ledger.path)
+    undo_log.record(Remove, path=folder)
+    heal(undo_log.path)
     assert not folder.exists()
     assert (tmp_path / "precious" / "file").exists()
 
@@ -175,28 +175,28 @@ for number in itertools.count():
 """
 
 
-def test_a_folder_goes_even_while_a_process_of_ours_still_writes_into_it(ledger, start, tmp_path):
+def test_a_folder_goes_even_while_a_process_of_ours_still_writes_into_it(undo_log, start, tmp_path):
     folder = folder_of(tmp_path, OURS)
-    ledger.owe(Remove, path=folder)
+    undo_log.record(Remove, path=folder)
     start(sys.executable, "-c", WRITER, str(folder / "tape"), token=OURS)
     assert until(lambda: len(os.listdir(folder / "tape")) > 500)
-    did = heal(ledger.path)
+    did = heal(undo_log.path)
     assert not folder.exists(), did
-    assert not ledger.path.exists()
+    assert not undo_log.path.exists()
 
 
-def test_what_can_not_be_undone_is_told_and_stays_on_the_ledger_until_it_can(ledger, tmp_path, monkeypatch):
+def test_what_can_not_be_undone_is_told_and_stays_on_the_undo_log_until_it_can(undo_log, tmp_path, monkeypatch):
     folder = folder_of(tmp_path, OURS)
-    ledger.owe(Remove, path=folder)
+    undo_log.record(Remove, path=folder)
 
     def busy(path):
         raise OSError(16, "Device or resource busy")
     with monkeypatch.context() as patch:
         patch.setattr("shutil.rmtree", busy)
-        assert heal(ledger.path)[0].startswith(f"NOT UNDONE: {folder} removed: ")
-    assert ledger.path.exists()
-    assert heal(ledger.path) == [f"{folder} removed"]
-    assert not ledger.path.exists()
+        assert heal(undo_log.path)[0].startswith(f"NOT UNDONE: {folder} removed: ")
+    assert undo_log.path.exists()
+    assert heal(undo_log.path) == [f"{folder} removed"]
+    assert not undo_log.path.exists()
 
 
 # -- links ---------------------------------------------------------------------------------------------------------
@@ -218,53 +218,53 @@ def served(tmp_path, start):
     return serve
 
 
-def owe_both(ledger, api, server):
-    ledger.owe(Toxin, api=api, server=server, link="learner-1", name="f1-latency-upstream")
-    ledger.owe(Enable, api=api, server=server, link="learner-1")
+def owe_both(undo_log, api, server):
+    undo_log.record(Toxin, api=api, server=server, link="learner-1", name="f1-latency-upstream")
+    undo_log.record(Enable, api=api, server=server, link="learner-1")
 
 
 def is_hurt(api):
     return not Links(api).enabled("learner-1") and len(Links(api).toxics("learner-1")) == 1
 
 
-def test_a_link_of_a_server_that_is_not_ours_to_end_is_healed(ledger, served):
+def test_a_link_of_a_server_that_is_not_ours_to_end_is_healed(undo_log, served):
     api, _ = served()
-    owe_both(ledger, api, None)
-    assert heal(ledger.path) == ["link learner-1 let through again",
-                                 "toxic f1-latency-upstream taken off learner-1"]
+    owe_both(undo_log, api, None)
+    assert heal(undo_log.path) == ["link learner-1 let through again",
+                                   "toxic f1-latency-upstream taken off learner-1"]
     assert Links(api).enabled("learner-1")
     assert Links(api).toxics("learner-1") == []
 
 
-def test_the_links_of_our_own_server_are_healed_before_it_is_ended(ledger, served):
+def test_the_links_of_our_own_server_are_healed_before_it_is_ended(undo_log, served):
     api, server = served(OURS)
-    owe_both(ledger, api, server)
-    assert heal(ledger.path) == ["link learner-1 let through again",
-                                 "toxic f1-latency-upstream taken off learner-1", f"1 processes ended: {server.pid}"]
+    owe_both(undo_log, api, server)
+    assert heal(undo_log.path) == ["link learner-1 let through again",
+                                   "toxic f1-latency-upstream taken off learner-1", f"1 processes ended: {server.pid}"]
 
 
-def test_a_port_that_another_process_took_over_is_not_touched(ledger, served):
+def test_a_port_that_another_process_took_over_is_not_touched(undo_log, served):
     """Their server listens where ours did, and even calls its link as ours was called."""
     api, server = served()
-    owe_both(ledger, api, Identity(server.pid, server.start - 1))
-    assert heal(ledger.path) == []
+    owe_both(undo_log, api, Identity(server.pid, server.start - 1))
+    assert heal(undo_log.path) == []
     assert is_hurt(api)
 
 
 @pytest.mark.parametrize("token", [None, THEIRS], ids=["none", "theirs"])
-def test_a_server_without_the_token_is_not_touched(ledger, served, token):
+def test_a_server_without_the_token_is_not_touched(undo_log, served, token):
     api, server = served(token)
-    owe_both(ledger, api, server)
-    assert heal(ledger.path) == []
+    owe_both(undo_log, api, server)
+    assert heal(undo_log.path) == []
     assert is_hurt(api)
 
 
-def test_a_server_that_is_gone_or_never_knew_the_link_owes_nothing(ledger, served):
+def test_a_server_that_is_gone_or_never_knew_the_link_owes_nothing(undo_log, served):
     api, _ = served()
-    ledger.owe(Toxin, api="127.0.0.1:9", link="learner-1", name="toxic")
-    ledger.owe(Enable, api=api, link="learner-9")
-    assert heal(ledger.path) == []
-    assert not ledger.path.exists()
+    undo_log.record(Toxin, api="127.0.0.1:9", link="learner-1", name="toxic")
+    undo_log.record(Enable, api=api, link="learner-9")
+    assert heal(undo_log.path) == []
+    assert not undo_log.path.exists()
 
 
 # -- the process ---------------------------------------------------------------------------------------------------
@@ -281,42 +281,42 @@ def waits_for_a_lock(pid):
         return any("->" in line and f" {pid} " in line for line in locks)
 
 
-def test_a_reaper_waits_as_long_as_the_harness_lives_and_undoes_once_it_is_dead(ledger, start, tmp_path):
+def test_a_reaper_waits_as_long_as_the_harness_lives_and_undoes_once_it_is_dead(undo_log, start, tmp_path):
     ours, folder = start(token=OURS), folder_of(tmp_path, OURS)
-    ledger.owe(Remove, path=folder)
-    ledger.owe(Continue, process=stopped(ours))
-    waiting = reaper(start, ledger.path)
+    undo_log.record(Remove, path=folder)
+    undo_log.record(Continue, process=stopped(ours))
+    waiting = reaper(start, undo_log.path)
     assert waiting.poll() is None
     assert left_alone(ours)
-    ledger.close()  # as the kernel does with the lock of a process that died
+    undo_log.close()  # as the kernel does with the lock of a process that died
     assert waiting.wait(5) == 0
     assert ours.wait(5) == -signal.SIGKILL
     assert not folder.exists()
-    assert not ledger.path.exists()
+    assert not undo_log.path.exists()
 
 
-def test_a_reaper_does_nothing_once_the_ledger_is_gone(ledger, start):
+def test_a_reaper_does_nothing_once_the_undo_log_is_gone(undo_log, start):
     ours = start(token=OURS)
-    waiting = reaper(start, ledger.path)
-    ledger.close()  # nothing is owed: it goes
+    waiting = reaper(start, undo_log.path)
+    undo_log.close()  # nothing is owed: it goes
     assert waiting.wait(5) == 0
     assert ours.poll() is None
-    assert reaper(start, ledger.path).wait(5) == 0
+    assert reaper(start, undo_log.path).wait(5) == 0
 
 
-def test_two_reapers_of_one_ledger_do_not_get_into_each_others_way(ledger, start):
+def test_two_reapers_of_one_undo_log_do_not_get_into_each_others_way(undo_log, start):
     ours = start(token=OURS)
-    ledger.owe(Continue, process=stopped(ours))
-    both = [reaper(start, ledger.path), reaper(start, ledger.path)]
-    ledger.close()
+    undo_log.record(Continue, process=stopped(ours))
+    both = [reaper(start, undo_log.path), reaper(start, undo_log.path)]
+    undo_log.close()
     assert [one.wait(5) for one in both] == [0, 0]
     assert ours.wait(5) == -signal.SIGKILL
-    assert not ledger.path.exists()
+    assert not undo_log.path.exists()
 
 
-def test_a_waiting_reaper_has_not_loaded_what_it_needs_only_for_healing(ledger, start):
-    waiting = reaper(start, ledger.path)
+def test_a_waiting_reaper_has_not_loaded_what_it_needs_only_for_healing(undo_log, start):
+    waiting = reaper(start, undo_log.path)
     with open(f"/proc/{waiting.pid}/maps") as maps:
         assert "pydantic" not in maps.read()
-    ledger.close()
+    undo_log.close()
     waiting.wait(5)

@@ -12,25 +12,25 @@ from itertools import count
 from typing import Any
 
 from harness.tape import Event
-from harness.trainer.config import TrainerConfig
-from harness.trainer.effects import (
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, Restored, fragment_file
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.learner.learner import Learner
+from harness.trainer.model.replica import Replica
+from harness.trainer.protocol.effects import (
     Close,
     Commit,
     Compute,
     Effect,
-    Hold,
+    Failpoint,
     Record,
     Send,
     Snapshot,
     Stop,
     Timer,
 )
-from harness.trainer.learner import Learner
-from harness.trainer.messages import AnyMessage
-from harness.trainer.replica import Replica
-from harness.trainer.state import FragmentState, Ledger, Restored, fragment_file
-from harness.trainer.syncer import Syncer
-from harness.trainer.tensors import Tensors
+from harness.trainer.protocol.messages import AnyMessage
 
 SYNCER = "syncer"
 Lose = Callable[[str, str, AnyMessage], bool]
@@ -67,12 +67,12 @@ class InMemoryCluster:
 
     def start_syncer(self) -> None:
         """A new syncer process: from what was committed, or from the beginning."""
-        found = Restored([], Ledger(self.config.warm_start), resumed=bool(self.disk))
+        found = Restored([], ProgressCounters(self.config.warm_start), resumed=bool(self.disk))
         for fragment in self.config.fragment_table():
             stored = self.disk.get(fragment_file(fragment.index))
             if stored:
                 found.states.append(FragmentState.restored(*stored))
-                found.ledger.absorb(stored[1]["ledger"])
+                found.counters.absorb(stored[1]["counters"])
             else:
                 found.states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
                 found.to_commit.append(fragment.index)
@@ -146,7 +146,7 @@ class InMemoryCluster:
                         self.disconnect(self._names[effect.to], tell_syncer=False)
                 case Stop():
                     self.over = self.over or node == SYNCER
-                case Hold():
+                case Failpoint():
                     pass
 
     def _send(self, node: str, effect: Send) -> None:

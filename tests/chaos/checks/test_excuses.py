@@ -52,7 +52,7 @@ def test_a_learner_that_burns_the_processors_is_no_excuse(calm):
 
 
 def test_what_passes_on_a_busy_machine_passes(storm):
-    assert watched(storm, 0, 99).words() == storm.words()
+    assert watched(storm, 0, 99).describe() == storm.describe()
 
 
 def test_a_run_whose_pace_is_lost_to_others_after_it_had_healed_is_inconclusive(storm):

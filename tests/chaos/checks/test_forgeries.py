@@ -53,10 +53,10 @@ def test_without_any_one_other_event_a_step_merged_twice_does_not_pass(brief, da
 def test_without_any_one_event_of_the_nodes_what_failed_does_not_pass(storm, data):
     """Losing evidence may take a failure's word away, but never turns it into a pass."""
     story = storm.silent("merge", 16, 18).forged(storm.all("received")[200], digest="0")
-    before, culprit = story.words(), story.one("received", digest="0")
+    before, culprit = story.describe(), story.one("received", digest="0")
     gone = data.draw(st.sampled_from([event for event in story.events if event is not culprit and event.event in (
-        "merge", "received", "snapshot", "step", "hello", "lost")]))
-    after = story.without(gone).words()
+        "merge", "received", "outer_gradient", "step", "hello", "lost")]))
+    after = story.without(gone).describe()
     assert [name for name, word in before.items() if word == "failed" and after[name] == "passed"] == []
 
 
@@ -95,7 +95,7 @@ def test_any_place_of_any_contribution_that_is_altered_is_found(brief, field, da
     index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
     old = merge["contributions"][index][field]
     new = data.draw(st.integers(0, 200).filter(lambda value: value != old))
-    assert "failed" in brief.part(merge, index, **{field: new}).words().values()
+    assert "failed" in brief.part(merge, index, **{field: new}).describe().values()
 
 
 @OFTEN
@@ -103,7 +103,7 @@ def test_any_place_of_any_contribution_that_is_altered_is_found(brief, field, da
 def test_any_contribution_whose_bytes_are_not_what_the_learner_sent_is_found(brief, data):
     merge = data.draw(st.sampled_from(brief.all("merge")))
     index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
-    assert "failed" in brief.part(merge, index, digest=lambda digest: digest[::-1]).words().values()
+    assert "failed" in brief.part(merge, index, digest=lambda digest: digest[::-1]).describe().values()
 
 
 @OFTEN
@@ -117,7 +117,7 @@ def test_a_contribution_under_another_name_or_number_is_found(brief, data):
         st.fixed_dictionaries({"learner": st.just(merge["contributions"][index - 1]["learner"])})))
     if changes == {"learner": merge["contributions"][index]["learner"]}:
         return
-    assert "failed" in brief.part(merge, index, **changes).words().values()
+    assert "failed" in brief.part(merge, index, **changes).describe().values()
 
 
 @OFTEN
@@ -134,14 +134,14 @@ def test_a_merge_reported_twice_is_found_whatever_the_second_report_says(brief, 
     later = data.draw(st.floats(0, 3, allow_nan=False))
     changes = data.draw(st.fixed_dictionaries({}, optional={"digest": st.just("0" * 32), "round": st.integers(1, 99)}))
     story = brief.said(min(merge.t + later, brief.end), "syncer", "merge", **merge.fields | changes)
-    assert "failed" in story.words().values()
+    assert "failed" in story.describe().values()
 
 
 @OFTEN
 @given(node=st.sampled_from(["syncer", "learner-1", "learner-3", "harness"]), t=st.floats(0, 2.4, allow_nan=False))
 def test_a_tape_that_is_cut_off_anywhere_passes_nothing_and_breaks_no_promise(brief, node, t):
     judgement = brief.torn_at(t, node).judged()
-    assert judgement.cuts
+    assert judgement.gaps
     assert judgement.exit_code != 0
     assert "passed" not in {verdict.verdict for verdict in judgement.checks}
     assert "failed" not in {verdict.verdict for verdict in judgement.checks if verdict.name in ALWAYS}
@@ -150,11 +150,11 @@ def test_a_tape_that_is_cut_off_anywhere_passes_nothing_and_breaks_no_promise(br
 
 @OFTEN
 @given(t=st.floats(-5, 20, allow_nan=False), node=st.sampled_from(["learner-1", "syncer", "harness", "stranger"]),
-       name=st.sampled_from(["started", "held", "upload", "noise"]))
+       name=st.sampled_from(["started", "failpoint", "upload", "noise"]))
 def test_an_event_that_no_check_knows_changes_nothing(brief, t, node, name):
-    # docs/tape.md promises that a trainer may record more than the contract asks for.
+    # docs/evidence.md promises that a trainer may record more than the contract asks for.
     extra = Event(min(max(t, 0.0), brief.end), node, 0, name, {"x": 1})
-    assert brief.plus(extra).words() == brief.words()
+    assert brief.plus(extra).describe() == brief.describe()
 
 
 def _words(story, name):

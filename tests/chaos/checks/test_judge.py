@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from chaos.checks import ALWAYS, CHECKS, Judgement, judge
-from chaos.history import History
+from chaos.evidence.history import History
 from harness import tape
 from harness.tape import Tape
 
 
 def test_every_check_has_its_say_in_a_run_with_every_kind_of_fault(storm):
-    assert set(storm.words()) == set(CHECKS)
+    assert set(storm.describe()) == set(CHECKS)
 
 
 @pytest.mark.parametrize("run", ["calm", "brief", "paper", "storm", "reborn"])
 def test_a_sound_run_passes_everything(request, run):
     judgement = request.getfixturevalue(run).judged()
     assert [verdict for verdict in judgement.checks if verdict.verdict != "passed"] == []
-    assert (judgement.exit_code, judgement.inconclusive, judgement.cuts) == (0, "", [])
+    assert (judgement.exit_code, judgement.inconclusive, judgement.gaps) == (0, "", [])
 
 
 def test_the_same_folder_always_gets_the_same_judgement(storm):
@@ -58,27 +58,27 @@ def test_a_run_without_any_event_is_inconclusive(calm):
     assert "the check crashed" not in {verdict.measured for verdict in judgement.checks}
 
 
-# -- faults that were not felt -------------------------------------------------------------------------------------
+# -- faults that had no measurable effect -------------------------------------------------------------------------
 
 def test_a_fault_that_was_not_felt_leaves_what_depends_on_it_unknown_and_says_why(storm):
     judgement = _unfelt(storm).judged()
     for verdict in judgement.checks:
         if verdict.name in ALWAYS:
-            assert verdict.verdict == ("unknown" if verdict.name == "faults_felt" else "passed")
+            assert verdict.verdict == ("unknown" if verdict.name == "faults_verified" else "passed")
         else:
             assert verdict.verdict == "unknown"
-            assert verdict.evidence[0] == "a fault was not felt; it would have passed"
+            assert verdict.evidence[0] == "a fault had no measurable effect; it would have passed"
     assert judgement.exit_code == 3
 
 
 def test_a_fault_that_was_not_felt_excuses_no_failure(storm):
     # Without the fault it would be no better.
     story = _unfelt(storm).silent("merge", 15, 18)
-    assert story.words()["no_global_stall"] == "failed"
+    assert story.describe()["no_global_stall"] == "failed"
     assert story.judged().exit_code == 1
 
 
-@pytest.mark.parametrize("name", sorted(set(CHECKS) - {"faults_felt"}))
+@pytest.mark.parametrize("name", sorted(set(CHECKS) - {"faults_verified"}))
 def test_what_was_measured_stays_in_the_report_of_a_verdict_that_is_taken_back(storm, name):
     sound, doubtful = storm.verdict(name), _unfelt(storm).verdict(name)
     assert (doubtful.measured, doubtful.bound) == (sound.measured, sound.bound)
@@ -90,9 +90,10 @@ def test_what_was_measured_stays_in_the_report_of_a_verdict_that_is_taken_back(s
 @pytest.mark.parametrize("node", ["syncer", "learner-3"])
 def test_a_tape_that_is_cut_off_passes_nothing_and_says_where(calm, node):
     judgement = calm.torn_at(5.0, node).judged()
-    assert judgement.cuts == [f"{node}.0.jsonl, line 7: the line has no end"]
+    assert judgement.gaps == [f"{node}.0.jsonl, line 7: the line has no end"]
     assert {verdict.verdict for verdict in judgement.checks} == {"unknown"}
-    assert all(verdict.evidence[0] == "the tape is cut off; it would have passed" for verdict in judgement.checks)
+    assert all(verdict.evidence[0] == "the event log is incomplete; it would have passed"
+               for verdict in judgement.checks)
     assert judgement.exit_code == 3
 
 
@@ -104,13 +105,13 @@ def test_what_failed_before_the_cut_has_failed(calm):
 
 def test_what_came_after_the_cut_does_not_count(calm):
     story = calm.silent("merge", 7, 99).torn_at(5.0, "learner-3")
-    assert "failed" not in story.words().values()
+    assert "failed" not in story.describe().values()
 
 
 @pytest.mark.parametrize("node", ["syncer", "learner-3"])
 def test_a_cut_soon_after_the_beginning_is_no_failure(calm, node):
     # What the cut-off merges would have held was not lost: nobody knows.
-    words = calm.torn_at(2.0, node).words()
+    words = calm.torn_at(2.0, node).describe()
     assert "failed" not in words.values(), words
 
 
@@ -118,25 +119,25 @@ def test_a_torn_last_line_of_an_incarnation_that_was_killed_is_normal(storm):
     # Its events stay; only that it ends in half a line is new.
     where = {("learner-1", 0): "learner-1.0.jsonl, line 99: the line has no end"}
     judgement = storm.having(torn=where).judged()
-    assert judgement.cuts == []
+    assert judgement.gaps == []
     assert judgement.exit_code == 0
 
 
 def test_a_torn_line_of_the_killed_learners_next_incarnation_is_a_cut(storm):
     judgement = storm.torn_at(18.0, "learner-1", 1).judged()
-    assert judgement.cuts == ["learner-1.1.jsonl, line 7: the line has no end"]
+    assert judgement.gaps == ["learner-1.1.jsonl, line 7: the line has no end"]
     assert judgement.exit_code == 3
 
 
 def test_a_harness_that_died_leaves_a_cut(calm):
     judgement = calm.without("end").judged()
-    assert judgement.cuts == ["the harness recorded no end: it died before the run was over"]
+    assert judgement.gaps == ["the harness recorded no end: it died before the run was over"]
     assert {verdict.verdict for verdict in judgement.checks} == {"unknown"}
 
 
 def test_a_torn_tape_of_the_harness_is_a_cut(storm):
     judgement = storm.torn_at(14.0, "harness").judged()
-    assert len(judgement.cuts) == 2
+    assert len(judgement.gaps) == 2
     assert "passed" not in {verdict.verdict for verdict in judgement.checks}
 
 
@@ -151,13 +152,13 @@ def test_a_broken_line_in_the_middle_of_a_file_is_a_cut_even_where_its_writer_wa
     lines[100] = lines[100][:20] + "\n"
     path.write_text("".join(lines))
     judgement = judge(History(storm.plan, tape.read(tmp_path), storm.curve, storm.references))
-    assert [cut for cut in judgement.cuts if f"{path.name}, line 101" in cut]
+    assert [cut for cut in judgement.gaps if f"{path.name}, line 101" in cut]
     assert judgement.exit_code == 3
 
 
 def test_a_learner_that_left_no_file_is_a_cut(calm):
     judgement = calm.without(lambda event: event.node == "learner-3").judged()
-    assert [cut for cut in judgement.cuts if "learner-3" in cut]
+    assert [cut for cut in judgement.gaps if "learner-3" in cut]
     assert judgement.exit_code == 3
 
 
@@ -255,4 +256,4 @@ def test_a_check_that_cannot_tell_says_why(calm):
 
 def _unfelt(story):
     """The probes did not see the distance that was asked for."""
-    return story.forged(story.one("injected", fault="f3"), felt={"ok": False, "delay_s": 0.0})
+    return story.forged(story.one("injected", fault="f3"), observed={"ok": False, "delay_s": 0.0})

@@ -15,9 +15,9 @@ def test_a_run_that_healed_passes(storm, name):
     assert storm.verdict(name).verdict == "passed"
 
 
-@pytest.mark.parametrize("name", ["self_healing", "reintegration", "blast_radius", "faults_felt"])
+@pytest.mark.parametrize("name", ["self_healing", "reintegration", "blast_radius", "faults_verified"])
 def test_a_plan_without_faults_has_no_use_for_it(calm, name):
-    assert name not in calm.words()
+    assert name not in calm.describe()
 
 
 @pytest.mark.parametrize("name", ["no_global_stall", "self_healing", "uptime", "goodput"])
@@ -42,8 +42,8 @@ def test_a_gap_between_merges_is_a_stall_wherever_it_lies(calm, start, end):
 
 
 def test_a_gap_is_measured_against_the_twins_where_there_is_one(calm):
-    slow = calm.references["twin"].model_copy(update={"merge_gap_p99": 0.5})
-    verdict = calm.silent("merge", 3, 5).having(references={"twin": slow}).verdict("no_global_stall")
+    slow = calm.references["fault-free"].model_copy(update={"merge_gap_p99": 0.5})
+    verdict = calm.silent("merge", 3, 5).having(references={"fault-free": slow}).verdict("no_global_stall")
     assert (verdict.verdict, verdict.bound) == ("passed", "≤ 2.5 s")
 
 
@@ -94,7 +94,7 @@ def _late(story, start, end):
 
 def test_a_stall_is_downtime_even_where_all_that_was_learned_in_it_is_merged_afterwards(storm):
     story = _late(storm, 4.0, 17.0)
-    assert story.history().ledger.by_fate == storm.history().ledger.by_fate
+    assert story.history().accounting.by_fate == storm.history().accounting.by_fate
     before = max(merge.t for merge in storm.all("merge") if merge.t < 4.0)
     verdict = story.verdict("uptime")
     assert (verdict.verdict, verdict.bound) == ("failed", "≥ 95%")
@@ -114,10 +114,10 @@ def test_merges_that_are_within_the_allowed_gap_of_each_other_are_no_downtime(ca
 
 
 def test_uptime_allows_the_very_gap_that_no_global_stall_allows(calm):
-    slow = calm.references["twin"].model_copy(update={"merge_gap_p99": 0.5})
-    story = calm.silent("merge", 3, 5).having(references={"twin": slow})
+    slow = calm.references["fault-free"].model_copy(update={"merge_gap_p99": 0.5})
+    story = calm.silent("merge", 3, 5).having(references={"fault-free": slow})
     assert {story.verdict(name).verdict for name in ("no_global_stall", "uptime")} == {"passed"}
-    assert story.bounded("{no_global_stall: {times_fault_free: 2}}").verdict("uptime").verdict == "failed"
+    assert story.bounded("{no_global_stall: {max_gap_vs_baseline: 2}}").verdict("uptime").verdict == "failed"
 
 
 def test_uptime_keeps_the_scenarios_bound(calm):
@@ -412,7 +412,7 @@ def test_the_blast_radius_is_unknown_where_no_fault_came(storm):
 
 def test_there_is_no_blast_radius_where_everybody_was_hit(storm):
     everyone = "[{latency: learners, at: 4s, for: 5s}]"
-    assert "blast_radius" not in storm.bounded("{}", everyone).words()
+    assert "blast_radius" not in storm.bounded("{}", everyone).describe()
 
 
 def test_a_process_that_is_killed_again_before_it_could_be_back_is_not_waited_for(storm):

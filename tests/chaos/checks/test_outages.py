@@ -2,7 +2,7 @@
 
 import pytest
 
-CUT = {"run": "before", "cut": 3}
+CUT = {"run": "before", "checkpoint": 3}
 
 
 def gone_on(story, start):

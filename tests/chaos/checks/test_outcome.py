@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
-from chaos.references import Point
+from chaos.evidence.baseline import Point
 from harness.tape import Event
 
 
-@pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_felt", "all_undone"])
+@pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_verified", "all_undone"])
 def test_a_sound_run_passes(storm, name):
     assert storm.verdict(name).verdict == "passed"
 
@@ -34,7 +34,7 @@ def test_one_learner_of_four_that_is_never_merged_from_costs_a_quarter(calm):
 
 
 def test_what_is_lost_to_the_overlap_alone_counts_as_goodput(paper):
-    assert paper.history().ledger.by_fate["overlap"] > 0
+    assert paper.history().accounting.by_fate["overlap"] > 0
     verdict = paper.verdict("goodput")
     assert verdict.verdict == "passed"
     assert float(verdict.measured.split("%")[0]) > 97
@@ -70,8 +70,8 @@ def test_goodput_without_steps_on_the_tape_is_unknown(calm):
 def test_a_loss_above_the_twins_margin_fails(calm):
     verdict = _scaled(calm, 1.03).verdict("loss_parity")
     assert verdict.verdict == "failed"
-    assert verdict.measured == "twin +3.0%, synchronous +3.0%"
-    assert verdict.bound == "twin ≤ +2.0%, synchronous ≤ +4.0%"
+    assert verdict.measured == "fault-free +3.0%, synchronous +3.0%"
+    assert verdict.bound == "fault-free ≤ +2.0%, synchronous ≤ +4.0%"
 
 
 def test_a_loss_above_the_synchronous_margin_fails(calm):
@@ -82,17 +82,17 @@ def test_a_loss_above_the_synchronous_margin_fails(calm):
 
 def test_a_lower_loss_always_holds(calm):
     verdict = _scaled(calm, 0.5).verdict("loss_parity")
-    assert (verdict.verdict, verdict.measured) == ("passed", "twin -50.0%, synchronous -50.0%")
+    assert (verdict.verdict, verdict.measured) == ("passed", "fault-free -50.0%, synchronous -50.0%")
 
 
 def test_the_twin_is_asked_at_equal_merged_tokens_and_the_synchronous_run_at_equal_processed_ones(calm):
-    # Half of what was processed was merged, so the twin is asked where it stood halfway: at 4.5, not at 3.5.
+    # Half of what was processed was merged, so the fault-free run is asked where it stood halfway: at 4.5, not at 3.5.
     final = calm.curve[-1]
     curve = (*calm.curve[:-1], final.model_copy(update={"merged": final.processed // 2, "loss": 4.5}))
     verdict = calm.having(curve=curve).verdict("loss_parity")
     assert verdict.verdict == "failed"
-    assert verdict.measured == "twin +0.0%, synchronous +28.6%"
-    assert verdict.evidence[1] == "twin at equal merged tokens 4.5000; at equal processed tokens +28.57%"
+    assert verdict.measured == "fault-free +0.0%, synchronous +28.6%"
+    assert verdict.evidence[1] == "fault-free at equal merged tokens 4.5000; at equal processed tokens +28.57%"
 
 
 def test_a_loss_that_is_no_number_fails(calm):
@@ -116,7 +116,7 @@ def test_a_curve_without_its_end_is_unknown(calm, curve, why):
     assert verdict.evidence == [why]
 
 
-@pytest.mark.parametrize("kind", ["twin", "synchronous"])
+@pytest.mark.parametrize("kind", ["fault-free", "synchronous"])
 def test_a_missing_reference_is_unknown(calm, kind):
     others = {key: reference for key, reference in calm.references.items() if key != kind}
     verdict = calm.having(references=others).verdict("loss_parity")
@@ -149,7 +149,7 @@ def test_a_reference_that_ends_long_before_the_run_does_proves_nothing(calm):
 
 
 def test_a_scenario_without_margins_has_no_use_for_it(calm):
-    assert "loss_parity" not in calm.bounded("{}").words()
+    assert "loss_parity" not in calm.bounded("{}").describe()
 
 
 def _point(tokens: int, loss: float) -> Point:
@@ -207,27 +207,27 @@ def test_where_a_curve_first_is_as_low_its_loss_is_that(losses, loss):
         assert loss_at(curve, "processed", place) == pytest.approx(loss)
 
 
-# -- faults_felt ---------------------------------------------------------------------------------------------------
+# -- faults_verified ---------------------------------------------------------------------------------------------------
 
 def test_what_was_felt_stands_beside_what_was_asked_for(storm):
-    assert storm.verdict("faults_felt").evidence == [
+    assert storm.verdict("faults_verified").evidence == [
         "f1: kill learner-1, back after 2.0 s: exit status SIGKILL",
         "f2: learner-2 at 50% speed for 4.0 s: 50% of nominal speed",
-        "f3: learner-3 12 ms ± 0 ms away for 3.0 s: 12.0 ms each way",
+        "f3: learner-3 +12 ms ± 0 ms latency for 3.0 s: 12.0 ms each way",
         "f4: learner-4 cut off for 2.0 s: nothing came through for 2.0 s"]
 
 
 def test_a_fault_that_was_not_felt_is_unknown_and_never_failed(storm):
-    verdict = storm.forged(storm.one("exit", target="learner-1", incarnation=0), status=0).verdict("faults_felt")
+    verdict = storm.forged(storm.one("exit", target="learner-1", incarnation=0), status=0).verdict("faults_verified")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence == ["f1: asked for kill learner-1, back after 2.0 s; felt: exit status 0"]
+    assert verdict.evidence == ["f1: asked for kill learner-1, back after 2.0 s; observed: exit status 0"]
 
 
 def test_a_straggler_that_kept_its_pace_was_not_felt(storm):
     story = storm.forged(storm.one("injecting", fault="f2"), t=15).forged(storm.one("injected", fault="f2"), t=15)
-    verdict = story.forged(storm.one("healed", fault="f2"), t=19).verdict("faults_felt")
+    verdict = story.forged(storm.one("healed", fault="f2"), t=19).verdict("faults_verified")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence == ["f2: asked for learner-2 at 50% speed for 4.0 s; felt: 100% of nominal speed"]
+    assert verdict.evidence == ["f2: asked for learner-2 at 50% speed for 4.0 s; observed: 100% of nominal speed"]
 
 
 @pytest.mark.parametrize("factor", [0.9, 0.95])
@@ -236,53 +236,54 @@ def test_a_slight_straggler_that_kept_its_full_pace_was_not_felt(storm, factor):
     story = storm.bounded("{}", f"[{{straggler: learner-3, at: 15s, for: 4s, factor: {factor}}}]").without(
         lambda event: event.event in ("injecting", "injected", "healed"))
     story = story.said(15.2, "harness", "injecting", fault="f1").said(
-        15.2, "harness", "injected", fault="f1", felt={"ok": True}).said(19.2, "harness", "healed", fault="f1", felt={})
-    assert story.verdict("faults_felt").verdict == "unknown"
+        15.2, "harness", "injected", fault="f1", observed={"ok": True}).said(19.2, "harness", "healed", fault="f1",
+                                                                             observed={})
+    assert story.verdict("faults_verified").verdict == "unknown"
 
 
 def test_a_straggler_without_a_pace_is_not_measured(storm):
-    assert "no nominal pace" in storm.bounded("{}", step_time=0).verdict("faults_felt").evidence[0]
+    assert "no nominal pace" in storm.bounded("{}", step_time=0).verdict("faults_verified").evidence[0]
 
 
 def test_a_distance_that_the_probes_did_not_see_was_not_felt(storm):
-    verdict = _felt(storm, "f3", ok=False, delay_s=0.001).verdict("faults_felt")
+    verdict = _observed(storm, "f3", ok=False, delay_s=0.001).verdict("faults_verified")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence[0].endswith("felt: 1.0 ms each way")
+    assert verdict.evidence[0].endswith("observed: 1.0 ms each way")
 
 
 def test_a_partition_that_the_syncer_never_noticed_was_not_felt(storm):
-    verdict = storm.without(storm.one("lost", learner="learner-4")).verdict("faults_felt")
+    verdict = storm.without(storm.one("lost", learner="learner-4")).verdict("faults_verified")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence[0].endswith("felt: the syncer never lost learner-4")
+    assert verdict.evidence[0].endswith("observed: the syncer never lost learner-4")
 
 
 def test_a_partition_through_which_a_learner_came_back_early_was_not_felt(storm):
     back = storm.all("hello", learner="learner-4")[-1]
-    verdict = storm.forged(back, t=13.0).verdict("faults_felt")
+    verdict = storm.forged(back, t=13.0).verdict("faults_verified")
     assert verdict.verdict == "unknown"
     assert "nothing came through for 812 ms" in verdict.evidence[0]
 
 
 @pytest.mark.parametrize("fault", ["f1", "f2", "f3", "f4"])
 def test_a_fault_that_never_came_was_not_felt(storm, fault):
-    verdict = storm.without(storm.one("injecting", fault=fault)).verdict("faults_felt")
+    verdict = storm.without(storm.one("injecting", fault=fault)).verdict("faults_verified")
     assert verdict.verdict == "unknown"
     assert "never came: at " in verdict.evidence[0]
 
 
 @pytest.mark.parametrize("fault", ["f1", "f2", "f3", "f4"])
 def test_a_fault_whose_injection_was_not_recorded_to_its_end_was_not_felt(storm, fault):
-    assert storm.without(storm.one("injected", fault=fault)).verdict("faults_felt").verdict == "unknown"
+    assert storm.without(storm.one("injected", fault=fault)).verdict("faults_verified").verdict == "unknown"
 
 
-MID_UPLOAD = "[{kill: learner-1, when: {node: learner-1, hold: upload.half, count: 3}, restart_after: 2s}]"
+MID_UPLOAD = "[{kill: learner-1, when: {node: learner-1, failpoint: upload.half, count: 3}, restart_after: 2s}]"
 
 
 def test_a_kill_in_mid_upload_is_felt_by_half_a_frame(storm):
     story = storm.bounded("{}", MID_UPLOAD)
-    assert story.verdict("faults_felt").evidence[0].endswith("but the syncer saw no part of a frame")
+    assert story.verdict("faults_verified").evidence[0].endswith("but the syncer saw no part of a frame")
     seen = story.said(4.2, "syncer", "partial_frame", peer="learner-1", bytes=512, expected=1024)
-    verdict = seen.verdict("faults_felt")
+    verdict = seen.verdict("faults_verified")
     assert verdict.verdict == "passed"
     assert verdict.evidence[0].endswith("exit status SIGKILL; 512 of 1024 bytes arrived")
 
@@ -292,7 +293,7 @@ def test_a_kill_in_mid_upload_is_felt_by_half_a_frame(storm):
                          ids=["long after", "of another", "nothing", "all of it"])
 def test_a_kill_in_mid_upload_is_not_felt_by_any_other_frame(storm, t, peer, arrived):
     story = storm.bounded("{}", MID_UPLOAD).said(t, "syncer", "partial_frame", peer=peer, bytes=arrived, expected=1024)
-    assert story.verdict("faults_felt").verdict == "unknown"
+    assert story.verdict("faults_verified").verdict == "unknown"
 
 
 def test_a_kill_after_which_the_process_goes_on_was_not_felt(storm):
@@ -301,7 +302,7 @@ def test_a_kill_after_which_the_process_goes_on_was_not_felt(storm):
     last = max(event["step"] for event in steps if event.incarnation == 0)
     ghost = [Event(event.t, "learner-1", 0, "step", event.fields | {"step": last + number})
              for number, event in enumerate([event for event in steps if event.incarnation == 1], 1)]
-    assert storm.plus(*ghost).verdict("faults_felt").verdict == "unknown"
+    assert storm.plus(*ghost).verdict("faults_verified").verdict == "unknown"
 
 
 # -- all_undone ----------------------------------------------------------------------------------------------------
@@ -333,14 +334,14 @@ def test_residue_that_could_not_be_looked_for_is_unknown(storm):
 
 
 def test_a_link_that_let_nothing_through_after_it_was_healed_is_not_undone(storm):
-    story = storm.forged(storm.one("healed", fault="f4"), felt={"back": False})
+    story = storm.forged(storm.one("healed", fault="f4"), observed={"back": False})
     assert story.verdict("all_undone").verdict == "failed"
 
 
 @pytest.mark.parametrize(("back", "verdict"), [(11.0, "failed"), (16.5, "passed"), (None, "passed")])
 def test_a_link_leads_nowhere_while_the_syncer_that_was_killed_is_not_back(storm, back, verdict):
     healed = storm.one("healed", fault="f4")
-    story = storm.forged(healed, felt={"back": False}).said(
+    story = storm.forged(healed, observed={"back": False}).said(
         8.0, "harness", "exit", target="syncer", incarnation=0, status=-9, killed=True)
     if back is not None:
         story = story.said(back, "syncer", "resumed", incarnation=1, versions=[], digests=[], step=0, processed=0)
@@ -354,9 +355,9 @@ def test_even_without_faults_somebody_has_to_look(calm):
 
 def _scaled(story, factor):
     final = story.curve[-1]
-    loss = story.references["twin"].curve[-1].loss * factor
+    loss = story.references["fault-free"].curve[-1].loss * factor
     return story.having(curve=(*story.curve[:-1], final.model_copy(update={"loss": loss})))
 
 
-def _felt(story, fault, **felt):
-    return story.forged(story.one("injected", fault=fault), felt=felt)
+def _observed(story, fault, **observed):
+    return story.forged(story.one("injected", fault=fault), observed=observed)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from chaos.checks import ALWAYS
-from chaos.tokens import closing_intervals
+from chaos.evidence.token_accounting import closing_intervals
 
 PROMISES = ["exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"]
 
@@ -258,13 +258,13 @@ def test_what_was_answered_before_a_connection_broke_is_not_carried_on_top_of_a_
 
     story = perform(lose, budget=50, max_staleness=1)
     mine = [event for event in story.events if event.node == "learner-1"
-            and event.fields.get("fragment", 3) == 3 and event.event in ("snapshot", "disconnected", "received")]
+            and event.fields.get("fragment", 3) == 3 and event.event in ("outer_gradient", "disconnected", "received")]
     assert any(answer and broken and receipt["step"] > answer["step"]
                for receipt, answer, broken in closing_intervals(mine))
     assert story.verdict("weights_correct").verdict == "passed"
 
 
-@pytest.mark.parametrize("missing", ["snapshot", "received"])
+@pytest.mark.parametrize("missing", ["outer_gradient", "received"])
 def test_weights_are_unknown_where_the_learners_answers_are_missing(calm, missing):
     verdict = calm.without(missing).verdict("weights_correct")
     assert verdict.verdict == "unknown"
@@ -273,7 +273,7 @@ def test_weights_are_unknown_where_the_learners_answers_are_missing(calm, missin
 
 def test_one_answer_that_is_missing_is_enough(calm):
     merge = calm.all("merge")[20]
-    answer = calm.one("snapshot", "learner-4", round=merge["round"])
+    answer = calm.one("outer_gradient", "learner-4", round=merge["round"])
     verdict = calm.without(answer).verdict("weights_correct")
     assert verdict.verdict == "unknown"
     assert verdict.evidence == [f"the tape of learner-4.0 lacks its answer to round {merge['round']}"]
@@ -422,7 +422,7 @@ def test_a_merge_that_its_syncer_could_not_tell_of_is_told_by_the_next(reborn):
     lost = _last_before_the_restart(reborn)
     untold = reborn.without(lost)
     assert untold.verdict("exactly_once").verdict == "passed"
-    assert untold.history().ledger.fates == reborn.history().ledger.fates
+    assert untold.history().accounting.fates == reborn.history().accounting.fates
 
     part = lost["contributions"][0]
     again = untold.forged("resumed", contributions=lambda told: [

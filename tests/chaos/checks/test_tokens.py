@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.tokens import account, closing_intervals
+from chaos.evidence.token_accounting import account, closing_intervals
 from harness.tape import Event, Tape
 
 NODE = ("learner-1", 0)
@@ -33,7 +33,7 @@ class Life:
         return self
 
     def answers(self, first, last):
-        return self._say("learner-1", "snapshot", self.life, round=1, fragment=0, base=0, first=first, step=last,
+        return self._say("learner-1", "outer_gradient", self.life, round=1, fragment=0, base=0, first=first, step=last,
                          steps=last - first + 1, tokens=(last - first + 1) * TOKENS, digest="d")
 
     def merged(self, version, first, last, life=None):
@@ -55,7 +55,7 @@ class Life:
     def dies(self):
         return self._say("harness", "exit", target="learner-1", incarnation=self.life, status=-9, killed=True)
 
-    def ledger(self):
+    def accounting(self):
         steps = {}
         for event in self.events:
             if event.event == "step":
@@ -64,9 +64,9 @@ class Life:
 
     def fates(self):
         """The fates of fragment 0 in the order of the steps; the tape must not contradict itself."""
-        ledger = self.ledger()
-        assert ledger.violations == []
-        return list(ledger.fates[0, ("learner-1", self.life)].values())
+        accounting = self.accounting()
+        assert accounting.violations == []
+        return list(accounting.fates[0, ("learner-1", self.life)].values())
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_step_of_an_answer_that_nobody_saw_was_lost_on_the_way(life):
 
 
 def test_a_step_that_a_receipt_closed_unasked_was_not_asked_for(life):
-    assert life.steps(1, 3).receives(1, 3, 3).fates() == ["not asked for"] * 3
+    assert life.steps(1, 3).receives(1, 3, 3).fates() == ["not requested"] * 3
 
 
 def test_a_step_that_was_open_when_the_process_was_killed_is_lost_to_the_crash(life):
@@ -155,7 +155,7 @@ def test_a_step_that_is_open_at_the_end_is_outstanding(life):
 
 def test_an_answer_to_an_earlier_version_is_no_reason_for_a_later_step(life):
     life.steps(1, 2).answers(1, 2).merged(1, 1, 2).receives(1, 2, 2).steps(3, 4).receives(2, 4, 2)
-    assert life.fates() == ["merged"] * 2 + ["not asked for"] * 2
+    assert life.fates() == ["merged"] * 2 + ["not requested"] * 2
 
 
 def test_receiving_the_same_version_again_closes_nothing_twice(life):
@@ -169,20 +169,20 @@ def test_a_process_that_begins_in_the_middle_of_the_run_owes_no_steps_before_it(
 
 
 def test_other_fragments_have_fates_of_their_own(life):
-    ledger = life.steps(1, 3).answers(1, 3).merged(1, 1, 3).receives(1, 3, 3).ledger()
-    assert [set(ledger.fates[index, NODE].values()) for index in range(4)] == [{"merged"}] + [{"outstanding"}] * 3
+    accounting = life.steps(1, 3).answers(1, 3).merged(1, 1, 3).receives(1, 3, 3).accounting()
+    assert [set(accounting.fates[index, NODE].values()) for index in range(4)] == [{"merged"}] + [{"outstanding"}] * 3
 
 
 # -- counting ------------------------------------------------------------------------------------------------------
 
 def test_tokens_are_counted_by_fate_weighted_by_the_fragments_sizes(life):
     sizes = [fragment.size for fragment in life.plan.cluster.fragment_table()]
-    ledger = life.steps(1, 10).answers(1, 10).merged(1, 1, 10).receives(1, 10, 10).ledger()
-    assert ledger.processed == 160
-    assert ledger.by_fate == {"merged": round(160 * sizes[0] / sum(sizes)),
-                              "outstanding": round(160 * sum(sizes[1:]) / sum(sizes))}
-    assert ledger.useful(NODE) == dict.fromkeys(range(1, 11), sizes[0] / sum(sizes))
-    assert ledger.useful(("learner-2", 0)) == {}
+    accounting = life.steps(1, 10).answers(1, 10).merged(1, 1, 10).receives(1, 10, 10).accounting()
+    assert accounting.processed == 160
+    assert accounting.by_fate == {"merged": round(160 * sizes[0] / sum(sizes)),
+                                  "outstanding": round(160 * sum(sizes[1:]) / sum(sizes))}
+    assert accounting.useful(NODE) == dict.fromkeys(range(1, 11), sizes[0] / sum(sizes))
+    assert accounting.useful(("learner-2", 0)) == {}
 
 
 @pytest.mark.parametrize("run", ["calm", "brief", "paper", "storm", "reborn"])
@@ -204,7 +204,7 @@ def test_whatever_messages_are_lost_nothing_is_merged_twice_and_nothing_is_witho
     story = perform(lose, on_receipt=data.draw(st.sampled_from(["carry", "overwrite"])),
                     max_staleness=data.draw(st.integers(1, 4)), quorum=data.draw(st.integers(1, 3)))
     _assert_complete(story.history())
-    words = story.words()
+    words = story.describe()
     assert "failed" not in {words[name] for name in ("exactly_once", "replica_consistency", "weights_correct",
                                                      "quorum_respected", "staleness_bounded")}, words
 
@@ -212,49 +212,49 @@ def test_whatever_messages_are_lost_nothing_is_merged_twice_and_nothing_is_witho
 # -- contradictions ------------------------------------------------------------------------------------------------
 
 def test_overlapping_intervals_are_a_violation(life):
-    ledger = life.steps(1, 6).merged(1, 1, 3).merged(2, 3, 6).ledger()
-    assert ledger.violations == [
+    accounting = life.steps(1, 6).merged(1, 1, 3).merged(2, 3, 6).accounting()
+    assert accounting.violations == [
         "fragment 0 version 2: learner-1.0 steps 3-6 merged again (steps 1-3 were merged before)"]
 
 
 def test_adjacent_intervals_are_none(life):
-    assert life.steps(1, 6).merged(1, 1, 3).merged(2, 4, 6).ledger().violations == []
+    assert life.steps(1, 6).merged(1, 1, 3).merged(2, 4, 6).accounting().violations == []
 
 
 def test_the_same_steps_of_another_incarnation_are_other_steps(life):
     life.steps(1, 3).merged(1, 1, 3).dies()
     life.life = 1
-    assert life.steps(1, 3).merged(2, 1, 3).ledger().violations == []
+    assert life.steps(1, 3).merged(2, 1, 3).accounting().violations == []
 
 
 def test_steps_that_nobody_took_are_a_violation(life):
-    assert life.steps(1, 3).merged(1, 1, 4).ledger().violations == [
+    assert life.steps(1, 3).merged(1, 1, 4).accounting().violations == [
         "fragment 0 version 1: learner-1.0 steps 1-4: only 3 of these steps are on the learner's tape"]
 
 
 def test_an_impossibly_long_interval_is_a_violation_at_once(life):
-    assert "only 3 of these steps" in life.steps(1, 3).merged(1, 1, 10**12).ledger().violations[0]
+    assert "only 3 of these steps" in life.steps(1, 3).merged(1, 1, 10**12).accounting().violations[0]
 
 
 def test_an_interval_without_a_step_is_a_violation(life):
-    assert life.steps(1, 3).merged(1, 4, 3).ledger().violations
-    assert life.merged(2, 3, 1).ledger().violations
+    assert life.steps(1, 3).merged(1, 4, 3).accounting().violations
+    assert life.merged(2, 3, 1).accounting().violations
 
 
 @pytest.mark.parametrize("closed", [0, 2, 4])
 def test_a_receipt_that_closed_another_number_of_steps_than_there_were_is_a_violation(life, closed):
-    assert life.steps(1, 3).receives(1, 3, closed).ledger().violations == [
+    assert life.steps(1, 3).receives(1, 3, closed).accounting().violations == [
         f"fragment 0, learner-1.0: version 1 closed {closed} steps, but 3 had no fate"]
 
 
 def test_a_hole_in_a_learners_steps_is_a_violation_and_no_crash(life):
     # Steps 1, 2, 4: the sequence of intervals is to have no gaps.
-    ledger = life.steps(1, 2).steps(4, 5).answers(1, 5).merged(1, 1, 5).receives(1, 5, 5).ledger()
-    assert "only 4 of these steps are on the learner's tape" in ledger.violations[0]
+    accounting = life.steps(1, 2).steps(4, 5).answers(1, 5).merged(1, 1, 5).receives(1, 5, 5).accounting()
+    assert "only 4 of these steps are on the learner's tape" in accounting.violations[0]
 
 
 def test_a_hole_among_steps_that_were_not_merged_is_a_violation_too(life):
-    assert life.steps(1, 2).steps(4, 5).receives(1, 5, 5).ledger().violations
+    assert life.steps(1, 2).steps(4, 5).receives(1, 5, 5).accounting().violations
 
 
 # -- closing_intervals ---------------------------------------------------------------------------------------------
@@ -267,14 +267,14 @@ def test_a_receipt_closes_the_newest_answer_and_knows_whether_the_connection_bro
 
 
 def _assert_complete(history):
-    ledger = history.ledger
-    assert ledger.violations == []
+    accounting = history.accounting
+    assert accounting.violations == []
     for node, events in history.steps.items():
         taken = [event["step"] for event in events]
         for index in range(len(history.plan.cluster.fragment_table())):
-            assert sorted(ledger.fates[index, node]) == taken
-    assert ledger.processed == sum(event["tokens"] for events in history.steps.values() for event in events)
-    assert abs(sum(ledger.by_fate.values()) - ledger.processed) <= len(ledger.by_fate)  # each fate's count is rounded
-    known = {"merged", "overlap", "outstanding", "late", "stale", "already merged", "lost on the way", "not asked for",
+            assert sorted(accounting.fates[index, node]) == taken
+    assert accounting.processed == sum(event["tokens"] for events in history.steps.values() for event in events)
+    assert abs(sum(accounting.by_fate.values()) - accounting.processed) <= len(accounting.by_fate)  # each is rounded
+    known = {"merged", "overlap", "outstanding", "late", "stale", "already merged", "lost on the way", "not requested",
              "crash", "old incarnation", "duplicate"}
-    assert set(Counter(ledger.by_fate)) <= known
+    assert set(Counter(accounting.by_fate)) <= known

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from harness.cleanup.undo_log import UndoLog, read
 from harness.cluster.base import NodeSpec
-from harness.cluster.compose import ComposeCluster, must_be_ready
-from harness.cluster.engine import Engine, EngineError, run_label
-from harness.cluster.local import LocalCluster
-from harness.ledger import Ledger, read
+from harness.cluster.compose.cluster import ComposeCluster, must_be_ready
+from harness.cluster.compose.engine import Engine, EngineError, run_label
+from harness.cluster.local.cluster import LocalCluster
 
 HUB = """
 import json, socket, sys, time
@@ -38,13 +38,13 @@ while True:
 
 
 class Ground:
-    """A folder, a ledger, a cluster in it, and what it recorded."""
+    """A folder, an undo log, a cluster in it, and what it recorded."""
 
     def __init__(self, path, **options):
         (path / "tape").mkdir()
         self.path, self.events = path, []
-        self.ledger = Ledger(path / "ledger.jsonl", "c0ffee" * 4)
-        self.cluster = LocalCluster(path, self.record, self.ledger, **options)
+        self.undo_log = UndoLog(path / "undo_log.jsonl", "c0ffee" * 4)
+        self.cluster = LocalCluster(path, self.record, self.undo_log, **options)
 
     def record(self, event, **fields):
         self.events.append((event, fields))
@@ -79,7 +79,7 @@ class Ground:
                 for event, fields in self.events if event == "exit"]
 
     def owed(self):
-        return [undo.entry for undo in read(self.ledger.path).undos]
+        return [undo.entry for undo in read(self.undo_log.path).undos]
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ def make_ground(tmp_path):
     yield make
     for ground in made:
         ground.cluster.stop()
-        ground.ledger.close()
-        assert not (tmp_path / "ledger.jsonl").exists(), "something is owed after the cluster was stopped"
+        ground.undo_log.close()
+        assert not (tmp_path / "undo_log.jsonl").exists(), "something is owed after the cluster was stopped"
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ while True:
 
 
 class ContainedGround:
-    """A folder, a ledger, a cluster of containers, and what it recorded."""
+    """A folder, an undo log, a cluster of containers, and what it recorded."""
 
     def __init__(self, folder, engine):
         self.path, self.events, self.engine, self.stopped = folder, [], engine, False
@@ -148,8 +148,8 @@ class ContainedGround:
             (folder / name).mkdir()
         self.token = secrets.token_hex(16)
         self.run = run_label(self.token)
-        self.ledger = Ledger(folder.parent / f"{folder.name}.jsonl", self.token)
-        self.cluster = ComposeCluster(folder, self.record, self.ledger)
+        self.undo_log = UndoLog(folder.parent / f"{folder.name}.jsonl", self.token)
+        self.cluster = ComposeCluster(folder, self.record, self.undo_log)
 
     def record(self, event, **fields):
         self.events.append((event, fields))
@@ -228,7 +228,7 @@ class ContainedGround:
             return False
 
     def owed(self):
-        found = read(self.ledger.path)
+        found = read(self.undo_log.path)
         return [undo.entry for undo in found.undos] if found else []
 
     def stop(self):
@@ -241,7 +241,7 @@ class ContainedGround:
                 self.cluster.stop()
         finally:
             self.engine.remove(self.run)
-            self.ledger.close()
+            self.undo_log.close()
 
 
 @pytest.fixture(scope="session")
@@ -285,4 +285,4 @@ def shared_ground(engine, tmp_path_factory):
     finally:
         ground.end()
     assert engine.labelled(ground.run) == []
-    assert not ground.ledger.path.exists(), "something is owed after the cluster was stopped"
+    assert not ground.undo_log.path.exists(), "something is owed after the cluster was stopped"

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness.processes import state
+from harness.cleanup.processes import state
 
 PATIENT = """
 import signal, sys, time
@@ -179,7 +179,7 @@ def test_the_links_can_be_those_of_the_real_toxiproxy(make_ground):
     cluster = ground.start()
     cluster.cut("worker", True)
     assert ground.owed() == ["enable"]
-    assert cluster.residue() == ["worker is cut off"]
+    assert cluster.residue() == ["worker is partitioned"]
     cluster.cut("worker", False)
     assert ground.owed() == cluster.residue() == []
 

@@ -86,9 +86,9 @@ def real_server() -> Iterator[LinkServerProcess]:
 @contextlib.contextmanager
 def container_server() -> Iterator[LinkServerProcess]:
     """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
-    from harness.cluster import composefile
-    from harness.cluster.compose import must_be_ready
-    from harness.cluster.engine import Engine, EngineError
+    from harness.cluster.compose import compose_file
+    from harness.cluster.compose.cluster import must_be_ready
+    from harness.cluster.compose.engine import Engine, EngineError
     try:
         must_be_ready()
     except EngineError as error:
@@ -99,7 +99,7 @@ def container_server() -> Iterator[LinkServerProcess]:
         port = free.getsockname()[1]
     engine = Engine()
     container = engine.client.containers.run(
-        composefile.service(composefile.find(), "toxiproxy")["image"], network_mode="host", detach=True,
+        compose_file.service(compose_file.find(), "toxiproxy")["image"], network_mode="host", detach=True,
         command=["-host", "127.0.0.1", "-port", str(port), "-proxy-metrics"])
     try:
         wait_until(lambda: answers(port))

@@ -9,12 +9,12 @@ import pytest
 from harness.links.client import Toxic
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
+from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Link
 from harness.simulation.parameters import Parameters
 from harness.simulation.server import SimulatedServer
-from harness.simulation.surroundings import Surroundings
 from harness.simulation.world import World
-from harness.trainer.holds import HoldPoints
+from harness.trainer.runtime.failpoints import Failpoints
 
 DELAY = 0.001
 
@@ -71,7 +71,7 @@ class Core:
     def __init__(self, effects):
         self.effects, self.inputs, self.steady = effects, [], True
         self.replica = SimpleNamespace(gradient=lambda position: (0.5, {}))
-        self.config = SimpleNamespace(silence=1e6)
+        self.config = SimpleNamespace(heartbeat_timeout=1e6)
 
     def __getattr__(self, method):
         if not method.startswith("on_") and method != "start":
@@ -95,13 +95,13 @@ class Machines:
         usual = {"start_learner": 0, "start_syncer": 0, "delay": 0.001, "jitter": 0, "compute": 1, "compute_spread": 0,
                  "write": 1, "sync": 1, "late": 0}
         self.world, self.events = World(0), []
-        around = Surroundings(self.world, Parameters(**(usual | parameters)), self._note, lambda *arguments: None)
+        around = SimulatedHost(self.world, Parameters(**(usual | parameters)), self._note, lambda *arguments: None)
         self.link = Link("learner-1", self.world, around.parameters)
         self.disk = disk or MemoryDisk()
         self.server_core, self.client_core = Core(server or {}), Core(client or {})
-        self.server = SimulatedServer(around, "syncer", 0, HoldPoints(holds or {}), self.disk,
+        self.server = SimulatedServer(around, "syncer", 0, Failpoints(holds or {}), self.disk,
                                       make_server or (lambda: self.server_core))
-        self.client = SimulatedClient(around, "learner-1", 0, HoldPoints(holds or {}), self.link, lambda: self.server,
+        self.client = SimulatedClient(around, "learner-1", 0, Failpoints(holds or {}), self.link, lambda: self.server,
                                       lambda: self.client_core)
 
     def _note(self, node, incarnation, event, fields):

@@ -18,7 +18,7 @@ def recorded(compute=0.02, delay=0.001, commit=0.006, count=40):
         at = 2.0 + step
         events += [
             Event(at, "learner-1", 0, "step", {"began": at - compute}),
-            Event(at, "learner-1", 0, "snapshot", {"fragment": 0, "step": step}),
+            Event(at, "learner-1", 0, "outer_gradient", {"fragment": 0, "step": step}),
             Event(at + 0.1, "syncer", 0, "merge", {
                 "fragment": 0, "closed": at + 0.1 - commit,
                 "contributions": [{"learner": "learner-1", "incarnation": 0, "last": step, "arrived": at + delay}]})]

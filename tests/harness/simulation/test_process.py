@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from harness.links.client import Toxic
 from harness.simulation.disk import MemoryDisk
-from harness.trainer.checkpoint import copies, load_either, saving_both
-from harness.trainer.disk import CheckpointError, Content
-from harness.trainer.effects import Close, Commit, Compute, Hold, Record, Send, Stop, Timer
-from harness.trainer.messages import Answer, Clock
+from harness.trainer.protocol.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
+from harness.trainer.protocol.messages import Clock, OuterGradient
+from harness.trainer.storage.checkpoint import copies, load_either, saving_both
+from harness.trainer.storage.disk import CheckpointError, Content
 
 NAME = "fragment-00.safetensors"
 CLOCK = Clock(step=1, tokens=1, steady=True)
 BIG = {"w": np.zeros(2000, np.float32)}
-ANSWER = Answer(round=1, fragment=0, base_version=0, first_step=1, last_step=1, steps=1, tokens=1, digest="")
+ANSWER = OuterGradient(round=1, fragment=0, base_version=0, first_step=1, last_step=1, steps=1, tokens=1, digest="")
 
 
 def commit(version):
@@ -58,7 +58,7 @@ def test_stopped_twice_a_computation_stands_still_once(machines):
 
 
 def test_a_computation_loses_no_time_to_a_hold_right_after_a_stop(machines):
-    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_message": [[Hold("point")]]},
+    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_message": [[Failpoint("point")]]},
                     server={"on_lost": [], "on_timer": [[Send(CLOCK, to=1)]], "start": [[Timer("t", 0.5)]]},
                     holds={"point": 1})
     both.at(0.3).client.freeze()
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_refused_ends_the_process(machines):
     assert both.of("refused_checkpoint")[0][1] == {"reason": "torn"}
 
 
-# -- hold points -------------------------------------------------------------------------------------------------------
+# -- failpoints -------------------------------------------------------------------------------------------------------
 
 def test_held_in_the_middle_of_a_frame_it_sends_the_rest_once_it_is_thawed(machines):
     both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent="upload"), Record("next", {})]]},
@@ -250,7 +250,8 @@ def test_a_rest_whose_connection_has_ended_meanwhile_is_not_sent_on_another(mach
 
 
 def test_a_point_is_counted_only_in_the_steady_state(machines):
-    both = machines(client={"on_connected": [[Timer("t", 1.0), Hold("point")]], "on_timer": [[Hold("point")]]},
+    both = machines(client={"on_connected": [[Timer("t", 1.0), Failpoint("point")]],
+                            "on_timer": [[Failpoint("point")]]},
                     holds={"point": 1})
     both.client_core.steady = False
     both.at(0.5)
@@ -261,9 +262,9 @@ def test_a_point_is_counted_only_in_the_steady_state(machines):
 
 
 def test_the_nth_time_counts_and_never_again(machines):
-    both = machines(client={"on_connected": [[Hold("point")] * 5]}, holds={"point": 3})
+    both = machines(client={"on_connected": [[Failpoint("point")] * 5]}, holds={"point": 3})
     both.at(1.0)
-    assert [fields for _, fields in both.of("held")] == [{"point": "point", "count": 3}]
+    assert [fields for _, fields in both.of("failpoint")] == [{"point": "point", "count": 3}]
     both.client.thaw()
     both.at(2.0)
     assert not both.client.held

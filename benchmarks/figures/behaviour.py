@@ -1,0 +1,153 @@
+"""What a run of the trainer does, as a digest: of what decides training, and of nothing else.
+
+In it are, in the order of the world's time and read from the tape: who came and went; every merge (fragment, version,
+step, tokens; of every contribution its learner, base, steps, tokens and weight); every inner step's batch, tokens and
+learning rate; what was received, at which step, and how much was carried over it; what was refused or rolled back; and
+all values of every snapshot, bit for bit. Times are in it as whole hundredths of a second, and only those that figures
+are made of: how long training took, its longest time without a merge, and when nodes came and went.
+
+A digest of a run's course leaves out the values and the learning rate: goodput, recovery and bytes come from what is
+left, and another rate or another rounding does not touch them.
+
+Not in it: names of files, classes, messages and tensors, reasons and other words, process ids, losses (which follow
+from the values), digests that the trainer works out itself, and times of single merges, which a commit that takes a
+little longer would move. So a digest outlives whatever changes how the trainer is written and not what it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures.canonical import RUNS, perform
+from chaos.runner.simulate import Performed
+from harness.tape import Event
+from harness.trainer.algorithm.tensors import Tensors
+
+_LENGTH = 16
+"""Hexadecimal digits of a digest."""
+_SEPARATOR = ": "
+COURSE = "/course"
+"""Behind a run's name: its course alone."""
+NAMES = tuple(f"{name}{what}" for name in RUNS for what in ("", COURSE))
+"""All that digests are made of."""
+Fact = tuple[Any, ...]
+
+
+def digests(name: str) -> dict[str, str]:
+    """Of the canonical run of this name, and of its course alone."""
+    done, run = perform(name), RUNS[name]
+    course = list(_course(done, run.weighed))
+    whole = digest_of([*course, *_learned(done)])
+    return {name: f"{torch_build()}{_SEPARATOR}{whole}" if run.torch else whole, f"{name}{COURSE}": digest_of(course)}
+
+
+def differ(before: str | None, now: str) -> bool:
+    """Whether the behaviour has changed. Digests of two builds of torch can't be compared, and count as equal; one that
+    nobody noted counts as another one."""
+    if before is None:
+        return True
+    return before != now and before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
+
+
+def comparable(before: str | None, now: str) -> bool:
+    """Whether both are of the same build of torch, or of none."""
+    return before is None or before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
+
+
+def digest_of(told: Sequence[Fact]) -> str:
+    """Of facts."""
+    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()[:_LENGTH]
+
+
+@lru_cache(maxsize=1)
+def torch_build() -> str:
+    """Its version, and what it makes of this processor."""
+    from torch.backends import cpu  # slow to import, and most runs need none
+
+    return f"torch {version('torch')} {cpu.get_cpu_capability()} {platform.machine()} {_vendor()}".rstrip()
+
+
+def _vendor() -> str:
+    """Who made the processor: math libraries choose by it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next((text.split(":")[1].strip() for text in file if text.startswith("vendor_id")), "")
+    except OSError:
+        return ""
+
+
+def _course(done: Performed, weighed: bool) -> Iterator[Fact]:
+    """What happened; with how many bytes were sent, to two digits, where the run is `weighed`."""
+    for event in done.stage.tape().events:
+        if event.event in _TOLD:
+            yield event.event, *_TOLD[event.event](event)
+    yield from _times(done)
+    if weighed:
+        yield "bytes", _bytes(done)
+
+
+def _learned(done: Performed) -> Iterator[Fact]:
+    """What came of it, and at which rates; where gradients are averaged, no step tells of one."""
+    yield "rates", [_rounded(event.fields.get("lr")) for event in done.stage.tape().of("step")]
+    for tensors, _ in done.snapshots:
+        yield "values", _values(tensors)
+
+
+_TOLD: dict[str, Callable[[Event], Fact]] = {
+    "step": lambda e: (e.node, e.incarnation, e["step"], e["tokens"], e.fields.get("position")),
+    "received": lambda e: (e.node, e.incarnation, e["fragment"], e["version"], e["step"], e["carried"]),
+    "merge": lambda e: (e["fragment"], e["version"], e["step"], e["processed"], e["merged"],
+                        *sorted(map(_contribution, e["contributions"]))),
+    "refused": lambda e: (e.node, e.fields.get("learner"), e.fields.get("fragment"), e.fields.get("first"),
+                          e.fields.get("last"), e.fields.get("base")),
+    "hello": lambda e: (e["learner"], e["incarnation"], _hundredths(e.t)),
+    "lost": lambda e: (e["learner"], _hundredths(e.t)),
+    "donated": lambda e: (e.node, e["learner"], e["versions"]),
+    "grouped": lambda e: (e["step"], sorted(e["learners"])),
+    "rolled_back": lambda e: (e["step"], e["processed"]),
+    "resumed": lambda e: (e["versions"], e["step"], e["processed"]),
+    "finished": lambda e: (e.node, e["step"])}
+"""What is told of which event."""
+
+
+def _contribution(part: dict[str, Any]) -> Fact:
+    return (part["learner"], part["incarnation"], part["base"], part["first"], part["last"], part["steps"],
+            part["tokens"], _rounded(part["weight"]))
+
+
+def _rounded(number: float | None) -> str | None:
+    """To six digits: what libraries of mathematics may differ in is far behind them."""
+    return None if number is None else f"{number:.6g}"
+
+
+def _hundredths(seconds: float) -> int:
+    return round(100 * seconds)
+
+
+def _values(tensors: Tensors) -> str:
+    """Of the bits of all, in the order of their names."""
+    hasher = hashlib.sha256()
+    for name in sorted(tensors):
+        hasher.update(np.ascontiguousarray(tensors[name], "<f4").tobytes())
+    return hasher.hexdigest()
+
+
+def _times(done: Performed) -> Iterator[Fact]:
+    merged = [event.t for event in done.stage.tape().of("merge")]
+    yield "took", _hundredths(merged[-1] - merged[0])
+    yield "longest gap", _hundredths(max(later - earlier for earlier, later in pairwise(merged)))
+
+
+def _bytes(done: Performed) -> str:
+    """Both ways, of every kind of message."""
+    last = done.stage.tape().of("traffic")[-1]
+    return f"{sum(sum(last[way].values()) for way in ('sent', 'received')):.2g}"

@@ -1,0 +1,1 @@
+"""Real runs under attack, killed, and on a busy machine."""

@@ -1,0 +1,59 @@
+"""Scenarios with many faults at once, for the soak."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
+
+_SCENARIO = """diloco_chaos: 1
+name: soak
+deadline: 100s
+cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 3, budget: 3000, step_time: 60ms,
+          snapshots: 4, heartbeat_timeout: 2s{warm_start}}}
+faults:
+{faults}
+"""
+_LEARNERS = ("learner-1", "learner-2", "learner-3")
+_FAULTS: tuple[tuple[str, Sequence[str]], ...] = (
+    ("pause: {target}, for: {length}s", (*_LEARNERS, "syncer")),
+    ("zombie: {target}, for: {length}s", _LEARNERS),
+    ("straggler: {target}, factor: 0.3, spread: 0.2, for: {length}s", _LEARNERS),
+    ("kill: {target}, restart_after: {short}s", (*_LEARNERS, "syncer")),
+    ("terminate: {target}, restart_after: {short}s", _LEARNERS),
+    ("restart: {target}", (*_LEARNERS, "syncer")),
+    ("crash_loop: {target}", _LEARNERS),
+    ("corrupt: syncer", ("syncer",)),
+    ("truncate: syncer", ("syncer",)),
+    ("write_limit: syncer, for: {length}s", ("syncer",)),
+    ("poison: {target}", _LEARNERS),
+    ("latency: {target}, profile: transatlantic, for: {length}s", (*_LEARNERS, "syncer")),
+    ("bandwidth: {target}, rate: 2MB/s, for: {length}s", _LEARNERS),
+    ("slow_close: {target}, for: {length}s", _LEARNERS),
+    ("timeout: {target}, toxicity: 0.5, for: {length}s", _LEARNERS),
+    ("reset: {target}, toxicity: 0.3, for: {length}s", _LEARNERS),
+    ("slicer: {target}, for: {length}s", _LEARNERS),
+    ("limit_data: {target}, toxicity: 0.3, for: {length}s", _LEARNERS),
+    ("partition: {target}, for: {length}s", (*_LEARNERS, "syncer")),
+    ("flapping: {target}, for: {length}s", _LEARNERS),
+)
+_COUNT = 6  # faults of a run
+
+
+def drawn(chance: random.Random, reference: bool) -> str:
+    """A scenario that may be run, with faults from the steady state on; before it comes a reference, if asked for."""
+    warm_start = ", warm_start: 150" if reference else ""
+    while True:
+        faults = [(template.format(target=chance.choice(targets), length=round(chance.uniform(0.5, 20.0), 2),
+                                  short=round(chance.uniform(0.1, 1.0), 2)), round(chance.uniform(0.0, 2.0), 2))
+                 for template, targets in chance.sample(_FAULTS, _COUNT)]
+        text = _SCENARIO.format(warm_start=warm_start,
+                               faults="\n".join(f"  - {{{fault}, at: {at}s}}" for fault, at in faults))
+        try:
+            freeze(parse(text), 0)
+        except ScenarioError:
+            continue  # two of them don't go together: draw again
+        return text

@@ -1,0 +1,70 @@
+"""How near a simulation comes: its parameters from a fault-free run in real time, then three faults that it never saw,
+in real time and simulated. Medians of several runs, each with a fault-free run of its own: the speed of a machine that
+others share differs from minute to minute."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from chaos.checks.outcome import goodput_between
+from chaos.evidence.history import History
+from chaos.runner.run import Audience, run_plan
+from chaos.runner.simulate import simulate
+from chaos.scenario.loading import load
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan, freeze
+from harness.simulation.parameters import measured
+
+SCENARIOS = ("kill-one", "straggler", "split")
+"""A kill in the middle of an upload, a learner at a quarter of its speed, a partition."""
+
+_REPEATS = 3
+
+
+def measure(runs: Path, audience: Audience, say: Callable[[str], None]) -> dict[str, Any]:
+    """Participation of the learner that is hit, seconds to reintegration, goodput: real, simulated, ratio."""
+    real: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SCENARIOS}
+    virtual: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SCENARIOS}
+    for _ in range(_REPEATS):
+        parameters = measured(run_plan(_plan("base"), runs, audience).history.tape, len(os.sched_getaffinity(0)))
+        say(f"  fidelity: {parameters.model_dump()}")
+        for name in SCENARIOS:
+            plan = _plan(name)
+            for kept, history in ((real, run_plan(plan, runs, audience).history),
+                                  (virtual, simulate(plan, parameters).history)):
+                for what, value in figures(history).items():
+                    kept[name][what].append(value)
+            say(f"  fidelity {name}: real {dict(real[name])}, simulated {dict(virtual[name])}")
+    return {name: {what: _compared(real[name][what], virtual[name][what]) for what in real[name]}
+            for name in SCENARIOS}
+
+
+def _compared(real: list[float], simulated: list[float]) -> dict[str, Any]:
+    return {"real": round(median(real), 3), "simulated": round(median(simulated), 3),
+            "ratio": round(median(simulated) / median(real), 3), "each_real": [round(one, 3) for one in real],
+            "each_simulated": [round(one, 3) for one in simulated]}
+
+
+def _plan(name: str) -> Plan:
+    plan = freeze(load(name)[0], 0)
+    return plan.model_copy(update={"checks": plan.checks.model_copy(update={"loss_parity": None})})
+
+
+def figures(history: History) -> dict[str, float]:
+    """What is compared."""
+    zero = history.zero or 0.0
+    merges = [merge for merge in history.merges if merge.t > zero]
+    hit = next((target for planned in history.plan.faults for target in planned.fault.targets if target != SYNCER), "")
+    found = {"participation": sum(any(part["learner"] == hit for part in merge["contributions"])
+                                  for merge in merges) / len(merges),
+             "goodput": goodput_between(history, zero, history.end)}
+    spawns = [event for event in history.tape.of("spawn", node="harness")
+              if event["target"] == hit and event["incarnation"] == 1]
+    back = [merge.t for merge in merges for part in merge["contributions"]
+            if (part["learner"], part["incarnation"]) == (hit, 1)]
+    return found | ({"reintegration_s": min(back) - spawns[0].t} if spawns and back else {})

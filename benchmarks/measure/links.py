@@ -1,0 +1,145 @@
+"""The embedded link server beside the real toxiproxy-server, interleaved: rate, added delay, how exact a toxic is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.cluster.base import ClusterError
+from harness.cluster.local.link_server import LinkServer, real_server
+from harness.links.client import Links, Toxic
+
+ROUNDS = 5
+_BYTES = 100_000_000
+_TRIPS = 400
+_DELAY_MS, _RATE_KB = 20, 5000
+
+
+def measure(say: Callable[[str], None]) -> dict[str, Any]:
+    """Every figure for both servers and for no server at all, in turns; an error where the real one is not there."""
+    try:
+        real = real_server()
+    except ClusterError as error:
+        return {"error": str(error)}
+    found: dict[str, dict[str, list[float]]] = {}
+    with _upstream() as upstream, _servers({"embedded": "", "real": real}) as servers:
+        ways = {name: links.create("bench", upstream) for name, links in servers.items()} | {"direct": upstream}
+        for number in range(ROUNDS):
+            for name, address in ways.items():
+                mine = found.setdefault(name, {})
+                mine.setdefault("mb_per_s", []).append(_rate(address, _BYTES))
+                mine.setdefault("round_trip_us", []).append(_trip(address, _TRIPS) * 1e6)
+                if name in servers:
+                    _toxics(servers[name], address, mine)
+            say(f"  links {number}: " + ", ".join(f"{name} {values['mb_per_s'][-1]:.0f} MB/s"
+                                                  for name, values in found.items()))
+    medians = {name: {figure: round(median(values), 2) for figure, values in mine.items()}
+               for name, mine in found.items()}
+    for name in servers:
+        medians[name]["added_us"] = round(medians[name]["round_trip_us"] - medians["direct"]["round_trip_us"], 1)
+    return {"asked_for": {"delay_ms_each_way": _DELAY_MS, "rate_mb_per_s": _RATE_KB / 1e3},
+            "embedded_over_real": round(medians["embedded"]["mb_per_s"] / medians["real"]["mb_per_s"], 2), **medians}
+
+
+def _toxics(links: Links, address: str, found: dict[str, list[float]]) -> None:
+    """What a requested delay and a requested rate turn out to be, as errors in percent."""
+    base = _trip(address, 20)
+    latency = [Toxic("latency", stream, {"latency": _DELAY_MS, "jitter": 0}) for stream in ("upstream", "downstream")]
+    for toxic in latency:
+        links.add("bench", toxic)
+    delay = (_trip(address, 20) - base) / 2
+    for toxic in latency:
+        links.remove("bench", toxic.name)
+    found.setdefault("delay_error_percent", []).append(100 * (delay * 1e3 / _DELAY_MS - 1))
+    thin = Toxic("bandwidth", "upstream", {"rate": _RATE_KB})
+    links.add("bench", thin)
+    rate = _rate(address, _RATE_KB * 1000)
+    links.remove("bench", thin.name)
+    found.setdefault("rate_error_percent", []).append(100 * (rate / (_RATE_KB / 1e3) - 1))
+
+
+@contextmanager
+def _servers(binaries: dict[str, str]) -> Iterator[dict[str, Links]]:
+    with tempfile.TemporaryDirectory(prefix="diloco-chaos-bench-") as folder:
+        def spawn(argv: Any) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        made = {name: LinkServer(Path(folder), spawn, lambda: "", binary=binary) for name, binary in binaries.items()}
+        try:
+            yield {name: server.links for name, server in made.items()}
+        finally:
+            for server in made.values():
+                server.process.terminate()
+                server.process.wait()
+
+
+@contextmanager
+def _upstream() -> Iterator[str]:
+    """A server in a process of its own: echoes after `e`, and counts after `s`."""
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.measure.links"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None, "asked for"
+    try:
+        yield f"127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _connect(address: str, mode: bytes) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    link = socket.create_connection((host, int(port)), 60)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.sendall(mode)
+    return link
+
+
+def _rate(address: str, size: int) -> float:
+    """MB/s of so many bytes, until the other side has them all."""
+    block = os.urandom(min(size, 1 << 20))
+    with _connect(address, b"s" + size.to_bytes(8, "big")) as link:
+        began, sent = time.perf_counter(), 0
+        while sent < size:
+            sent += link.send(block[:size - sent])
+        link.recv(1)
+        return size / (time.perf_counter() - began) / 1e6
+
+
+def _trip(address: str, count: int) -> float:
+    """Seconds of a byte's median round trip."""
+    with _connect(address, b"e") as link:
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            link.sendall(b"x")
+            link.recv(1)
+            times.append(time.perf_counter() - began)
+    return median(times)
+
+
+def _serve(link: socket.socket) -> None:
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with link:
+        if link.recv(1) == b"e":
+            while data := link.recv(4096):
+                link.sendall(data)
+            return
+        left, buffer = int.from_bytes(link.recv(8, socket.MSG_WAITALL), "big"), bytearray(1 << 20)
+        while left > 0 and (count := link.recv_into(buffer)):
+            left -= count
+        link.sendall(b"!")
+
+
+if __name__ == "__main__":
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    while True:
+        threading.Thread(target=_serve, args=(listening.accept()[0],), daemon=True).start()

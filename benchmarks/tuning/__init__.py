@@ -1,0 +1,1 @@
+"""Whole trainings, again and again: what the defaults are chosen from."""

@@ -1,0 +1,1 @@
+"""What happened? A run's folder, and what can be read from the events in it."""

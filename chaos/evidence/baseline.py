@@ -1,0 +1,34 @@
+"""What a baseline run left: its loss curve, and how regularly it merged."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Kind = Literal["synchronous", "fault-free"]
+
+
+class Point(BaseModel):
+    """One snapshot's place on a loss curve."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    processed: int
+    merged: int
+    t: float
+    loss: float
+
+
+class Reference(BaseModel):
+    """What a reference run left: its curve, and how regularly it merged."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    key: str
+    curve: tuple[Point, ...]
+    merge_gap_p99: float | None = None
+    """Seconds; None where nothing is merged."""
+    wall: float

@@ -1,0 +1,244 @@
+"""What happened in a run, as far as its folder tells: the checks' only source."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from chaos.evidence.baseline import Point, Reference
+from chaos.evidence.outages import Outages
+from chaos.evidence.token_accounting import Node, TokenAccounting, account, killed
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan, PlannedFault
+from harness.tape import Event, Tape
+
+
+@dataclass(frozen=True)
+class Span:
+    """One planned fault in time, in seconds since the run began."""
+
+    planned: PlannedFault
+    injected: float | None = None
+    ended: float | None = None
+    """Healed; for a kill: the new process was started. None: it went on to the end."""
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    done: bool = True
+    """Whether the injection was recorded to its end."""
+
+    def overlaps(self, start: float, end: float) -> bool:
+        """Whether it was on at any time between."""
+        return self.injected is not None and self.injected < end and (self.ended is None or self.ended > start)
+
+
+@dataclass
+class History:
+    """A run's folder, read. Everything else is derived from these fields."""
+
+    plan: Plan
+    tape: Tape
+    curve: Sequence[Point] = ()
+    references: Mapping[str, Reference] = field(default_factory=dict)
+
+    @cached_property
+    def log_gaps(self) -> list[str]:
+        """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
+        found = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
+        written = {(event.node, event.incarnation) for event in self.tape.events}
+        spawned = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")]
+        found += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
+                 if (name, incarnation) not in written | self._killed]
+        if not self.tape.of("end", node="harness"):
+            found.append("the harness recorded no end: it died before the run was over")
+        return found
+
+    @cached_property
+    def _killed(self) -> set[Node]:
+        """Incarnations that a fault killed."""
+        return set(killed(self.tape))
+
+    @cached_property
+    def zero(self) -> float | None:
+        """Time zero: the steady state."""
+        steady = self.tape.of("steady", node=SYNCER)
+        return steady[0].t if steady else None
+
+    @cached_property
+    def end(self) -> float:
+        """Up to where the run is judged: the end of training, or the first cut."""
+        limits = [max((event.t for event in self.tape.events if (event.node, event.incarnation) == node), default=0.0)
+                  for node in self.tape.torn if node not in self._killed or node in self.tape.unread]
+        finished = [event.t for event in self.tape.of("finished", node=SYNCER)]
+        last = self.tape.events[-1].t if self.tape.events else 0.0
+        return min([*limits, *(finished[:1] or [last])])
+
+    @cached_property
+    def final(self) -> Point:
+        """The curve's last point.
+
+        Raises:
+            ValueError: there is no curve.
+        """
+        return max(self.curve, key=lambda point: point.number)
+
+    @cached_property
+    def merges(self) -> list[Event]:
+        """Merges up to the end."""
+        return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]
+
+    @cached_property
+    def rolled_back(self) -> list[Event]:
+        """Merges that a group of data-parallel peers went back behind: void."""
+        backs = [(event.t, event["step"]) for event in self.tape.of("rolled_back", node=SYNCER)]
+        return [merge for merge in self.merges if any(merge.t <= t and merge["version"] > step for t, step in backs)]
+
+    @cached_property
+    def merges_told_later(self) -> list[Event]:
+        """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
+        went into them, and nothing else."""
+        told = {(merge["fragment"], merge["version"]) for merge in self.tape.of("merge", node=SYNCER)}
+        found = []
+        for resumed in self.tape.of("resumed", node=SYNCER):
+            versions = resumed["versions"]
+            known = zip(versions, resumed.fields.get("contributions", ()),
+                        resumed.fields.get("outer", [None] * len(versions)), strict=False)
+            for fragment, (version, parts, outer) in enumerate(known):
+                if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
+                    told.add((fragment, version))
+                    found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
+                        "fragment": fragment, "version": version, "outer": outer, "contributions": [
+                            {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
+                            for learner, incarnation, first, last in parts]}))
+        return found
+
+    def syncer_down(self, start: float, end: float) -> bool:
+        """Whether a fault had ended the syncer, and for a time between its successor was not at work yet."""
+        back = [event.t for event in self.tape.of("resumed", node=SYNCER)]
+        return any(gone.t < end and not any(gone.t < t <= start for t in back)
+                   for gone in self.tape.of("exit", node="harness")
+                   if gone["target"] == SYNCER and gone.fields.get("killed"))
+
+    def step_time(self, learner: str) -> float:
+        """Nominal time of a learner's inner steps, seconds; 0 without pace."""
+        return self.plan.cluster.step_time_of(learner)
+
+    @cached_property
+    def steps(self) -> dict[Node, list[Event]]:
+        """Step events of every learner's incarnation, in order."""
+        found: dict[Node, list[Event]] = {}
+        for event in self.tape.of("step"):
+            found.setdefault((event.node, event.incarnation), []).append(event)
+        return found
+
+    @cached_property
+    def accounting(self) -> TokenAccounting:
+        """The fate of every processed token."""
+        return account(self.plan, self.tape, self.steps, self.merges + self.merges_told_later, self.rolled_back)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every planned fault, with when it came and went."""
+        injected = {event["fault"]: event for event in self._told("injected")}
+        observed_later: dict[str, dict[str, Any]] = {}
+        for event in self._told("observed", "verified"):
+            observed_later.setdefault(event["fault"], {}).update(event["observed"])
+        began = {str(event["fault"]): event.t for event in self.tape.of("injecting", node="harness")}
+        healed = {event["fault"]: event for event in self._told("healed")}
+        spans = []
+        for planned in self.plan.faults:
+            start = began.get(planned.id)
+            observed = dict(injected[planned.id]["observed"]) if planned.id in injected else {}
+            observed |= observed_later.get(planned.id, {})
+            if planned.id in healed:
+                observed |= healed[planned.id]["observed"]
+                ended: float | None = healed[planned.id].t
+            else:
+                ended = self._over(planned, start) if not planned.fault.reversible and start is not None else None
+            spans.append(Span(planned, start, ended, observed, planned.id in injected))
+        return spans
+
+    def _told(self, *names: str) -> list[Event]:
+        """What the harness wrote of faults, as far as it can be understood."""
+        return [event for event in self.tape.of(*names, node="harness")
+                if isinstance(event["fault"], str) and isinstance(event["observed"], dict)]
+
+    def _over(self, planned: PlannedFault, start: float) -> float | None:
+        """When a fault that is not undone was over: its targets were started again; at once where it stops nobody."""
+        if not planned.fault.stops_target:
+            return start
+        starts = [next((event.t for event in self.tape.of("spawn", node="harness")
+                        if event["target"] == target and event.t > start), None) for target in planned.fault.targets]
+        known = [t for t in starts if t is not None]
+        return max(known) if len(known) == len(starts) else None
+
+    @cached_property
+    def first_fault(self) -> float:
+        """When the first fault came; the end where none did."""
+        return min((span.injected for span in self.spans if span.injected is not None), default=self.end)
+
+    @cached_property
+    def dead_for_good(self) -> set[str]:
+        """Nodes that were killed and were not to be started again."""
+        return {target for span in self.spans if span.planned.fault.stops_target and span.injected is not None
+                and span.planned.fault.expected_duration() is None for target in span.planned.fault.targets}
+
+    def until(self, span: Span) -> float:
+        """When a fault was over, as far as the run is judged; its end where it never was."""
+        return self.end if span.ended is None else min(span.ended, self.end)
+
+    @cached_property
+    def outages(self) -> list[tuple[float, float]]:
+        """When the whole run was down; what was down to its end is so to the end of the run."""
+        found = Outages()
+        for event in self.tape.of("continued", "spawn", "ready", "merge"):
+            if event.t <= self.end:
+                found.on_event(event)
+        return [*found.over, *([(found.since, self.end)] if found.since is not None else [])]
+
+    def awake(self, start: float, end: float) -> list[tuple[float, float]]:
+        """What is left of [start, end) without the outages."""
+        parts = []
+        for down, up in self.outages:
+            if down < end and start < up:
+                parts += [(start, down)] if start < down else []
+                start = min(up, end)
+        return [*parts, (start, end)] if start < end or not parts else parts
+
+    def seconds(self, start: float, end: float) -> float:
+        """How long that is."""
+        return sum(right - left for left, right in self.awake(start, end))
+
+    def was_up(self, start: float, end: float) -> bool:
+        """Whether no outage is in it."""
+        return not any(down < end and start < up for down, up in self.outages)
+
+    def still(self, start: float, end: float, merges: Sequence[Event] | None = None) -> list[tuple[float, float]]:
+        """From merge to merge between `start` and `end` (None: of all of them); these two, and the borders of outages,
+        count as merges."""
+        times = [merge.t for merge in (self.merges if merges is None else merges)]
+        return [between for left, right in self.awake(start, end)
+                for between in pairwise([left, *(t for t in times if left < t < right), right])]
+
+    def gaps(self, start: float, end: float) -> list[float]:
+        """How many seconds each of these lasted."""
+        return [later - earlier for earlier, later in self.still(start, end)]
+
+    def merges_between(self, start: float, end: float) -> list[Event]:
+        """Merges in [start, end)."""
+        times = self._merge_times
+        return self.merges[bisect_left(times, start):bisect_left(times, end)]
+
+    @cached_property
+    def _merge_times(self) -> list[float]:
+        return [merge.t for merge in self.merges]
+
+    def pace(self, learner: str, start: float, end: float) -> float:
+        """A learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is made in
+        the nominal time before it is told, so that one at the border counts in part: in two seconds there are few."""
+        nominal = self.step_time(learner)
+        inside = (min(event.t, end) - max(event.t - nominal, start) for (name, _), events in self.steps.items()
+                  if name == learner for event in events if start < event.t < end + nominal)
+        return sum(inside) / (end - start)

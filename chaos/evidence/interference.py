@@ -1,0 +1,138 @@
+"""When something that is no part of a run kept its nodes from working: other work on this machine, its host, its disk.
+
+Only what the harness saw of others counts. A node that burns the processors, writes without end or keeps all memory is
+a part of the run; and what the run's own faults do to the machine is no interference either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, median
+from typing import NamedTuple
+
+from chaos.evidence.history import History
+from harness.machine import SAMPLE
+from harness.tape import FIELDS, Event
+
+_NO_IDLE = 0.1
+"""Share of the processors that were idle, below which who wants one has to wait."""
+_OTHERS = 0.25
+"""Processors that others have to use then."""
+_STOLEN = 0.1
+"""Share of the processors that the host kept."""
+_LATE_S = 0.3
+"""The harness itself wanted to run, and could not."""
+_STOPPED_S, _AT_REST = 1.0, 0.5
+"""Later than that while this share of the processors was idle, it did not want to run: somebody had stopped it."""
+_WAITED_IO, _WAITED_MEMORY = 0.3, 0.2
+"""Shares of the time."""
+_TIMES_USUAL = 3.0
+"""Waiting for a disk, against the run's own median."""
+_MUCH_MB_S, _FOR_S = 32.0, 3.0
+"""A run that moves as much between itself and disks, and half of what all do, for so long, keeps itself waiting."""
+_ROOM, _MOST = 0.15, 0.5
+"""Shares of the memory: where as much can be had the machine is not short of it, and who holds most of it is why."""
+_OF_MEMORY, _OF_DISKS, _OF_OTHERS = {"out_of_memory"}, {"out_of_memory", "full_disk", "write_limit"}, {"restart_engine"}
+"""Faults that make a machine wait so, or others work, by kind."""
+_AFTER_S = 2.0
+"""So long after a fault its effects are still its own."""
+
+
+class Interference(NamedTuple):
+    """Seconds of the run in which others were in the way."""
+
+    start: float
+    end: float
+    why: str
+    samples: tuple[Event, ...]
+
+    def numbers(self) -> str:
+        """What was measured, as means over these seconds."""
+        ours, others, stolen, idle = (mean(float(sample[name]) for sample in self.samples)
+                                      for name in ("ours", "others", "stolen", "idle"))
+        late = max(float(sample["late"]) for sample in self.samples)
+        io = max(float(sample["io"]) for sample in self.samples)
+        return (f"of {self.samples[0]['cores']} processors this run used {ours:.1f}, others {others:.1f}, "
+                f"the host {stolen:.1f}, nobody {idle:.1f}; the harness was up to {late:.1f} s late; "
+                f"up to {io:.0%} of the time waiting for a disk")
+
+
+def interference(history: History) -> list[Interference]:
+    """All of them, in order; those that follow each other for one reason are one."""
+    samples = [event for event in history.tape.of(SAMPLE, node="harness")
+               if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE])]
+    usual = median([float(sample["io"]) for sample in samples]) if samples else 0.0
+    found: list[Interference] = []
+    for number, sample in enumerate(samples):
+        start, end = sample.t - float(sample["seconds"]), sample.t
+        lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
+        if why := _why(sample, usual, _kinds(history, start, end), lately):
+            if found and found[-1].why == why and start - found[-1].end < float(sample["seconds"]) / 2:
+                found[-1] = found[-1]._replace(end=end, samples=(*found[-1].samples, sample))
+            else:
+                found.append(Interference(start, end, why, (sample,)))
+    return found
+
+
+def _why(sample: Event, usual_io: float, on: set[str], lately: Sequence[Event]) -> str:
+    cores = int(sample["cores"])
+    if sample["stolen"] >= _STOLEN * cores:
+        return "the host of this virtual machine kept its processors"
+    if sample["others"] >= _OTHERS and sample["idle"] <= _NO_IDLE * cores and not on & _OF_OTHERS:
+        return "other processes had its processors"
+    if _stopped(sample):
+        return "the run was stopped"
+    if sample["late"] >= _LATE_S:
+        return "nothing on it ran, the harness neither"
+    if sample["io"] >= max(_WAITED_IO, _TIMES_USUAL * usual_io) and not on & _OF_DISKS and not _moves_much(lately):
+        return "its disk kept it waiting"
+    if sample["memory"] >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
+        return "it was short of memory"
+    return ""
+
+
+def _moves_much(lately: Sequence[Event]) -> bool:
+    """Whether the run's own reading and writing is what its disk was busy with: what is written now is stored later."""
+    ours, everybodys = (mean(_number(sample, name) for sample in lately) for name in ("disk_ours", "disk_all"))
+    return ours >= _MUCH_MB_S and ours >= everybodys / 2
+
+
+def _wants_too_much(sample: Event) -> bool:
+    """Whether the run itself is why: it met a limit of its own where the machine has more, or it has most of all."""
+    return _number(sample, "memory_left") >= _ROOM or _number(sample, "memory_ours") >= _MOST
+
+
+def _number(sample: Event, name: str) -> float:
+    """What was not measured is nothing."""
+    value = sample.fields.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def stopped_for(history: History, start: float, end: float) -> float:
+    """For how many seconds between these times the harness did not run although there were processors for it."""
+    return sum(min(float(sample["late"]), end - start) for one in interference(history) for sample in one.samples
+               if start <= sample.t and sample.t - float(sample["seconds"]) < end and _stopped(sample))
+
+
+def _stopped(sample: Event) -> bool:
+    return bool(sample["late"] >= _STOPPED_S and sample["idle"] >= _AT_REST * sample["cores"])
+
+
+def _kinds(history: History, start: float, end: float) -> set[str]:
+    """Kinds of the faults that were on, or just over."""
+    return {span.planned.fault.kind for span in history.spans if span.overlaps(start - _AFTER_S, end)}
+
+
+def seconds_within(found: Iterable[Interference], start: float, end: float) -> float:
+    """How much of [start, end] was interfered with."""
+    return sum(max(0.0, min(one.end, end) - max(one.start, start)) for one in found)
+
+
+def describe(found: Iterable[Interference], start: float, end: float) -> str:
+    """What was in the way between these times, the longest first."""
+    seconds: dict[str, float] = {}
+    for one in found:
+        within = seconds_within([one], start, end)
+        seconds |= {one.why: seconds.get(one.why, 0.0) + within} if within else {}
+    ranked = sorted(seconds.items(), key=lambda item: -item[1])
+    return ", ".join(f"for {within:.1f} s {why}" for why, within in ranked)

@@ -1,0 +1,40 @@
+"""When a whole run was down: it had been ended, and went on again from a cut. Fed with its tape's events. Pure."""
+
+from __future__ import annotations
+
+from chaos.scenario.model import SYNCER
+from harness.tape import Event
+
+
+class Outages:
+    """From where a run goes on to its next merge with all the learners that were started again: no fault of the plan,
+    and no failure of who was ended."""
+
+    def __init__(self) -> None:
+        self.over: list[tuple[float, float]] = []
+        """(down, up), in seconds of the run."""
+        self.since: float | None = None
+        """When the one that is not over began."""
+        self._starting: set[str] = set()
+
+    def on_event(self, event: Event) -> None:
+        """Take in an event; in the order of time, as far as one node's are concerned."""
+        if event.event == "continued":
+            self.since, self._starting = event.t, set()
+        elif self.since is None:
+            return
+        elif event.event == "spawn" and event["target"] != SYNCER:
+            self._starting.add(event["target"])
+        elif event.event == "ready":
+            self._starting.discard(event.node)
+        elif event.event == "merge" and not self._starting and event.t > self.since:
+            self.over.append((self.since, event.t))
+            self.since = None
+
+    def after(self, start: float, seconds: float) -> float:
+        """When so many seconds have passed in which it was up."""
+        due = start + seconds
+        for down, up in self.over:
+            if start <= down < due:
+                due += up - down
+        return due

@@ -1,0 +1,220 @@
+"""The folder of a run: what is in it, how it is made, and how it is recognised."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+import shlex
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from chaos.scenario import plan as plans
+from chaos.scenario.plan import Plan
+from harness import tape
+from harness.cleanup.processes import Identity, identity
+from harness.errors import all_printable, printable
+from harness.fingerprint import source_digest
+
+_NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
+_OPTIONS = r"( --on (compose|simulated))?"
+_STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
+
+
+class FolderError(Exception):
+    """A folder that is not a run's, or that can't be made; the message says what to do."""
+
+
+def cache_folder() -> Path:
+    """Where corpora and references are kept between runs (XDG_CACHE_HOME)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "diloco-chaos"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`runs/<id>/`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, runs: Path, name: str) -> RunFolder:
+        """A new folder, named by time, scenario and chance.
+
+        Raises:
+            FolderError: it can't be made there.
+        """
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        path = runs / f"{stamp}-{name}-{secrets.token_hex(4)}"
+        _make(path / "tape")
+        return cls(path.resolve())
+
+    @staticmethod
+    def prepare(runs: Path) -> None:
+        """Make the place of all runs before there is anything to lose.
+
+        Raises:
+            FolderError: it can't be made, or nothing can be written there.
+        """
+        _make(runs, exist_ok=True)
+        if not os.access(runs, os.W_OK | os.X_OK):
+            raise FolderError(f"{runs}: nothing can be written there; name another place with --runs-dir")
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run.
+
+        Raises:
+            FolderError: this is not the folder of a run, or of one that another version recorded.
+        """
+        if not path.is_dir():
+            what = "not a folder" if path.exists() else "no such folder"
+            raise FolderError(f"{path}: {what}; a run's folder is named at the end of its report, "
+                              f"like runs/20260101-120000-flagship-1a2b")
+        missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
+        if missing:
+            raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
+        if strange := next(_strange(path), None):
+            raise FolderError(f"{strange}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
+                              f"somebody else has put it there; remove it")
+        found = cls(path.resolve())
+        if (schema := found.manifest().get("tape_schema", tape.SCHEMA)) != tape.SCHEMA:
+            raise FolderError(f"{path}: its tape is of schema {schema!s:.20}, and this version reads {tape.SCHEMA}: "
+                              f"judge it with the version that recorded it, which its manifest.json names")
+        return found
+
+    def plan(self) -> Plan:
+        """The frozen plan.
+
+        Raises:
+            ScenarioError: it is not a plan, or was altered.
+        """
+        return plans.load(self.path / "plan.json")
+
+    def tape(self) -> tape.Tape:
+        """All that was recorded."""
+        return tape.read(self.path / "tape")
+
+    def manifest(self) -> dict[str, Any]:
+        """What the run was made of; empty where it is missing or torn."""
+        return self.document("manifest.json")
+
+    @property
+    def harness(self) -> Identity:
+        """Who performs or performed it; nobody (0) where that is not told."""
+        try:
+            return Identity(*map(int, self.manifest()["harness"]))
+        except (ValueError, KeyError, TypeError):
+            return Identity(0, 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody writes to it any more: the harness has judged it, or is dead."""
+        return (self.path / "report.json").exists() or identity(self.harness.pid) != self.harness
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats it."""
+        told = self.manifest().get("repeat")
+        options = told.rpartition("plan.json")[2] if isinstance(told, str) else ""
+        known = options if re.fullmatch(_OPTIONS, options) else ""  # whoever wrote it wants it to be typed
+        return f"diloco-chaos run --plan {shlex.quote(str(self.path / 'plan.json'))}{known}"  # it may have been moved
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A JSON file of the folder; empty where it is missing or torn."""
+        try:
+            content = json.loads((self.path / name).read_text())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return all_printable(content) if isinstance(content, dict) else {}
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file, whole or not at all."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.partial")
+        # Nobody can have put a link there whose target would be overwritten.
+        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        try:
+            with open(made, "w") as file:
+                file.write(json.dumps(content, indent=2) + "\n")
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def log_tail(self, node: str, lines: int = 8) -> list[str]:
+        """The last lines of a node's newest log; of a stack at its end the innermost frames."""
+        logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
+        text = logs[-1].read_text(errors="replace").splitlines() if logs else []
+        stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
+        return list(map(printable, text[stacks[-1]:][:lines] if stacks else text[-lines:]))
+
+
+def _strange(path: Path) -> Iterator[Path]:
+    """Whatever is below it that is neither a file nor a folder."""
+    for folder, names, files in os.walk(path):
+        for name in (*names, *files):
+            one = Path(folder, name)
+            with suppress(FileNotFoundError):  # the run goes on, and has removed it
+                if not (stat.S_ISDIR(mode := one.lstat().st_mode) or stat.S_ISREG(mode)):
+                    yield one
+
+
+def thin_out(runs: Path, keep: int) -> list[Path]:
+    """Remove the folders of all runs but the newest `keep`; what is no run's folder, and runs that go on, stay.
+
+    Raises:
+        FolderError: one of them can't be removed.
+    """
+    found = sorted(path for path in runs.glob("*") if re.fullmatch(_NAME, path.name) and not path.is_symlink()
+                   and (path / "plan.json").is_file() and (path / "tape").is_dir())
+    removed = []
+    for path in found[:len(found) - keep]:
+        if not RunFolder(path).over:
+            continue
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise FolderError(f"{path}: can't be removed: {error.strerror}") from error
+        removed.append(path)
+    return removed
+
+
+def _make(path: Path, exist_ok: bool = False) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        raise FolderError(f"{path}: can't be made: {error.strerror}; name another place with --runs-dir") from error
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine, for the manifest; `trainer`: the digest of its sources."""
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+    return {"diloco_chaos": of("diloco-chaos"), "python": platform.python_version(), "torch": of("torch"),
+            "numpy": of("numpy"), "trainer": source_digest(), "kernel": platform.release(),
+            "cores": len(os.sched_getaffinity(0))}
+
+
+def changed(manifest: dict[str, Any]) -> list[str]:
+    """What of this environment is not what a run had by its manifest, and may make its numbers differ: the whole run,
+    or what lay before it was resumed."""
+    now = environment()
+    told = []
+    for then in [manifest, *(manifest.get("resumed") or {}).get("environments", [])]:
+        told += [f"it ran with {name} {then.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
+                 if then.get(name) != now[name]]
+        if then.get("trainer") != now["trainer"]:
+            told.append("the trainer's sources are not those that it ran with: numbers may differ, too")
+    return list(dict.fromkeys(told))

@@ -1,0 +1,155 @@
+"""What every node was doing at every moment, from the tape: the lanes of the live view and of the report's timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan
+from harness.tape import Event
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state is drawn: a character that tells it without colour, and a colour."""
+
+    mark: str
+    colour: str
+
+
+LOOKS = {
+    "starting": Look("·", "bright_black"),
+    "training": Look("━", "green"),
+    "merging": Look("━", "cyan"),
+    "slow": Look("╌", "yellow"),
+    "far": Look("~", "blue"),
+    "paused": Look("=", "yellow"),
+    "cut off": Look("/", "magenta"),
+    "killed": Look("x", "red"),
+    "healing": Look("+", "bright_yellow"),
+    "done": Look(" ", "bright_black"),
+}
+_OVERLAYS = {"straggler": "slow", "pause": "paused", "latency": "far", "bandwidth": "far", "slicer": "far",
+             "slow_close": "far", "partition": "cut off", "timeout": "cut off", "reset": "cut off",
+             "limit_data": "cut off"}
+_PRIORITY = ("paused", "cut off", "slow", "far")
+
+
+@dataclass
+class Lane:
+    """One node's states, each with the time at which it began."""
+
+    changes: list[tuple[float, str]] = field(default_factory=lambda: [(0.0, "starting")])
+    base: str = "starting"
+    overlays: set[str] = field(default_factory=set)
+
+    def at(self, t: float) -> str:
+        """The state at a time."""
+        state = self.changes[0][1]
+        for began, name in self.changes:
+            if began > t:
+                break
+            state = name
+        return state
+
+    @property
+    def now(self) -> str:
+        """The newest state."""
+        return self.changes[-1][1]
+
+    def update(self, t: float) -> None:
+        """Write down what follows from base and overlays."""
+        state = self.base
+        if state in ("training", "merging", "healing"):
+            state = next((name for name in _PRIORITY if name in self.overlays), state)
+        if state != self.now:
+            self.changes.append((t, state))
+
+
+class Lanes:
+    """All nodes' lanes, and the moments at which faults came and went."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.nodes = {name: Lane() for name in (SYNCER, *plan.cluster.names)}
+        self.marks: list[tuple[float, str, str]] = []
+        """(time, fault id, what it does)."""
+        self._newest: dict[str, object] = {}  # node -> its newest incarnation: an older one may end beside it
+        self._kinds = {planned.id: planned.fault for planned in plan.faults}
+        self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event; they may come from all nodes, roughly in the order of time. What is about nobody that the
+        plan knows is passed over."""
+        match event.event:
+            case "spawn":
+                self._newest[str(event["target"])] = event["incarnation"]
+                self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
+            case "exit" if "target" in event.fields:
+                if self._newest.get(str(event["target"])) == event.fields.get("incarnation"):
+                    self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
+            case "merge":
+                if self._base(SYNCER) in ("starting", "healing"):
+                    self._set(SYNCER, event.t, "merging")
+                for part in event["contributions"]:
+                    if self._base(part["learner"]) in ("starting", "healing"):
+                        self._set(part["learner"], event.t, "training")
+            case "step" if self._base(event.node) == "starting":
+                self._set(event.node, event.t, "training")
+            case "failpoint" if event.node in self.nodes:
+                self.nodes[event.node].overlays.add("paused")
+                self.nodes[event.node].update(event.t)
+            case "finished":
+                self._set(event.node, event.t, "done")
+            case "injecting":
+                self.marks.append((event.t, str(event["fault"]), str(event["description"])))
+                self._overlay(event, add=True)
+            case "injected":
+                self._freed(event)
+            case "reset" if self._base(event.node) == "training":
+                self._set(event.node, event.t, "healing")  # until it is merged from again
+            case "healed":
+                self._overlay(event, add=False)
+            case _:
+                pass
+
+    def _base(self, node: object) -> str:
+        return self.nodes[node].base if isinstance(node, str) and node in self.nodes else ""
+
+    def _set(self, node: object, t: float, base: str) -> None:
+        if not isinstance(node, str) or node not in self.nodes:
+            return
+        if base in ("killed", "healing"):
+            self.nodes[node].overlays.discard("paused")
+        self.nodes[node].base = base
+        self.nodes[node].update(t)
+
+    def _overlay(self, event: Event, add: bool) -> None:
+        fault = self._kinds.get(str(event["fault"]))
+        name = _OVERLAYS.get(fault.kind if fault else "")
+        if name is None or fault is None:
+            return
+        learners = [name for name in self.nodes if name != SYNCER]
+        for target in fault.affected_nodes(learners):
+            lane = self.nodes[target]
+            (lane.overlays.add if add else lane.overlays.discard)(name)
+            if not add and name == "cut off" and lane.base == "training":
+                lane.base = "healing"  # until it is merged from again
+            lane.update(event.t)
+
+    def _freed(self, event: Event) -> None:
+        """Who held for a fault that neither ends it nor lasts goes on."""
+        fault = self._kinds.get(str(event["fault"]))
+        if fault is not None and fault.frees and not fault.stops_target and not fault.reversible:
+            for target in fault.targets:
+                self.nodes[target].overlays.discard("paused")
+                self.nodes[target].update(event.t)
+
+    def row(self, node: str, start: float, end: float, width: int) -> list[str]:
+        """The states of a node in `width` equal slices of [start, end); a short kill is never lost between two."""
+        lane, slice_ = self.nodes[node], (end - start) / max(1, width)
+        row = []
+        for column in range(width):
+            left = start + column * slice_
+            inside = [name for began, name in lane.changes if left <= began < left + slice_]
+            row.append("killed" if "killed" in inside else lane.at(left + slice_ / 2))
+        return row

@@ -1,0 +1,1 @@
+"""Finds schedules of faults that break something, under virtual time, and makes them small."""

@@ -1,0 +1,78 @@
+"""Which moments of the protocol faults have hit: pairs of a fault's kind and what its target was doing. From the tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from chaos.evidence.history import History
+from chaos.scenario.model import SYNCER
+from harness.tape import Event
+
+Pair = tuple[str, str]
+"""(kind of fault, what its target was doing)"""
+LEARNER_STATES = ("training", "answered", "uploading", "disconnected", "starting", "down")
+SYNCER_STATES = ("idle", "collecting", "grace", "saving", "committed", "starting", "down")
+_MOMENT_S = 1e-5
+"""Times on the tape are rounded."""
+
+
+def pairs(history: History) -> set[Pair]:
+    """All pairs of a run."""
+    return {(span.planned.fault.kind, state(history, target, span.injected))
+            for span in history.spans if span.injected is not None for target in span.planned.fault.targets}
+
+
+def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
+    """All pairs that there can be. `kinds`: kind -> whom it may hit (any, learner, syncer); `held`: those that a node
+    can be held for, which is the only way to meet it in the middle of an upload or before a broadcast."""
+    learner = {f"learner {name}" for name in LEARNER_STATES if name != "down"}
+    syncer = {f"syncer {name}" for name in SYNCER_STATES if name != "down"}
+    of = {"learner": learner, "syncer": syncer, "any": learner | syncer}
+    return {(kind, where) for kind, on in kinds.items() for where in of[on]
+            if kind in held or where not in ("learner uploading", "syncer committed")}
+
+
+def state(history: History, target: str, at: float) -> str:
+    """What a node was doing at a moment."""
+    mine = [event for event in history.tape.events if event.node == target and event.t <= at + _MOMENT_S]
+    lives = [event for event in history.tape.of("spawn", "exit", node="harness")
+             if event["target"] == target and event.t < at - _MOMENT_S]  # the fault's own work does not count
+    role = "syncer" if target == SYNCER else "learner"
+    spawn = next((event for event in reversed(lives) if event.event == "spawn"), None)
+    if spawn and any(event.event == "exit" and event["incarnation"] == spawn["incarnation"] for event in lives):
+        return f"{role} down"
+    born = spawn.t if spawn else 0.0
+    mine = [event for event in mine if event.t >= born - _MOMENT_S]
+    return f"{role} {_syncer(history, mine, at) if role == 'syncer' else _learner(history, target, mine, at)}"
+
+
+def _learner(history: History, target: str, mine: list[Event], at: float) -> str:
+    if mine and mine[-1].event == "failpoint":
+        return "uploading"
+    if not any(event.event == "ready" for event in mine):
+        return "starting"
+    links = [event for event in history.tape.of("hello", "lost", node=SYNCER)
+             if event["learner"] == target and event.t <= at + _MOMENT_S]
+    if links and links[-1].event == "lost":
+        return "disconnected"
+    waiting: set[int] = set()
+    for event in mine:
+        if event.event == "outer_gradient":
+            waiting.add(event["fragment"])
+        elif event.event == "received":
+            waiting.discard(event["fragment"])
+    return "answered" if waiting else "training"
+
+
+def _syncer(history: History, mine: list[Event], at: float) -> str:
+    if mine and mine[-1].event == "failpoint":
+        return "committed" if mine[-1]["point"] == "commit.before_broadcast" else "saving"
+    if not any(event.event in ("merge", "hello") for event in mine):
+        return "starting"
+    for merge in history.merges:
+        if merge["opened"] <= at <= merge.t:
+            if merge["quorum_at"] is None or at < merge["quorum_at"]:
+                return "collecting"
+            return "grace" if at < merge["closed"] else "saving"
+    return "idle"

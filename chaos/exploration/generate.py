@@ -1,0 +1,220 @@
+"""Random fault schedules that make sense: each fault finds its target there, and what it breaks comes back.
+
+One description of every kind of fault serves chance (explorations) and Hypothesis (property tests): whoever chooses is
+asked for a choice at a time, the simplest first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from chaos.scenario.model import SYNCER, Scenario
+from chaos.scenario.plan import Plan, freeze
+from chaos.scenario.problems import Numbers
+from chaos.scenario.validation import validate_semantics
+from faults import FAULTS
+from harness.cluster.base import SIMULATED
+
+T = TypeVar("T")
+Document = dict[str, Any]
+"""A fault as a scenario has it: `{"kill": "learner-1", "at": "5s", "restart_after": "2s"}`."""
+_FIRST_S = 1.5
+"""Checks must see what was before the first fault."""
+
+
+class Chooser(Protocol):
+    """Chance, or Hypothesis."""
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of them; the simplest stands first."""
+        ...
+
+
+class ByChance:
+    """Implements `Chooser`."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def pick(self, options: Sequence[T]) -> T:
+        """Each as likely."""
+        return options[self._chance.randrange(len(options))]
+
+
+_SHORT = ("500ms", "1s", "1500ms", "2s", "3s")
+_BACK = ("1s", "0s", "200ms", "500ms", "2s", "3s")
+_DELAY = ("20ms", "5ms", "50ms", "100ms")
+_WAYS = ("both", "upstream", "downstream")
+Settings = Callable[[Chooser], Document]
+
+
+def _of(**options: Sequence[Any]) -> Settings:
+    return lambda chooser: {name.rstrip("_"): chooser.pick(values) for name, values in options.items()}
+
+
+KINDS: dict[str, tuple[Settings, str]] = {
+    "kill": (_of(restart_after=_BACK), "any"),
+    "terminate": (_of(restart_after=_BACK), "any"),
+    "restart": (_of(restart_after=("0s",)), "any"),
+    "power_loss": (_of(restart_after=_BACK), "any"),
+    "pause": (_of(for_=_SHORT), "any"),
+    "partition": (_of(for_=_SHORT, direction=_WAYS), "any"),
+    "latency": (_of(for_=_SHORT, delay=_DELAY, jitter=("0s", "5ms", "20ms"), rate=("10MB/s", "1MB/s")), "any"),
+    "bandwidth": (_of(for_=_SHORT, rate=("1MB/s", "50kB/s", "10kB/s")), "any"),
+    "timeout": (_of(for_=_SHORT, close_after=("0s", "200ms"), direction=_WAYS), "any"),
+    "reset": (_of(for_=_SHORT, reset_after=("0s", "100ms")), "any"),
+    "slow_close": (_of(for_=_SHORT, delay=("200ms", "1s")), "any"),
+    "slicer": (_of(for_=_SHORT, size=(16384, 1024), delay=("2ms", "10ms")), "any"),
+    "limit_data": (_of(for_=_SHORT, size=(20_000, 2_000, 100_000)), "any"),
+    "straggler": (_of(for_=("2s", "4s", "6s"), factor=(0.5, 0.25, 0.8)), "learner"),
+    "zombie": (_of(for_=_SHORT), "learner"),
+    "poison": (_of(content=("nan", "inf", "shape"), count=(1, 3)), "learner"),
+    "lie": (_of(about=("step", "tokens", "position", "version"), count=(1, 3)), "learner"),
+    "corrupt_memory": (_of(content=("nan", "bits"), values=(16, 1, 256)), "learner"),
+    "disconnect": (_of(for_=_SHORT), "any"),
+    "corrupt": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
+    "truncate": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
+    "delete": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
+    "out_of_memory": (_of(restart_after=_BACK), "any"),
+    "restart_links": (_of(), "syncer"),
+    "clock_jump": (_of(by=("200ms", "1s", "5s")), "any"),
+}
+"""Kind -> how its settings are chosen, and whom it may hit."""
+_FAILPOINTS = {SYNCER: ("merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast"),
+               "learner": ("upload.half",)}
+HELD = ("kill", "terminate", "restart", "power_loss", "out_of_memory", "pause")
+"""What a node can be held at a point of the protocol for."""
+
+
+def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before: Sequence[Document]) -> Document:
+    """One more fault, after these."""
+    kind = chooser.pick(kinds)
+    settings, on = KINDS[kind]
+    learners = scenario.cluster.starters
+    target = chooser.pick({"any": (*learners, SYNCER), "learner": learners, "syncer": (SYNCER,)}[on])
+    return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser)}
+
+
+def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
+    """When it comes: a time, an event, a failpoint, or soon after another fault."""
+    ways = ["at", "when"] + (["failpoint"] if kind in HELD else []) + (["after"] if before else [])
+    way = chooser.pick(ways)
+    if way == "at":
+        return {"at": chooser.pick(times(scenario))}
+    if way == "after":
+        return {"after": {"fault": f"f{chooser.pick(range(1, len(before) + 1))}",
+                          "wait": chooser.pick(("0s", "50ms", "200ms", "500ms", "1s", "1500ms", "2s"))}}
+    count = chooser.pick(range(20, 121, 5))
+    if way == "failpoint":
+        if target != SYNCER and scenario.cluster.donates and chooser.pick((True, False)):
+            return {"when": {"node": target, "failpoint": "donate.half", "count": chooser.pick((1, 2))}}
+        points = _FAILPOINTS.get(target, _FAILPOINTS["learner"])
+        return {"when": {"node": target, "failpoint": chooser.pick(points), "count": count}}
+    node = chooser.pick((*scenario.cluster.starters, SYNCER))
+    event = "merge" if node == SYNCER else chooser.pick(("step", "outer_gradient", "upload", "received"))
+    return {"when": {"node": node, "event": event, "count": count}}
+
+
+@lru_cache(maxsize=64)
+def _times(nominal: float) -> tuple[str, ...]:
+    last = max(_FIRST_S + 0.5, 0.6 * nominal)
+    return tuple(f"{round(_FIRST_S * 1000) + 100 * number}ms" for number in range(int((last - _FIRST_S) * 10)))
+
+
+def times(scenario: Scenario) -> tuple[str, ...]:
+    """When a fault may come, with time left to heal."""
+    cluster = scenario.cluster
+    return _times(cluster.nominal_s)
+
+
+def sensible(scenario: Scenario, faults: Sequence[Document]) -> list[Document]:
+    """These faults, without those that make no sense beside the ones before them."""
+    kept: list[Document] = []
+    for fault in faults:
+        if with_faults(scenario, [*kept, fault]) is not None:
+            kept.append(fault)
+    return kept
+
+
+def with_faults(scenario: Scenario, faults: Sequence[Document]) -> Scenario | None:
+    """The scenario with these faults; None where they can't be."""
+    try:
+        made = _scenario(scenario, faults)
+    except ValidationError:
+        return None
+    numbers = Numbers(list(range(len(faults))), [f"f{number}" for number in range(1, len(faults) + 1)])
+    return None if any(validate_semantics(made, sorted(SIMULATED), numbers)) else made
+
+
+def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:
+    whole = scenario.model_dump(mode="json", by_alias=True, exclude={"faults"}, exclude_unset=True)
+    return Scenario.model_validate({**whole, "faults": list(faults)})
+
+
+def choose(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], count: int) -> list[Document]:
+    """So many faults at most."""
+    faults: list[Document] = []
+    for _ in range(count):
+        one = document(chooser, scenario, kinds, faults)
+        if with_faults(scenario, [*faults, one]) is not None:
+            faults.append(one)
+    return faults
+
+
+def plan_of(scenario: Scenario, faults: Sequence[Document], seed: int) -> Plan:
+    """The frozen plan of a scenario with these faults, and with bounds that allow for what they take by design.
+
+    Raises:
+        ValueError: they can't be.
+    """
+    made = with_faults(scenario, faults)
+    if made is None:
+        raise ValueError(f"these faults make no sense together: {list(faults)}")
+    return freeze(allowing(made), seed)
+
+
+def allowing(scenario: Scenario) -> Scenario:
+    """The scenario with the bounds of liveness widened by what its faults take by design: while the syncer or its links
+    are gone nothing can be merged."""
+    learners = set(scenario.cluster.names)
+    start, reconnect = 2.0, scenario.cluster.heartbeat_timeout + 1.0
+    costs = [(fault, (fault.expected_duration() or 0.0) + reconnect + (start if fault.stops_target else 0.0))
+             for fault in scenario.faults]
+    gone = sum(cost for fault, cost in costs
+               if not set(fault.targets) <= learners or len(set(fault.targets)) == len(learners))
+    lost = sum(cost for _, cost in costs)
+    still = {target: (fault.expected_duration() or 0.0) + start for fault in scenario.faults
+             if fault.stops_target or fault.kind in ("pause", "zombie") for target in fault.targets}
+    if learners <= set(still):  # they may all stand still at the same time
+        gone += max(still.values())
+    run = max(1.0, scenario.cluster.nominal_s)
+    checks = scenario.checks
+    return scenario.model_copy(update={"checks": checks.model_copy(update={
+        "no_global_stall": checks.no_global_stall.model_copy(
+            update={"max_gap": checks.no_global_stall.max_gap + gone + (reconnect if scenario.faults else 0.0)}),
+        "uptime": checks.uptime.model_copy(update={"at_least": max(0.0, checks.uptime.at_least - 1.2 * gone / run)}),
+        "goodput": checks.goodput.model_copy(update={"at_least": max(
+            0.0, 0.85 - (lost / scenario.cluster.learners + gone) / run)}),
+        "self_healing": checks.self_healing.model_copy(update={"within": checks.self_healing.within + reconnect}),
+        "reintegration": checks.reintegration.model_copy(
+            update={"within": checks.reintegration.within + reconnect + gone})})})
+
+
+def known(kinds: Sequence[str] | None) -> tuple[str, ...]:
+    """The kinds to choose from.
+
+    Raises:
+        ValueError: one of them is not known here.
+    """
+    if kinds is None:
+        return tuple(KINDS)
+    strange = [kind for kind in kinds if kind not in KINDS]
+    if strange:
+        there = "can't be drawn" if strange[0] in FAULTS else "is no fault"
+        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(KINDS)}")
+    return tuple(kinds)

@@ -1,0 +1,70 @@
+"""What an exploration found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos.exploration.explore import Exploration
+
+
+def document(state: Exploration) -> dict[str, Any]:
+    """For programs."""
+    return {"runs": len(state.tried), "states": {"possible": len(state.possible),
+            "hit": len(set(state.hit) & state.possible), "never": [list(pair) for pair in state.never]},
+            "failed": dict(Counter(check for tried in state.tried for check in tried.failed)),
+            "undecided": dict(Counter(check for tried in state.tried for check in tried.undecided)),
+            "found": {check: {"first": tried.number, "file": str(path), "evidence": list(tried.evidence)}
+                      for check, (tried, path) in state.found.items()}}
+
+
+def show(state: Exploration, console: Console) -> None:
+    """The protocol states that faults met, as a table, and what broke."""
+    console.print(_states(state))
+    hit = len(set(state.hit) & state.possible)
+    console.print(f"{len(state.tried)} schedules, {sum(len(tried.faults) for tried in state.tried)} faults; "
+                  f"{hit} of {len(state.possible)} fault x state pairs")
+    if state.taken_over:
+        console.print(f"{min(state.taken_over, len(state.tried))} of them were there already, from before")
+    undecided = Counter(check for tried in state.tried for check in tried.undecided)
+    if undecided:
+        told = ", ".join(f"{check} {count}" for check, count in undecided.most_common())
+        open_ = sum(bool(tried.undecided) for tried in state.tried)
+        console.print(f"{open_} of {len(state.tried)} schedules inconclusive ({told})")
+    if not state.found:
+        console.print("[green]✓[/] nothing broke")
+    failed = Counter(check for tried in state.tried for check in tried.failed)
+    for check, (tried, path) in state.found.items():
+        console.print(Text(f"✗ {check}: {failed[check]} times, first in schedule {tried.number}", "bold red"))
+        for line in tried.evidence[:2]:
+            console.print(f"  {line}", markup=False, highlight=False)
+        console.print(f"  smallest schedule: {path}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  repeat it: diloco-chaos run {path} --on simulated", markup=False, highlight=False,
+                      soft_wrap=True)
+
+
+def _states(state: Exploration) -> Table:
+    """Kinds in rows, what the target was doing in columns: how often each was hit."""
+    table = Table(title="Protocol states that faults met: a learner's (train to boot), the syncer's (idle to boot)",
+                  box=None,
+                  pad_edge=False, title_justify="left")
+    table.add_column("fault", no_wrap=True)
+    columns = [("train", "learner training"), ("answ", "learner answered"), ("upl", "learner uploading"),
+               ("cut", "learner disconnected"), ("boot", "learner starting"), ("idle", "syncer idle"),
+               ("coll", "syncer collecting"), ("grace", "syncer grace"), ("save", "syncer saving"),
+               ("comm", "syncer committed"), ("boot", "syncer starting")]
+    shown = [(head, where) for head, where in columns if any(pair[1] == where for pair in state.possible)]
+    for head, _ in shown:
+        table.add_column(head, justify="right", no_wrap=True)
+    for kind in sorted({kind for kind, _ in state.possible}):
+        cells = []
+        for _, where in shown:
+            count = state.hit[kind, where]
+            cells.append(Text(str(count)) if count else Text("0" if (kind, where) in state.possible else "",
+                                                             "bold yellow"))
+        table.add_row(kind, *cells)
+    return table

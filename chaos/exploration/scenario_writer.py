@@ -1,0 +1,29 @@
+"""A schedule as a scenario file that a person can read, keep and repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+from ruamel.yaml import YAML
+
+from chaos.exploration.generate import Document, allowing, with_faults
+from chaos.scenario.document import HEADER
+from chaos.scenario.model import Scenario
+
+
+def text(scenario: Scenario, faults: Sequence[Document], name: str, description: str) -> str:
+    """The scenario with these faults and with the bounds that they are held to, as YAML."""
+    made = with_faults(scenario, faults)
+    assert made is not None, "only what was run is written"
+    whole = allowing(made).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    content = {"name": name, "description": description, "cluster": whole.get("cluster", {}),
+               "deadline": f"{scenario.deadline:g}s", "faults": [dict(fault) for fault in faults],
+               "checks": whole.get("checks", {})}
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 110
+    out = StringIO()
+    out.write(HEADER + "\n")
+    yaml.dump({key: value for key, value in content.items() if value not in ({}, [])}, out)
+    return out.getvalue()

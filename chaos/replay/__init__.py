@@ -1,0 +1,1 @@
+"""Does a recorded run again, and compares it bit for bit."""

@@ -1,0 +1,220 @@
+"""What a person sees while a run goes on: lanes in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from chaos.evidence.timeline import Lanes
+from chaos.report import charts
+from chaos.runner.experiment import Observer
+from chaos.runner.orchestrator import SmoothedLoss
+from chaos.scenario.plan import Plan
+from harness.errors import printable
+from harness.tape import Event
+from harness.trainer.config.cluster_config import SYNCHRONOUS
+from harness.units import show_seconds
+
+_REFRESH_S = 0.12
+_LINE_EVERY_S = 5.0
+_LOSS_WEIGHT = 0.1
+_TITLES = {"synchronous": "synchronous reference", "fault-free": "fault-free baseline", "run": "the run"}
+
+
+class Progress:
+    """Numbers that both views show, from the events alone."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lanes = Lanes(plan)
+        self.zero: float | None = None
+        self.processed = plan.cluster.warm_tokens
+        self._loss = SmoothedLoss(_LOSS_WEIGHT)
+        self.contributors: list[int] = []
+        self.merges = 0
+        self._first: tuple[float, int] | None = None
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event."""
+        self.lanes.on_event(event)
+        if event.event == "steady":
+            self.zero = event.t
+        elif event.event == "merge":
+            self.processed = max(self.processed, event["processed"])
+            self._first = self._first or (event.t, self.processed)
+            self.merges += 1
+            self.contributors = [*self.contributors[-49:], len(event["contributions"])]
+        elif event.event == "step":
+            self._loss.on_step(event)
+
+    @property
+    def share(self) -> float:
+        """How much of the budget this run adds is done."""
+        cluster = self.plan.cluster
+        begun = 0 if cluster.mode == "synchronous" else cluster.warm_tokens
+        return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
+
+    def left(self, now: float) -> float | None:
+        """Seconds left at the rate so far."""
+        if self._first is None or self.processed <= self._first[1]:
+            return None
+        rate = (self.processed - self._first[1]) / max(1e-9, now - self._first[0])
+        return max(0.0, (self.plan.cluster.budget_tokens - self.processed) / rate)
+
+    @property
+    def loss(self) -> float | None:
+        """Smoothed training loss, mean over the learners."""
+        return self._loss.value
+
+    def describe(self) -> str:
+        """One line for a log."""
+        loss = f"train loss {self.loss:.3f}" if self.loss else "no loss yet"
+        parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} learners " \
+                f"per merge" if self.contributors else ""
+        return f"{self.share:4.0%}  {loss}{parts}"
+
+
+class PlainView:
+    """Implements `Observer` for logs: what happens, and every five seconds how far it is."""
+
+    def __init__(self, console: Console, plan: Plan, what: str) -> None:
+        self._console, self._progress, self._said = console, Progress(plan), 0.0
+        console.print(f"[{_TITLES[what]}]", markup=False, highlight=False)
+
+    def on_event(self, event: Event) -> None:
+        """Say what matters."""
+        self._progress.on_event(event)
+        text = _announce(event)
+        if text:
+            self._print(event.t, text)
+
+    def on_tick(self, now: float) -> None:
+        """Say how far it is."""
+        if now - self._said >= _LINE_EVERY_S:
+            self._said = now
+            self._print(now, self._progress.describe())
+
+    def _print(self, t: float, text: str) -> None:
+        self._console.print(f"{t:7.2f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _announce(event: Event) -> str:
+    match event.event:
+        case "steady":
+            return "steady state: merged from every learner"
+        case "injecting":
+            return f"{event['fault']}: {event['description']}"
+        case "healed":
+            return f"{event['fault']}: undone"
+        case "failpoint":
+            return f"{event.node} stopped at failpoint {event['point']}"
+        case "spawn" if event["incarnation"]:
+            return f"{event['target']} started again"
+        case "partial_frame":
+            return f"{event['peer']}: {event['bytes']} of {event['expected']} bytes of a frame arrived"
+        case "aborted":
+            return f"aborted: {event['why']}; undoing everything"
+        case "repaired":
+            return f"{event['file']} made good from its other copy: {event['reason']}"
+        case "superseded":
+            return f"{event.node}.{event.incarnation} sees that it is superseded, and ends"
+        case "resumed":
+            return "the syncer resumed from what it had committed"
+        case "finished" if event.node == "syncer":
+            return "training is over"
+    return ""
+
+
+class LiveView:
+    """Implements `Observer` for terminals: lanes by colour, fault marks, loss, participation, progress."""
+
+    def __init__(self, console: Console, plan: Plan, what: str, live: Live) -> None:
+        self._console, self._progress, self._what, self._live = console, Progress(plan), what, live
+        self._last: list[str] = []
+        self._drawn = 0.0
+
+    def on_event(self, event: Event) -> None:
+        """Take it in; the next tick draws it."""
+        self._progress.on_event(event)
+        if (text := _announce(event)):
+            self._last = [*self._last[-2:], f"{event.t:6.1f} s  {text}"]
+
+    def on_tick(self, now: float) -> None:
+        """Draw, at most eight times a second."""
+        if time.monotonic() - self._drawn >= _REFRESH_S:
+            self._drawn = time.monotonic()
+            self._live.update(self._render(now), refresh=True)
+
+    def _render(self, now: float) -> Group:
+        progress = self._progress
+        width = min(self._console.width, 110) - 1
+        cluster = progress.plan.cluster
+        nominal = cluster.nominal_s + 6
+        left = progress.left(now)
+        end = max(now + (left or 0), now if left else nominal, 10.0)
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
+                    Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
+        numbers = Text(progress.describe()[6:], style="bold")
+        numbers.append(f"   {progress.merges} {'steps' if cluster.mode in SYNCHRONOUS else 'merges'}", style="dim")
+        return Group(
+            Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
+            charts.lanes(progress.lanes, 0.0, end, width, until=now), charts.legend(progress.lanes),
+            Text(), numbers, bar, *(Text(line[:width], style="dim") for line in self._last))
+
+
+class Terminal:
+    """Implements `chaos.runner.run.Audience`: lanes where somebody looks at a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self._stop()
+
+    def watch(self, plan: Plan, what: str) -> Observer:
+        """A view of the next run."""
+        self._stop()
+        if not self._console.is_terminal:
+            return PlainView(self._console, plan, what)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+        return LiveView(self._console, plan, what, self._live)
+
+    def say(self, text: str) -> None:
+        """One line about what comes next."""
+        self._stop()
+        self._console.print(f"· {printable(text)}", style="dim", markup=False, highlight=False)
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class NullAudience:
+    """Implements `chaos.runner.run.Audience` and `Observer` for programs: nobody watches."""
+
+    def watch(self, plan: Plan, what: str) -> Observer:
+        """Nobody."""
+        return self
+
+    def say(self, text: str) -> None:
+        """To nobody."""
+
+    def on_event(self, event: Event) -> None:
+        """Nothing."""
+
+    def on_tick(self, now: float) -> None:
+        """Nothing."""

@@ -1,0 +1,178 @@
+"""The final report: verdicts, timeline, loss, tokens, and on a failure the story. Readable at 80 columns, in a log, and
+without colour."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from chaos.checks.base import Verdict
+from chaos.checks.injection import measure
+from chaos.evidence.interference import Interference, interference
+from chaos.evidence.timeline import Lanes
+from chaos.evidence.traffic import crossed
+from chaos.report import charts
+from chaos.report.causes import VERDICTS, story
+from chaos.runner.resume_point import checkpoints_of
+from chaos.runner.run import Result, exit_code
+from harness.trainer.storage.global_checkpoint import CHECKPOINTS
+from harness.units import show_seconds
+
+_STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
+_MARKS = {verdict: f"{mark} {VERDICTS[verdict]}" for verdict,
+          mark in {"passed": "✓", "failed": "✗", "unknown": "?"}.items()}
+_WIDEST = 100
+_CUT_SHORT = ("interrupted", "broken")
+"""Ends of a run that it may go on after."""
+_MOST_WINDOWS = 4
+_LITTLE = 0.001
+"""Share of all bytes below which a purpose has no line of its own."""
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the whole report."""
+    width = min(console.width, _WIDEST)
+    for section in (_head(result), _verdicts(result.judgement.checks), *_timeline(result, width), *_faults(result),
+                    *_loss(result, width), _tokens(result), *_wire(result), *_story(result)):
+        console.print(section, width=width)
+    console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
+
+
+def _head(result: Result) -> RenderableType:
+    plan, code = result.history.plan, exit_code(result)
+    words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
+    text = Text.assemble(("\n" + words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")),
+                         (f"  {plan.scenario}", "bold"),
+                         f"  {plan.cluster.mode.replace('_', ' ')}, seed {plan.seed}, plan {plan.digest[:12]}")
+    if plan.description:
+        text.append(f"\n{plan.description}")
+    for event in result.history.tape.of("continued", node="harness"):
+        text.append(f"\nResumed at {event.t:.2f} s, from global checkpoint {event['checkpoint']} of {event['run']}.")
+    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
+        text.append(f"\n{line}", "yellow")
+    for gap in result.judgement.gaps:
+        text.append(f"\nThe event log is incomplete, and judged up to there: {gap}", "yellow")
+    return text
+
+
+def _verdicts(checks: list[Verdict]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), show_edge=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("measured", ratio=3)
+    table.add_column("bound", ratio=2)
+    table.add_column("verdict", no_wrap=True)
+    for verdict in checks:
+        table.add_row(verdict.name, verdict.measured, verdict.bound,
+                      Text(_MARKS[verdict.verdict], _STYLES[verdict.verdict]))
+    return Padding(table, (1, 0, 0, 0))
+
+
+def _timeline(result: Result, width: int) -> list[RenderableType]:
+    view = Lanes(result.history.plan)
+    for event in result.history.tape.events:
+        view.on_event(event)
+    if not result.history.tape.events:
+        return []
+    end = result.history.end
+    zero = result.history.zero if result.history.zero is not None else 0.0
+    found = interference(result.history)
+    busy = [charts.windows("machine", [(one.start, one.end) for one in found], 0.0, end, width)] if found else []
+    return [_title("Timeline", "seconds since the steady state"), charts.lanes(view, 0.0, end, width), *busy,
+            charts.scale(0.0, end, zero, width), charts.legend(view), *_machine(found, zero)]
+
+
+def _machine(found: list[Interference], zero: float) -> list[RenderableType]:
+    """What else went on on it, the longest first."""
+    if not found:
+        return []
+    lines = [f"{one.start - zero:.1f} s to {one.end - zero:.1f} s: {one.why}; {one.numbers()}"
+             for one in sorted(found, key=lambda one: one.start - one.end)[:_MOST_WINDOWS]]
+    if len(found) > _MOST_WINDOWS:
+        lines.append(f"and {len(found) - _MOST_WINDOWS} shorter times")
+    return [_title("This machine", "had other things to do"), Text("\n".join(lines))]
+
+
+def _faults(result: Result) -> list[RenderableType]:
+    if not result.history.spans:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for span in result.history.spans:
+        observed = measure(result.history, span)
+        table.add_row(Text(span.planned.id, "bold red"), observed.requested,
+                      Text(f"observed: {observed.observed}", "" if observed.ok else "yellow"))
+    return [_title("Faults", "requested and observed"), table]
+
+
+def _loss(result: Result, width: int) -> list[RenderableType]:
+    if not result.history.curve:
+        return []
+    looks = {"synchronous": ("synchronous", "x", "magenta"), "fault-free": ("fault-free baseline", "o", "cyan")}
+    sources = [(("this run", "●", "bold green"), result.history.curve)]
+    sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
+                if kind in result.history.references]
+    curves = [charts.Curve(*look, [(point.processed / 1e6, point.loss) for point in points if isfinite(point.loss)])
+              for look, points in sources]
+    if not all(curve.points for curve in curves):
+        return [_title("Held-out loss", "no number any more: a curve has diverged")]
+    return [_title("Held-out loss", f"{result.history.plan.cluster.spec.loss_unit}, by processed tokens"),
+            charts.chart(curves, width - 1, 13, "million tokens")]
+
+
+def _tokens(result: Result) -> RenderableType:
+    accounting = result.history.accounting
+    if not accounting.processed:
+        return Text()
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_row("processed", f"{accounting.processed:,}", "")
+    for fate, count in accounting.by_fate.most_common():
+        name = fate if fate in ("merged", "outstanding") else f"discarded: {fate}"
+        table.add_row(name, f"{count:,}", f"{count / accounting.processed:.1%}")
+    grid = Table.grid()
+    grid.add_row(_title("Tokens", "after the warm start; mean over fragments, weighted by size"))
+    grid.add_row(table)
+    return grid
+
+
+def _wire(result: Result) -> list[RenderableType]:
+    traffic = crossed(result.history)
+    if not traffic.tokens:
+        return []
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    for direction in ("from learners", "to learners"):
+        table.add_column(Text(direction, "dim"), justify="right")
+    much = [purpose for purpose in traffic.purposes
+            if traffic.received[purpose] + traffic.sent[purpose] >= _LITTLE * traffic.total]
+    rest = [sum(way[purpose] for purpose in way if purpose not in much) for way in (traffic.received, traffic.sent)]
+    for name, ways in [*((purpose, [traffic.received[purpose], traffic.sent[purpose]]) for purpose in much),
+                       ("all else", rest)]:
+        table.add_row(name, *(f"{count / 1e6:,.2f} MB" if count else "" for count in ways))
+    note = f"whole frames at the syncer's sockets; {traffic.a_token:,.1f} bytes a token"
+    return [_title("Wire", note), table]
+
+
+def _story(result: Result) -> list[RenderableType]:
+    lines = story(result)
+    return [_title("What went wrong", ""), Text("\n".join(lines))] if lines else []
+
+
+def _foot(result: Result) -> RenderableType:
+    wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
+    path, tape = result.folder.path, result.history.tape
+    goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
+    text = Text.assemble("\n", ("saved   ", "dim"), f"{path} ({show_seconds(wall)})\n")
+    if goes_on:
+        text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")
+    return text.append("repeat  ", "dim").append(f"{result.folder.repeat}\n")
+
+
+def _title(name: str, note: str) -> Text:
+    return Text.assemble("\n", (name, "bold"), (f"  {note}" if note else "", "dim"))

@@ -1,0 +1,116 @@
+"""Where a plan can run: processes on this machine, containers, or virtual time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from chaos.evidence.run_folder import RunFolder
+from chaos.runner.cleanup import cleanup_guard
+from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
+from chaos.scenario.problems import Problem, ScenarioError
+from harness.cleanup.undo_log import NoUndoLog, UndoLog
+from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULATED, Ability, Cluster, Recorder
+from harness.cluster.local.cluster import LocalCluster
+from harness.extras import require
+from harness.simulation.parameters import Parameters
+from harness.trainer.model.device import Device
+from harness.trainer.model.device import missing as unavailable
+from harness.trainer.runtime.node import NodeSettings
+
+if TYPE_CHECKING:
+    from chaos.scenario.plan import Plan
+
+Name = Literal["local", "compose", "simulated"]
+BACKENDS: tuple[Name, ...] = get_args(Name)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where runs are performed: its name, what it can do, and how a run is staged there."""
+
+    name: Name
+    abilities: frozenset[Ability]
+    stage: MakeStage
+    virtual: str = ""
+    """Digest of what virtual time is made of; empty: time is real."""
+
+    @property
+    def option(self) -> str:
+        """What a command line needs to run a plan here, too."""
+        return "" if self.name == "local" else f" --on {self.name}"
+
+    def cleanup_guard(self) -> AbstractContextManager[UndoLog]:
+        """An undo log, and somebody who watches over it where anything could be left behind."""
+        return nullcontext(NoUndoLog("simulated")) if self.virtual else cleanup_guard()
+
+    def refusals(self, plan: Plan) -> list[str]:
+        """Why a plan can't run here; empty where it can."""
+        missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
+        found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        return found + ([why] if (why := plan.cluster.lacking()) else self._no_device(plan.cluster.device))
+
+    def _no_device(self, device: Device) -> list[str]:
+        why = "containers have none" if self.name == "compose" and device != "cpu" else unavailable(device)
+        return [f"device {device}: {why}; run it with --device cpu"] if why else []
+
+    def _advice(self, missing: Collection[Ability]) -> str:
+        if self.virtual:
+            return "there is no engine in a simulation: run it with --on compose"
+        if missing == {"restart_engine"}:
+            return f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"
+        if set(missing) & (SIMULATED - CONTAINERS):
+            return "only a simulation can do that: run it with --on simulated"
+        elsewhere = "" if "restart_engine" in missing else " or --on simulated"
+        return f"processes alone can't do that: run it with --on compose{elsewhere}"
+
+    def refuse(self, plan: Plan) -> None:
+        """Before anything starts.
+
+        Raises:
+            ScenarioError: the plan needs what this backend can't do.
+        """
+        if found := self.refusals(plan):
+            raise ScenarioError(plan.scenario, [Problem(why) for why in found])
+
+
+def local(links_port: int = 0, toxiproxy: str = "") -> Backend:
+    """Processes on this machine; `toxiproxy`: the real server's binary, empty for the embedded one."""
+    def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+        return LocalCluster(run, record, undo_log, links_port=links_port, toxiproxy=toxiproxy)
+    return Backend("local", EVERYWHERE, _live(make))
+
+
+def compose(links_port: int = 0) -> Backend:
+    """Containers of docker-compose.yml's services.
+
+    Raises:
+        EngineError: there is no engine that can be used, or an image is missing or out of date.
+        MissingExtraError: docker-py is not installed.
+    """
+    require("docker", "compose", "--on compose")
+    from harness.cluster.compose.cluster import ComposeCluster, must_be_ready  # docker-py is not needed elsewhere
+    must_be_ready()
+
+    def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+        return ComposeCluster(run, record, undo_log, links_port=links_port)
+    able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
+    return Backend("compose", able, _live(make))
+
+
+def simulated(parameters: Parameters | None = None) -> Backend:
+    """Virtual time; `parameters`: of machines and links, the usual ones if not given."""
+    used = parameters or Parameters()
+
+    def stage(plan: Plan, folder: RunFolder, settings: NodeSettings, undo_log: UndoLog) -> Stage:
+        from chaos.runner.virtual_runtime import FolderStage  # the trainer's cores are not needed elsewhere
+        return FolderStage(plan, used, settings, folder)
+    return Backend("simulated", SIMULATED, stage, used.digest)
+
+
+def _live(make: MakeCluster) -> MakeStage:
+    return lambda plan, folder, settings, undo_log: LiveStage(folder, settings, make, undo_log)

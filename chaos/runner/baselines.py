@@ -1,0 +1,198 @@
+"""The runs that a loss is held against, trained once and kept: the synchronous run, and the fault-free baseline."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from chaos.evidence.baseline import Kind, Point, Reference
+from chaos.evidence.run_folder import RunFolder, environment
+from chaos.runner.experiment import Experiment, Observer
+from chaos.runner.runtime import MakeStage
+from chaos.scenario.plan import Plan, save
+from harness.cleanup.undo_log import Remove, UndoLog
+from harness.errors import first
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.runtime.node import NodeSettings
+
+_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
+                       "budget", "warm_start", "snapshots", "seed"}
+_FILE, _WARM = "reference.json", "warm.safetensors"
+_DEADLINE_S = 600.0
+"""A reference is trained once: a slow machine may take its time."""
+
+
+class NoReferenceError(Exception):
+    """A reference run did not finish; the message says why."""
+
+
+def needed(plan: Plan) -> list[Kind]:
+    """Which references a plan's checks and its warm start need, in the order in which they must be had."""
+    parity = plan.checks.loss_parity
+    kinds: list[Kind] = []
+    if plan.cluster.warm_start or (parity and parity.against_synchronous is not None):
+        kinds.append("synchronous")
+    if parity and parity.against_baseline is not None:
+        kinds.append("fault-free")
+    return kinds
+
+
+def synchronous(bare: Plan) -> Plan:
+    """The synchronous run that a fault-free plan is held against: without pace, whatever else the plan says."""
+    given = {name: getattr(bare.cluster, name) for name in _SYNCHRONOUS_FIELDS}
+    return bare.model_copy(update={"cluster": TrainerConfig(mode="synchronous", step_time=0.0, **given)})
+
+
+def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
+    """Digest of everything that a reference depends on."""
+    include = _SYNCHRONOUS_FIELDS if kind == "synchronous" else None
+    versions = environment()
+    content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
+               "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": versions["trainer"]}
+    content |= {"virtual": virtual} if virtual else {}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+class References:
+    """The cache of reference runs. Two harnesses that need the same one train it once: the second waits."""
+
+    def __init__(self, cache: Path, corpus_file: Path | None, corpus_digest: str, stage: MakeStage, undo_log: UndoLog,
+                 virtual: str = "") -> None:
+        """`virtual`: digest of what virtual time is made of, empty for real time."""
+        self._cache, self._corpus_file, self._corpus_digest = cache / "references", corpus_file, corpus_digest
+        self._stage, self._undo_log, self._virtual = stage, undo_log, virtual
+
+    def cached(self, kind: Kind, plan: Plan) -> Reference | str:
+        """What the cache has, also one that can't be written; else what is wrong with it, which is empty where nothing
+        is there."""
+        return _kept(self._folder(kind, plan))
+
+    def warm_start(self, plan: Plan) -> Path | None:
+        """The checkpoint that every run of this plan begins from; the synchronous reference must be there."""
+        return self._folder("synchronous", plan) / _WARM if plan.cluster.warm_start else None
+
+    def train(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
+        """The reference, trained now unless another harness has done it meanwhile.
+
+        Raises:
+            NoReferenceError: it was trained now and did not finish.
+            KeyboardInterrupt: Ctrl-C while it was trained; nothing is left of it.
+        """
+        folder = self._folder(kind, plan)
+        try:
+            with _locked(folder.with_suffix(".lock")):
+                if not isinstance(found := _kept(folder), Reference):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    self._train(kind, plan, folder, observe)
+                    found = _kept(folder)
+        except PermissionError as error:
+            raise NoReferenceError(f"{error.filename}: a reference can't be kept there: {error.strerror}; set "
+                                   f"XDG_CACHE_HOME to a folder that can be written") from error
+        if not isinstance(found, Reference):
+            raise NoReferenceError(f"{folder}: what was just written there is damaged: {found or 'it is gone'}")
+        return found
+
+    def _folder(self, kind: Kind, plan: Plan) -> Path:
+        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}"
+
+    def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
+        bare = plan.without_faults().model_copy(update={"deadline": max(plan.deadline, _DEADLINE_S)})
+        bare = synchronous(bare) if kind == "synchronous" else bare
+        work = folder.with_suffix(f".{self._undo_log.token}.work")  # by its name the reaper knows whose it is
+        owed = self._undo_log.record(Remove, path=work)
+        shutil.rmtree(work,
+                      ignore_errors=True)  # of a simulation that was killed: it has no undo log, and no other name
+        (work / "tape").mkdir(parents=True)
+        try:
+            settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,
+                                    initial=None if kind == "synchronous" else self.warm_start(plan))
+            save(bare, work / "plan.json")
+            run = RunFolder(work)
+            stage = self._stage(bare, run, settings, self._undo_log)
+            outcome = Experiment(bare, stage, observe(bare, kind)).perform()
+            if outcome.kind == "interrupted":
+                raise KeyboardInterrupt
+            if outcome.kind != "finished":
+                raise NoReferenceError(f"the {kind} reference run did not finish: {outcome.message}")
+            self._keep(kind, folder, run)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            self._undo_log.complete(owed)
+
+    def _keep(self, kind: Kind, folder: Path, run: RunFolder) -> None:
+        curve = loss_curve(run)
+        merges = [event.t for event in run.tape().of("merge")]
+        gaps = sorted(later - earlier for earlier, later in pairwise(merges))
+        kept = run.path / "kept"
+        kept.mkdir()
+        if kind == "synchronous":
+            (run.path / "snapshots" / "000.safetensors").replace(kept / _WARM)
+        reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
+                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None)
+        content = reference.model_dump(mode="json")
+        RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
+        kept.rename(folder)  # whole or not at all
+
+
+def _kept(folder: Path) -> Reference | str:
+    """What the cache has there; else what is wrong with it, which is empty where nothing is there."""
+    if not folder.exists():
+        return ""
+    told = RunFolder(folder).document(_FILE)
+    content = told.get("reference")
+    if not isinstance(content, dict):
+        return "it has no curve that can be read"
+    if told.get("digest") != _digest(content, folder / _WARM):
+        return "it is not what was written"
+    try:
+        return Reference.model_validate(content)
+    except ValidationError as error:
+        return first(error)
+
+
+def _digest(content: dict[str, Any], warm: Path) -> str:
+    """Of a reference and of the warm start that it left, if it left one."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    digest.update(warm.read_bytes() if warm.exists() else b"")
+    return digest.hexdigest()
+
+
+def loss_curve(run: RunFolder) -> tuple[Point, ...]:
+    """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
+
+    Raises:
+        NoReferenceError: the evaluation failed.
+    """
+    if not (run.path / "curve.json").exists():
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.trainer.runtime.evaluate", str(run.path), str(os.getpid())],
+            capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")
+    return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
+
+
+def drop_snapshots(run: RunFolder) -> None:
+    """Keep the last snapshot only: the curve holds what the others told."""
+    for path in sorted((run.path / "snapshots").glob("*.safetensors"))[:-1]:
+        path.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

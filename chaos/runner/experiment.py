@@ -1,0 +1,184 @@
+"""Performs a plan on a cluster: starts it, follows the tape, injects and undoes, ends it whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from chaos.runner.node_specs import node_specs
+from chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from chaos.runner.probing import Sensing
+from chaos.runner.resume_point import Origin
+from chaos.runner.runtime import Stage
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan, PlannedFault
+from harness.cluster.base import ClusterError
+from harness.links.client import LinkError
+from harness.machine import SAMPLE
+from harness.tape import Event
+
+
+class Observer(Protocol):
+    """Somebody who watches a run: the live view, or plain lines."""
+
+    def on_event(self, event: Event) -> None:
+        """An event came up on the tape."""
+        ...
+
+    def on_tick(self, now: float) -> None:
+        """Time went on, in seconds since the run began."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    kind: Literal["finished", "deadline", "aborted", "interrupted", "broken"]
+    message: str = ""
+
+
+class Experiment:
+    """One performance of a plan."""
+
+    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: Origin | None = None) -> None:
+        """`origin`: what it goes on from; the stage has its tape already."""
+        self.plan, self.observer, self._origin = plan, observer, origin
+        self._stage, self._cluster = stage, stage.cluster
+        self._orchestrator = Orchestrator(plan)
+        self._specs = {spec.name: spec for spec in node_specs(
+            plan, stage.run, stage.epoch, stage.reads, origin.incarnations if origin else {},
+            origin.over if origin else ())}
+        self._sensing = Sensing(plan, self._cluster, stage.prober, self._specs, stage.undo_log.token)
+
+    def perform(self) -> Outcome:
+        """Run to the end. Always undoes every fault and ends every process before it returns."""
+        outcome = Outcome("broken", "the run was not started")
+        try:
+            names = self._begin() if self._origin is None else self._catch_up(self._origin)
+            self._cluster.start([self._specs[name] for name in names])
+            outcome = self._follow()
+        except KeyboardInterrupt:
+            outcome = Outcome("interrupted", "stopped by Ctrl-C")
+        except (ClusterError, LinkError, OSError) as error:
+            outcome = Outcome("broken", str(error))
+        finally:
+            with self._stage.undisturbed():
+                self._end(outcome)
+        return outcome
+
+    def _begin(self) -> Iterable[str]:
+        """Say so; who is to be started."""
+        self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
+        return (SYNCER, *self.plan.cluster.starters)
+
+    def _catch_up(self, origin: Origin) -> Iterable[str]:
+        """Be where the run was at the cut; who is to be started."""
+        past = sorted(self._stage.events(), key=lambda event: event.t)
+        for event in past:
+            self.observer.on_event(event)
+        self._orchestrator.catch_up(past, origin.over)
+        return origin.incarnations
+
+    def _record(self, event: str, **fields: Any) -> None:
+        self._stage.record(event, **fields)
+
+    def _follow(self) -> Outcome:
+        while True:
+            self._cluster.poll()
+            now = self._stage.now()
+            actions: list[Action] = []
+            for event in self._stage.events():
+                self.observer.on_event(event)
+                if event.event == "steady":
+                    self._sensing.calibrate()
+                follows = self._orchestrator.on_event(event)
+                if event.event == "failpoint" and not follows:
+                    self._let_go(event.node)
+                actions += follows
+            actions += self._orchestrator.on_time(now)
+            for action in actions:
+                if isinstance(action, End):
+                    return self._over(action)
+                self._act(action)
+            for name, planned, observed in self._sensing.collect():
+                self._record(name, fault=planned.id, observed=observed)
+            if self._stage.size > self.plan.tape_limit:
+                return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
+                                         f"scenario's tape_limit: raise it, or shorten the run")
+            if sample := self._stage.machine():
+                self._record(SAMPLE, **sample.fields())
+            self.observer.on_tick(now)
+            self._stage.sleep_until(min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.wake_on)
+
+    def _over(self, end: End) -> Outcome:
+        if self._orchestrator.aborted:
+            return Outcome("aborted", f"aborted, because {self._orchestrator.aborted}; no more faults were injected, "
+                                      f"and those that were on were undone")
+        if end.outcome == "deadline":
+            self._stage.dump_stacks()
+            where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
+            return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; every node's stacks "
+                                       f"are in {self._stage.run / 'logs'}")
+        return Outcome("finished")
+
+    def _act(self, action: Inject | Heal | Abort) -> None:
+        """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""
+        if isinstance(action, Abort):
+            self._record("aborted", why=action.why)
+        elif isinstance(action, Inject):
+            self._inject(action.planned, action.due)
+        else:
+            self._heal(action.planned)
+
+    def _inject(self, planned: PlannedFault, due: float) -> None:
+        fault = planned.fault
+        self._record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets,
+                     description=fault.describe(), due=round(due, 6))
+        self._stage.undo_log.cause = planned.id
+        observed = fault.inject(self._sensing.hit(planned))
+        self._record("injected", fault=planned.id, observed=observed)
+        self._sensing.observe(planned)
+
+    def _heal(self, planned: PlannedFault) -> None:
+        self._sensing.over(planned)
+        planned.fault.undo(self._sensing.hit(planned))
+        self._record("healed", fault=planned.id, observed={})
+        if not self._orchestrator.ended:  # else the nodes are gone: nothing could be observed any more
+            self._sensing.verify(planned)
+
+    def _end(self, outcome: Outcome) -> None:
+        """Undo what is active, look for what is left, end the processes."""
+        self._undo()
+        self._cluster.stop()
+        self._sensing.close()
+        for event in self._stage.events():
+            self.observer.on_event(event)
+        self._record("end", outcome=outcome.kind, message=outcome.message)
+        self._stage.close()
+
+    def _let_go(self, node: str) -> None:
+        """A node that stands at a failpoint goes on: the fault that it waits for does not come any more."""
+        self._cluster.pause(node)  # takes it over, should it stand there
+        self._cluster.resume(node)
+
+    def _try(self, planned: PlannedFault, undo: Callable[[], None]) -> None:
+        try:
+            undo()
+        except (ClusterError, LinkError, OSError) as error:
+            self._record("not_healed", fault=planned.id, reason=str(error))
+
+    def _undo(self) -> None:
+        """Undo every active fault, whatever becomes of the others, and record what is left."""
+        self._orchestrator.ended = True
+        for planned in self._orchestrator.active():
+            self._try(planned, partial(self._heal, planned))
+        for planned in self.plan.faults:
+            if planned.fault.when is not None and planned.fault.when.failpoint:
+                self._try(planned, partial(self._let_go, planned.fault.when.node))
+        try:
+            self._record("residue", left=self._cluster.residue())
+        except (ClusterError, LinkError, OSError) as error:
+            self._record("residue", left=[f"not known: {error}"])

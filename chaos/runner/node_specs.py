@@ -1,0 +1,40 @@
+"""The built-in trainer as node specs: what a cluster must know to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan
+from harness.cluster.base import NodeSpec
+from harness.trainer.coordinator.fragment_state import STATE
+
+_COPIES = 10
+"""So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
+to write the next ones."""
+
+
+def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
+               incarnations: Mapping[str, int] | None = None, over: Collection[str] = ()) -> list[NodeSpec]:
+    """Syncer and learners; failpoints that faults wait for are armed in the first incarnation.
+
+    `reads`: files beyond the run's folder. `incarnations`: numbers of the first ones, where they are not 0. `over`:
+    faults that came before this run went on.
+    """
+    numbers = incarnations or {}
+    full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
+    disk = _COPIES * 4 * sum(fragment.size for fragment in plan.cluster.fragment_table()) if full else 0
+
+    def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
+        argv = ("{python}", "-m", "harness.trainer.runtime.node", "--role", role, "--name", name, "--run", str(run),
+                "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
+        held = [f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
+                if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
+                and planned.id not in over]
+        syncer = role == "syncer"
+        return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
+                        connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
+                        first_start=tuple(part for hold in held for part in ("--failpoint", hold)))
+    return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
+            *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

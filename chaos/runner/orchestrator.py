@@ -1,0 +1,285 @@
+"""Decides when each fault comes and goes. A state machine: events and the time in, actions out.
+
+Time zero is the steady state: the moment at which the syncer has merged from every learner.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from chaos.evidence.outages import Outages
+from chaos.evidence.token_accounting import Node
+from chaos.scenario.model import SYNCER
+from chaos.scenario.plan import Plan, PlannedFault
+from faults import Fault
+from harness.tape import Event
+
+_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued"})
+"""Events that may say something to any plan; others only where a trigger waits for them."""
+_SMOOTHING = 0.05
+"""Weight of a new step in a learner's training loss: about twenty steps count."""
+
+
+class SmoothedLoss:
+    """Training loss from `step` events: an exponential average per learner, and the mean over the learners."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self._losses: dict[str, float] = {}
+
+    def on_step(self, event: Event) -> None:
+        """Take in a step."""
+        loss = event["loss"]
+        if loss is None or not math.isfinite(loss):  # it has diverged
+            loss = math.inf
+        before = self._losses.get(event.node, loss)
+        self._losses[event.node] = before + self._weight * (loss - before) if math.isfinite(before) else loss
+
+    @property
+    def value(self) -> float | None:
+        """Nats per byte; None before the first step."""
+        return sum(self._losses.values()) / len(self._losses) if self._losses else None
+
+
+@dataclass(frozen=True)
+class Inject:
+    """Do this fault now."""
+
+    planned: PlannedFault
+    due: float
+    """When it was to come, in seconds since the run began: its time, or that of the event that brought it about."""
+
+
+@dataclass(frozen=True)
+class Heal:
+    """Undo this fault now."""
+
+    planned: PlannedFault
+
+
+@dataclass(frozen=True)
+class Abort:
+    """No more faults: the scenario's condition holds."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The run is over."""
+
+    outcome: Literal["finished", "deadline", "aborted"]
+
+
+Action = Inject | Heal | Abort | End
+
+
+class Training:
+    """What the triggers know of the training: smoothed loss, and who is alive."""
+
+    def __init__(self) -> None:
+        self._loss = SmoothedLoss(_SMOOTHING)
+        self._alive: set[Node] = set()
+        self._seen = False
+
+    def on_event(self, event: Event, learners: list[str]) -> None:
+        """Take in an event."""
+        if event.event == "step":
+            self._loss.on_step(event)
+        elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
+            self._seen = True
+            change = self._alive.add if event.event == "spawn" else self._alive.discard
+            change((event["target"], event["incarnation"]))
+
+    @property
+    def loss(self) -> float | None:
+        """Mean over the learners; None before the first step."""
+        return self._loss.value
+
+    @property
+    def alive(self) -> int:
+        """Learners of which a process is there."""
+        return len({name for name, _ in self._alive}) if self._seen else 1 << 30
+
+
+class Orchestrator:
+    """Holds the plan's progress; driven by the wall clock or by virtual time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.zero: float | None = None
+        """When the steady state was reached."""
+        self.ended = False
+        self.aborted = ""
+        """Why no more is injected; empty: it is."""
+        self._waiting = list(plan.faults)
+        self._active: dict[str, tuple[PlannedFault, float]] = {}
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._over: dict[str, float] = {}  # fault -> when it was over
+        self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
+        self._training = Training()
+        self._learners = plan.cluster.names
+        whens = [planned.fault.when for planned in plan.faults if planned.fault.when is not None]
+        self._counted = {(when.node, when.event) for when in whens}
+        self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
+        self._give_up_at = float("inf")
+        self._outages = Outages()
+
+    def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:
+        """Know what was known of a run that now goes on: its events up to there, and the faults that had come by then;
+        all others are still to come. None comes at a time before all train again; those whose moment had passed by then
+        come at once, and all others as much later as the run was down."""
+        waiting, self._waiting = [planned for planned in self._waiting if planned.id not in over], []
+        for event in events:
+            self.on_event(event)
+        self._waiting = [] if self.aborted else waiting
+        for when in (planned.fault.when for planned in waiting):
+            if when is not None and when.event and self._seen[when.node, when.event] >= when.count:
+                self._seen[when.node, when.event] = when.count - 1  # the next one brings it about
+
+    def on_event(self, event: Event) -> list[Action]:
+        """An event came up on the tape."""
+        if not (event.event in _TELLING or self._by_training or (event.node, event.event) in self._counted
+                or self._outages.since is not None):
+            return []  # as nearly all are
+        self._training.on_event(event, self._learners)
+        self._outages.on_event(event)
+        if event.event == "steady" and self.zero is None:
+            self.zero = event.t
+        if event.event == "finished" and event.node == SYNCER and not self.ended:
+            self.ended = True
+            return [End("finished")]
+        if self.zero is None or event.t < self.zero or self.ended:
+            return []
+        self._seen[event.node, event.event] += 1
+        self._note_ends(event)
+        actions = self._abort(event.t)
+        return actions + [self._inject(planned, event.t, event.t) for planned in list(self._waiting)
+                          if self._meets(planned.fault, event)]
+
+    def on_time(self, now: float) -> list[Action]:
+        """Time went on."""
+        if self.ended:
+            return []
+        if now >= self._deadline:
+            self.ended = True
+            return [End("deadline")]
+        if now >= self._give_up_at:
+            self.ended = True
+            return [End("aborted")]
+        actions: list[Action] = []
+        for planned, until in list(self._active.values()):
+            if now >= until:
+                del self._active[planned.id]
+                actions.append(Heal(planned))
+        if self._goes_on:
+            actions += [self._inject(planned, due, now) for planned in list(self._waiting)
+                        if (due := self._due(planned.fault)) is not None and now >= due]
+        return actions
+
+    @property
+    def next_at(self) -> float:
+        """When `on_time` has something to do next, if nothing happens until then; infinite for never."""
+        if self.ended:
+            return float("inf")
+        dues = [] if not self._goes_on else [
+            due for planned in self._waiting if (due := self._due(planned.fault)) is not None]
+        return min([self._deadline, self._give_up_at, *(until for _, until in self._active.values()), *dues])
+
+    @property
+    def wake_on(self) -> set[tuple[str, str]] | None:
+        """(node, event) of all that `on_event` may act upon at once; None: anything."""
+        if self.plan.abort_when is not None or any(
+                planned.fault.when is not None and not planned.fault.when.empty for planned in self._waiting):
+            return None
+        waits = [planned.fault.when for planned in self._waiting if planned.fault.when is not None]
+        again = [(SYNCER, "merge"), *((name, "ready") for name in self._learners)]
+        return {(SYNCER, "steady"), (SYNCER, "finished"), *(again if self._outages.since is not None else ()),
+                *((when.node, when.event or "failpoint") for when in waits)}
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether it is the time for faults."""
+        return self.zero is not None and self._outages.since is None
+
+    @property
+    def _deadline(self) -> float:
+        """The plan's; a run that was down has as much longer, and to get up as long as a run may take."""
+        since = self._outages.since
+        return self._outages.after(0.0, self.plan.deadline) if since is None else since + self.plan.deadline
+
+    def active(self) -> list[PlannedFault]:
+        """Faults that were injected and not healed yet."""
+        return [planned for planned, _ in self._active.values()]
+
+    def _due(self, fault: Fault) -> float | None:
+        """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""
+        if fault.at is not None and self.zero is not None:
+            return self._outages.after(self.zero, fault.at)
+        if fault.after is None:
+            return None
+        name = fault.after.fault
+        before = [planned.id for planned in self.plan.faults
+                  if planned.id == name or planned.id.startswith(f"{name}.")]
+        if not all(other in self._over for other in before):
+            return None
+        last = max((self._over[other] for other in before), default=self.zero or 0.0)
+        return self._outages.after(last, fault.after.wait)
+
+    def _inject(self, planned: PlannedFault, due: float, now: float) -> Action:
+        self._waiting.remove(planned)
+        if planned.fault.reversible:
+            self._active[planned.id] = (planned, now + (planned.fault.duration or 0))
+        return Inject(planned, due)
+
+    def _note_ends(self, event: Event) -> None:
+        """Which faults are over: healed, or all their targets started again."""
+        if event.event == "healed":
+            self._over[event["fault"]] = event.t
+        elif event.event == "injected":
+            fault = next((planned.fault for planned in self.plan.faults if planned.id == event["fault"]), None)
+            if event["fault"] in self._active:  # it lasts from when it is done: an injection may take its time
+                planned, _ = self._active[event["fault"]]
+                self._active[event["fault"]] = planned, event.t + (planned.fault.duration or 0)
+            elif fault is not None and not fault.reversible:
+                if fault.stops_target and fault.expected_duration() is not None:
+                    self._respawning[event["fault"]] = set(fault.targets)
+                else:
+                    self._over[event["fault"]] = event.t
+        elif event.event == "spawn":
+            for name, targets in list(self._respawning.items()):
+                targets.discard(event["target"])
+                if not targets:
+                    del self._respawning[name]
+                    self._over[name] = event.t
+
+    def _abort(self, now: float) -> list[Action]:
+        """The scenario's condition: undo everything, and see for as long as healing may take what becomes of it."""
+        condition = self.plan.abort_when
+        if condition is None or self.aborted:
+            return []
+        self.aborted = condition.met(self._training.loss, self._training.alive)
+        if not self.aborted:
+            return []
+        healed = [Heal(planned) for planned in self.active()]
+        self._waiting.clear()
+        self._active.clear()
+        self._give_up_at = now + self.plan.checks.self_healing.within
+        return [Abort(self.aborted), *healed]
+
+    def _meets(self, fault: Fault, event: Event) -> bool:
+        when = fault.when
+        if when is None:
+            return False
+        if not when.empty:
+            return bool(when.met(self._training.loss, self._training.alive))
+        if event.node != when.node:
+            return False
+        if when.failpoint:
+            return event.event == "failpoint" and (event.fields.get("point"), event.fields.get("count")) == (
+                when.failpoint, when.count)
+        return event.event == when.event and self._seen[event.node, event.event] == when.count

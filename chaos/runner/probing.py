@@ -1,0 +1,94 @@
+"""Measures what faults do while they last, beside the run: probes take time, and other faults must not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from chaos.runner.runtime import Prober
+from chaos.scenario.plan import Plan, PlannedFault
+from faults import Fault, FaultContext, LinkFault, Observation
+from harness.cluster.base import Cluster, NodeSpec
+from harness.trainer.protocol.byzantine import About, Content, Rogue, rogue
+from harness.trainer.protocol.probe import Sounding
+
+_PROBES = 5
+
+
+class Sensing:
+    """What faults need to measure, and what was observed of them. Everything but the measuring itself is called from
+    one thread."""
+
+    def __init__(self, plan: Plan, cluster: Cluster, prober: Prober, specs: Mapping[str, NodeSpec],
+                 token: str) -> None:
+        """`token`: what the run's nodes know each other by."""
+        self._plan, self._cluster, self._prober, self._specs, self._token = plan, cluster, prober, specs, token
+        self._pending: list[tuple[Literal["observed", "verified"], PlannedFault, Future[Any]]] = []
+        self._over: set[str] = set()
+        self._baselines: dict[str, float] = {}
+
+    @property
+    def next_at(self) -> float:
+        """When there will be something to collect, where that is known."""
+        return self._prober.next_at
+
+    def calibrate(self) -> None:
+        """Measure every link that a fault will hit, before anything is done to it."""
+        hit = [planned.fault.targets for planned in self._plan.faults if isinstance(planned.fault, LinkFault)]
+        links = {link for targets in hit for target in targets for link in self._cluster.links_of(target)}
+        for link in sorted(links):
+            self._prober.begin(lambda link=link: self._calibrate(link))  # type: ignore[misc]
+
+    def hit(self, planned: PlannedFault) -> FaultContext:
+        """What this fault may use."""
+        return FaultContext(planned.id, self._cluster, self._probe, lambda link: self._baselines.get(link, 0.0),
+                            self._rogue,
+                            self._attack, self._specs.__getitem__, self._prober.together)
+
+    def observe(self, planned: PlannedFault) -> None:
+        """Begin to measure a fault that was injected."""
+        if type(planned.fault).observe is not Fault.observe:
+            self._pending.append(("observed", planned, self._prober.observe(planned.fault, self.hit(planned))))
+
+    def over(self, planned: PlannedFault) -> None:
+        """It is about to be undone: what is measured from now on tells nothing of it."""
+        self._over.add(planned.id)
+
+    def verify(self, planned: PlannedFault) -> None:
+        """Begin to measure that a fault is gone."""
+        if type(planned.fault).verify is not Fault.verify:
+            hit = self.hit(planned)
+            self._pending.append(("verified", planned, self._prober.begin(lambda: planned.fault.verify(hit))))
+
+    def collect(self) -> Iterator[tuple[str, PlannedFault, Observation]]:
+        """What has been measured since the last call: event, fault, result."""
+        done = [entry for entry in self._pending if entry[2].done()]
+        if not done:
+            return
+        self._pending = [entry for entry in self._pending if entry not in done]
+        for name, planned, future in done:
+            error = future.exception()
+            observed: Observation = {"ok": False,
+                                     "error": f"{type(error).__name__}: {error}"} if error else future.result()
+            if name == "observed" and planned.fault.reversible and planned.id in self._over:
+                observed = {"ok": False, "error": "it was over before it could be measured"}
+            yield name, planned, observed
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._prober.close()
+
+    def _calibrate(self, link: str) -> None:
+        answered = [sounding.seconds for sounding in map(self._probe, [link] * _PROBES) if sounding.answered]
+        if answered:
+            self._baselines[link] = min(answered)  # what is more than that is this machine, not the link
+
+    def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
+        return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
+
+    def _rogue(self, learner: str, what: Content | About) -> Rogue:
+        return rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, what)
+
+    def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
+        return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

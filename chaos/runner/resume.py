@@ -1,0 +1,179 @@
+"""Resumes a run that was ended from the last global checkpoint that everybody had saved, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from chaos.evidence.run_folder import FolderError, RunFolder, environment
+from chaos.runner.backends import Backend
+from chaos.runner.cleanup import clean, settled
+from chaos.runner.experiment import Experiment
+from chaos.runner.resume_point import Lost, Origin, checkpoints_of
+from chaos.runner.run import Audience, Result, concluded, repeating
+from chaos.scenario import plan as plans
+from chaos.scenario.model import SYNCER
+from harness import tape
+from harness.cleanup.processes import identity
+from harness.errors import first
+from harness.trainer.model.corpus import digest_of
+from harness.trainer.runtime.node import SETTINGS, NodeSettings
+from harness.trainer.storage import checkpoint, global_checkpoint
+from harness.trainer.storage.disk import CheckpointError
+from harness.units import show_seconds
+
+
+def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]]:
+    """What a run can go on from, and why not from something newer. `checkpoint`: a certain
+    global one; 0: the newest that is whole.
+
+    Raises:
+        ScenarioError: its plan can't be read.
+        FolderError: it can't go on; the message says why.
+    """
+    plan = folder.plan()
+    if not folder.over:
+        raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
+    settled(folder.harness.pid)
+    recorded = folder.tape()
+    if recorded.of("finished", node=SYNCER):
+        raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
+                          f"diloco-chaos check {folder.path}")
+    if any(end["outcome"] == "deadline" for end in recorded.of("end")):
+        raise FolderError(f"{folder.path}: its deadline of {show_seconds(plan.deadline)} has passed, no time is left "
+                          f"to go on in; begin again with a later one: {folder.repeat} "
+                          f"--deadline {3 * plan.deadline:.0f}s")
+    if folder.manifest().get("backend") == "simulated":
+        raise FolderError(f"{folder.path}: a simulation that was ended left no global checkpoints; run it again: "
+                          f"{folder.repeat}")
+    known = checkpoints_of(recorded)
+    if checkpoint and checkpoint not in known:
+        raise FolderError(f"{folder.path}: there is no global checkpoint {checkpoint}: {_there(known)}; without "
+                          f"--from-checkpoint it goes on from the newest that is whole")
+    refused: list[str] = []
+    for number in [checkpoint] if checkpoint else known:
+        found = Origin(plan, recorded, folder.path.name, number)
+        try:
+            for name, _ in found.parts:
+                if global_checkpoint.part_of(folder.path, number, name) is None:
+                    raise CheckpointError(f"{global_checkpoint.part_file(folder.path, number, name)} is missing")
+            return found, refused
+        except CheckpointError as error:
+            refused.append(f"global checkpoint {number} can't be trusted: {error}")
+    raise FolderError("\n".join([
+        f"{folder.path}: there is no global checkpoint to resume from; begin again: {folder.repeat}", *refused]))
+
+
+def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, backend: Backend) -> Result:
+    """Go on, to the end, and judge the whole run: what lay before the checkpoint, and what comes after it.
+
+    Args:
+        folder: of the run that was ended; nothing in it is changed.
+        origin: of that run.
+        runs: where the new folder is made.
+        audience: who is told.
+        backend: where to run.
+
+    Raises:
+        FolderError, ScenarioError: what it began from is not there any more, or the place can't do what is asked for.
+        UndoLogError: the undo log can't be written.
+    """
+    backend.refuse(origin.plan)
+    try:
+        settings = NodeSettings.model_validate(folder.document(SETTINGS))
+    except ValidationError as error:
+        raise FolderError(f"{folder.path}: {SETTINGS} can't be understood: {first(error)}") from error
+    _as_it_began(folder, origin, settings)
+    for line in clean():
+        audience.say(f"left behind by an earlier run: {line}")
+    with backend.cleanup_guard() as undo_log:
+        new = _copied(folder, origin, runs, backend)
+        stage = backend.stage(origin.plan, new, settings.model_copy(
+            update={"cut": origin.checkpoint, "elapsed": origin.time}), undo_log)
+        return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
+
+
+def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> None:
+    """Refuse what would go on with another training than the one that the folder's plan and manifest name."""
+    if settings.trainer != origin.plan.cluster:
+        raise FolderError(f"{folder.path}: {SETTINGS} is of another cluster than the plan; begin again: "
+                          f"{folder.repeat}")
+    manifest = folder.manifest()
+    corpus = manifest.get("corpus")
+    for path, digest in ((settings.corpus_file, corpus.get("digest") if isinstance(corpus, dict) else None),
+                         (settings.initial, manifest.get("initial"))):
+        if path is None and digest is None:
+            continue
+        if path is None or not path.exists():
+            raise FolderError(f"{path or 'a file'}, which the run began from, is not there any more; begin again: "
+                              f"{folder.repeat}")
+        if digest_of(path) != digest:
+            raise FolderError(f"{path} is not what the run began from: its digest is not that of the manifest; begin "
+                              f"again: {folder.repeat}")
+
+
+def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> RunFolder:
+    """A new folder with all that the run had left by the checkpoint."""
+    new = RunFolder.create(runs, origin.plan.scenario)
+    tape.write(origin.begun, new.path / "tape")
+    here, there = (global_checkpoint.part_file(path, origin.checkpoint, SYNCER).parent
+                   for path in (folder.path, new.path))
+    shutil.copytree(here, there, ignore=shutil.ignore_patterns(f"*{global_checkpoint.BACK}"))
+    if (folder.path / "references").is_dir():
+        shutil.copytree(folder.path / "references", new.path / "references")
+    (new.path / "snapshots").mkdir()
+    for snapshot in (folder.path / "snapshots").glob("*.safetensors"):
+        with suppress(CheckpointError):  # then the loss curve lacks a point
+            if checkpoint.load(snapshot)[1]["t"] <= origin.at.t:
+                shutil.copy2(snapshot, new.path / "snapshots")
+    new.write("manifest.json", folder.manifest() | {
+        "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "harness": identity(os.getpid()), "repeat": repeating(new, backend),
+        "resumed": {"run": origin.run, "checkpoint": origin.checkpoint, "t": origin.time, "void": _void(origin.lost),
+                    "environments": [*folder.manifest().get("resumed", {}).get("environments", []),
+                                     {name: folder.manifest().get(name) for name in environment()}]},
+        **environment()})
+    new.write(SETTINGS, folder.document(SETTINGS))
+    plans.save(origin.plan, new.path / "plan.json")  # what makes it a run's folder comes last
+    return new
+
+
+def _void(lost: Lost) -> dict[str, object]:
+    """What lay after the checkpoint, for programs."""
+    return {"tokens": lost.tokens, "faults": list(lost.faults),
+            "steps": {f"{name}.{number}": span for (name, number), span in lost.steps.items()},
+            "versions": {str(fragment): span for fragment, span in lost.versions.items()}}
+
+
+def told_of(origin: Origin) -> list[str]:
+    """From where it goes on, and what lay after that: steps and versions that are void, faults that come again."""
+    lost = origin.lost
+    new = [f"{name}.{number}" for name, number in origin.incarnations.items()
+           if name != SYNCER and (name, number) not in origin.parts]
+    return [f"resuming from global checkpoint {origin.checkpoint} of {origin.run}: global step {origin.at['step']}, "
+            f"{show_seconds(origin.at.t)} after its begin",
+            *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),
+            *([f"after it, and void: {lost.tokens:,} tokens"] if lost.tokens else []),
+            *(f"after it, and void: {_span('step', begin, end)} of {name}.{number}"
+              for (name, number), (begin, end) in sorted(lost.steps.items())),
+            *([f"after it, and void: {_versions(lost)}"] if lost.versions else []),
+            *(f"after it, or on at it, and to come again: {words}" for words in lost.faults)]
+
+
+def _versions(lost: Lost) -> str:
+    return ", ".join(f"{_span('version', begin, end)} of fragment {fragment}"
+                     for fragment, (begin, end) in sorted(lost.versions.items()))
+
+
+def _span(what: str, begin: int, end: int) -> str:
+    return f"{what}s {begin} to {end}" if begin < end else f"{what} {begin}"
+
+
+def _there(known: Sequence[int]) -> str:
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(map(str, known)) or 'none'}"

@@ -1,0 +1,219 @@
+"""Runs a plan from beginning to end: references, the experiment, the judgement."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from chaos.checks import Judgement, judge
+from chaos.evidence.baseline import Point, Reference
+from chaos.evidence.history import History
+from chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
+from chaos.evidence.traffic import crossed
+from chaos.runner.backends import Backend, local
+from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed
+from chaos.runner.cleanup import clean
+from chaos.runner.experiment import Experiment, Observer, Outcome
+from chaos.scenario import plan as plans
+from chaos.scenario.plan import Plan
+from harness.cleanup.processes import identity
+from harness.cleanup.undo_log import UndoLog
+from harness.tape import SCHEMA
+from harness.trainer.model.corpus import digest_of
+from harness.trainer.runtime.node import NodeSettings
+from harness.trainer.runtime.replica_factory import corpus_for
+from harness.trainer.storage.global_checkpoint import CHECKPOINTS
+
+REPORT = "report.json"
+INCONCLUSIVE = 3
+"""Exit code of a run that proves nothing."""
+
+
+class Audience(Protocol):
+    """Who is told what goes on: a terminal, a log, or nobody."""
+
+    def watch(self, plan: Plan, what: str) -> Observer:
+        """Somebody to watch the next run, `what` being `synchronous`, `fault-free` or `run`."""
+        ...
+
+    def say(self, text: str) -> None:
+        """One line about what comes next."""
+        ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run that ended, and what it proves."""
+
+    folder: RunFolder
+    history: History
+    judgement: Judgement
+    outcome: Outcome
+
+
+def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None) -> Result:
+    """Perform a plan and judge it.
+
+    Args:
+        plan: the frozen plan; its corpus is found now.
+        runs: where the run's folder is made.
+        audience: who is told.
+        backend: where to run; processes on this machine if not given, which is also where references are trained
+            unless time is virtual.
+
+    Raises:
+        CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
+        NoReferenceError: a reference run did not finish.
+        UndoLogError: the undo log can't be written.
+        KeyboardInterrupt: Ctrl-C before the run itself had begun.
+    """
+    backend = backend or local()
+    backend.refuse(plan)
+    RunFolder.prepare(runs)
+    for line in clean() if not backend.virtual else ():
+        audience.say(f"left behind by an earlier run: {line}")
+    with backend.cleanup_guard() as undo_log:
+        return _run(plan, runs, audience, backend, undo_log)
+
+
+def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: Callable[[str], None]) -> Result:
+    """Perform a run, and again while it proves nothing, so many times at most. One that failed is never repeated.
+
+    `say` is told of every repetition.
+    """
+    result = perform()
+    for _ in range(retries):
+        if exit_code(result) != INCONCLUSIVE:
+            break
+        say(f"{result.folder.path} was inconclusive, and runs again: {reason(result)}")
+        result = perform()
+    return result
+
+
+def reason(result: Result) -> str:
+    """Why a run proves nothing."""
+    unknown = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"]
+    return result.judgement.inconclusive or result.outcome.message or f"{', '.join(unknown) or 'no check'} can't tell"
+
+
+def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log: UndoLog) -> Result:
+    if backend.virtual:
+        audience.say("virtual time: seconds below are the simulation's, not yours")
+    corpus_file, digest = corpus_for(plan.cluster, cache_folder() / "corpora", undo_log)
+    size = corpus_file.stat().st_size if corpus_file else 0
+    if corpus_file:
+        audience.say(f"corpus {plan.cluster.corpus}: {size / 1e6:.1f} MB, digest {digest[:12]}")
+    at = backend if backend.virtual else local()
+    references = References(cache_folder(), corpus_file, digest, at.stage, undo_log, at.virtual)
+    had = _references(plan, references, audience)
+    folder = RunFolder.create(runs, plan.scenario)
+    plans.save(plan, folder.path / "plan.json")
+    folder.write("manifest.json", {
+        "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": backend.name, "tape_schema": SCHEMA,
+        "harness": identity(os.getpid()),
+        "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
+        "initial": digest_of(warm) if (warm := references.warm_start(plan)) else None,
+        "references": {kind: reference.key for kind, reference in had.items()},
+        "repeat": repeating(folder, backend), **environment()})
+    for kind, reference in had.items():
+        folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
+    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=warm)
+    return concluded(Experiment(plan, backend.stage(plan, folder, settings, undo_log), audience.watch(plan, "run")),
+                     folder, audience)
+
+
+def repeating(folder: RunFolder, backend: Backend) -> str:
+    """The command that performs a run's plan again."""
+    return f"diloco-chaos run --plan {folder.path / 'plan.json'}{backend.option}"
+
+
+def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> Result:
+    """Perform it, and judge what it left."""
+    outcome = experiment.perform()
+    if outcome.kind == "finished":
+        audience.say("measuring the held-out loss")
+        try:
+            loss_curve(folder)
+            drop_snapshots(folder)
+        except NoReferenceError as error:
+            audience.say(str(error))
+        except KeyboardInterrupt:
+            outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
+        shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)  # nobody goes on from a run that is over
+    result = judged(folder, outcome)
+    folder.write(REPORT, document(result))
+    return result
+
+
+def _references(plan: Plan, references: References, audience: Audience) -> Mapping[str, Reference]:
+    had: dict[str, Reference] = {}
+    for kind in needed(plan):
+        found = references.cached(kind, plan)
+        if isinstance(found, Reference):
+            audience.say(f"{kind} reference: cached")
+        else:
+            audience.say(f"{kind} reference: what the cache has is damaged ({found}): training it again" if found
+                         else f"{kind} reference: training it once")
+            found = references.train(kind, plan, audience.watch)
+        had[kind] = found
+    return had
+
+
+def recorded(folder: RunFolder) -> History:
+    """What a run's folder tells.
+
+    Raises:
+        ScenarioError: its plan can't be read, or was altered.
+        FolderError: a curve can't be understood.
+    """
+    plan, tape = folder.plan(), folder.tape()
+    try:
+        references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
+                      if (stored := folder.document(f"references/{kind}.json"))}
+        curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
+    except (ValidationError, TypeError) as error:
+        raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
+    return History(plan, tape, curve, references)
+
+
+def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
+    """Judge a run's folder; the same folder always gives the same verdicts. `outcome`: how it ended, where that is
+    known.
+
+    Raises:
+        ScenarioError, FolderError: as `recorded`.
+    """
+    history = recorded(folder)
+    judgement = judge(history)
+    if outcome is None:
+        ends = history.tape.of("end", node="harness")
+        outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
+                   else Outcome("broken", "the harness died before the run was over"))
+    return Result(folder, history, judgement, outcome)
+
+
+def document(result: Result) -> dict[str, object]:
+    """The report for programs."""
+    accounting, traffic = result.history.accounting, crossed(result.history)
+    final = result.history.final if result.history.curve else None
+    return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
+            "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
+            "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,
+            "gaps": result.judgement.gaps, "resumed": result.folder.manifest().get("resumed"),
+            "checks": [verdict.model_dump(mode="json") for verdict in result.judgement.checks],
+            "bytes": {"received": dict(traffic.received), "sent": dict(traffic.sent)},
+            "tokens": {"processed": accounting.processed, **dict(accounting.by_fate)},
+            "loss": final.loss if final else None}
+
+
+def exit_code(result: Result) -> int:
+    """0 all passed, 1 a check failed, 3 inconclusive, 130 interrupted."""
+    return 130 if result.outcome.kind == "interrupted" else result.judgement.exit_code

@@ -1,0 +1,216 @@
+"""What an experiment is performed on: a clock, a tape, a cluster, and somebody who asks through its links."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from chaos.evidence.run_folder import RunFolder
+from chaos.scenario.plan import Plan
+from faults import Fault, FaultContext, Observation
+from harness.cleanup.undo_log import UndoLog
+from harness.cluster.base import Cluster, Recorder
+from harness.machine import Sample, Watch
+from harness.tape import Event, Tail, TapeWriter
+from harness.trainer.protocol.byzantine import Rogue, attack
+from harness.trainer.protocol.probe import Sounding, probe
+from harness.trainer.runtime.node import SETTINGS, NodeSettings
+
+TICK_S = 0.01
+_STACKS_S = 0.2
+_THREADS = 8
+MakeCluster = Callable[[Path, Recorder, UndoLog], Cluster]
+
+
+class Prober(Protocol):
+    """Asks through links, beside everything else."""
+
+    def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """See `harness.trainer.protocol.probe.probe`."""
+        ...
+
+    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+        """See `harness.trainer.protocol.byzantine.attack`."""
+        ...
+
+    def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """`ask` about each, all at once."""
+        ...
+
+    def begin(self, measure: Callable[[], Any]) -> Future[Any]:
+        """Measure beside everything else."""
+        ...
+
+    def observe(self, fault: Fault, hit: FaultContext) -> Future[Observation]:
+        """Let a fault measure what it does."""
+        ...
+
+    @property
+    def next_at(self) -> float:
+        """When something that was begun is done, where that is known; else infinite."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what was begun."""
+        ...
+
+
+class Stage(Protocol):
+    """One run's."""
+
+    run: Path
+    """Its folder."""
+    epoch: float
+    """Its beginning on CLOCK_MONOTONIC."""
+    reads: tuple[Path, ...]
+    """Files beyond the folder that nodes must be able to read."""
+    cluster: Cluster
+    undo_log: UndoLog
+    prober: Prober
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write to the harness' own tape."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """What came onto the tape since the last call."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole tape."""
+        ...
+
+    def sleep_until(self, until: float, wake_on: set[tuple[str, str]] | None) -> None:
+        """Let time go on: a moment, or as long as nothing happens that is heeded ((node, event), None: anything), and
+        at most until then."""
+        ...
+
+    def machine(self) -> Sample | None:
+        """What went on on this machine in the last second; None where nothing is known of it, or nothing new."""
+        ...
+
+    def dump_stacks(self) -> None:
+        """Have every node's stacks written."""
+        ...
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Don't let Ctrl-C hinder the end."""
+        ...
+
+    def close(self) -> None:
+        """The tape ends here."""
+        ...
+
+
+MakeStage = Callable[[Plan, RunFolder, NodeSettings, UndoLog], Stage]
+
+
+class LiveStage:
+    """Real time, and a cluster that is somewhere else. Implements `Stage`."""
+
+    def __init__(self, folder: RunFolder, settings: NodeSettings, make: MakeCluster, undo_log: UndoLog) -> None:
+        self.run, self.undo_log = folder.path, undo_log
+        (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        self.epoch = time.monotonic() - settings.elapsed
+        self.reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
+        self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
+        self._tail = Tail(self.run / "tape")
+        self.cluster = make(self.run, self.record, undo_log)
+        self.prober: Prober = LiveProber(undo_log.token)
+        self._watch = Watch(self._pids, undo_log.token)
+
+    def _pids(self) -> list[int]:
+        return [state.pid for state in self.cluster.states().values() if state.pid]
+
+    def record(self, event: str, **fields: Any) -> None:
+        """To its file."""
+        self._tape.record(event, **fields)
+
+    def now(self) -> float:
+        """By the machine's clock."""
+        return time.monotonic() - self.epoch
+
+    def events(self) -> Iterator[Event]:
+        """From all files."""
+        return self._tail.poll()
+
+    @property
+    def size(self) -> int:
+        """As far as it was read."""
+        return self._tail.size
+
+    def sleep_until(self, until: float, wake_on: set[tuple[str, str]] | None) -> None:
+        """A tick."""
+        time.sleep(TICK_S)
+
+    def machine(self) -> Sample | None:
+        """By what the kernel tells."""
+        return self._watch.look()
+
+    def dump_stacks(self) -> None:
+        """They reach the logs in a moment."""
+        self.cluster.dump_stacks()
+        time.sleep(_STACKS_S)
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """A second Ctrl-C does not count."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._watch.close()
+        self._tail.close()
+        self._tape.close()
+
+
+class LiveProber:
+    """Real questions, in threads. Implements `Prober`."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sensing")
+
+    def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """By a connection of its own."""
+        return probe(address, self._token, reply_bytes, send_bytes, watch_close=watch_close)
+
+    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+        """By a connection of its own."""
+        return attack(rogue, address, count, timeout_s)
+
+    def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """A thread for each."""
+        with ThreadPoolExecutor(max(1, len(items))) as pool:
+            return list(pool.map(ask, items))
+
+    def begin(self, measure: Callable[[], Any]) -> Future[Any]:
+        """In a thread."""
+        return self._pool.submit(measure)
+
+    def observe(self, fault: Fault, hit: FaultContext) -> Future[Observation]:
+        """In a thread."""
+        return self._pool.submit(fault.observe, hit)
+
+    @property
+    def next_at(self) -> float:
+        """Nobody knows."""
+        return float("inf")
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

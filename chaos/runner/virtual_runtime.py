@@ -1,0 +1,213 @@
+"""The stage on which time is virtual: an experiment that takes seconds of it is over in a moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.evidence.run_folder import RunFolder
+from chaos.runner.resume_point import HARNESS, Origin
+from chaos.runner.runtime import Prober
+from chaos.scenario.bounds import Bounds
+from chaos.scenario.plan import Plan
+from faults import Fault, FaultContext, Impersonation, Observation
+from harness import tape
+from harness.cleanup.undo_log import NoUndoLog, UndoLog
+from harness.cluster.base import Cluster
+from harness.cluster.simulated.cluster import SimulatedCluster
+from harness.simulation.host import SimulatedHost
+from harness.simulation.parameters import Parameters
+from harness.simulation.world import World
+from harness.tape import Event, Tape
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.protocol.byzantine import Rogue
+from harness.trainer.protocol.probe import Sounding
+from harness.trainer.runtime.node import SETTINGS, NodeSettings
+from harness.trainer.runtime.replica_factory import MakeReplica, replicas
+from harness.trainer.storage import checkpoint
+from harness.trainer.storage.disk import Content
+from harness.units import round_up
+
+_EVENT_BYTES = 150
+
+
+class VirtualStage:
+    """Implements `chaos.runner.runtime.Stage`. All chance is drawn from the plan: from its cluster, seed and faults,
+    not from what it is called or held to."""
+
+    epoch = 0.0
+    reads: tuple[Path, ...] = ()
+
+    def __init__(self, plan: Plan, parameters: Parameters, initial: Tensors, replicas: MakeReplica,
+                 snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
+                 origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> None:
+        """`snapshot(tensors, meta)` is told of each. `origin`: what the run goes on from; `parts`: of its cut."""
+        self.run = run
+        bare = plan.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
+        self.world = World(f"{bare.digest}/{origin.checkpoint}" if origin else bare.digest)
+        self.world.now = origin.time if origin else 0.0
+        self.undo_log: UndoLog = NoUndoLog("simulated")
+        self._tick = parameters.tick
+        self._events: list[Event] = list(origin.begun) if origin else []
+        self._seen = 0
+        self._heeds: set[tuple[str, str]] | None = set()
+        pace = plan.cluster.step_time
+        around = SimulatedHost(self.world, parameters, self._note, snapshot,
+                               min(1.0, parameters.compute / pace) if pace else 1.0)
+        self.cuts = around.cuts
+        self._simulated = SimulatedCluster(around, plan.cluster, initial, replicas, self.record, self.undo_log, parts)
+        self.cluster: Cluster = self._simulated
+        self.prober: Prober = VirtualProber(self.world, self._simulated)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """As the harness."""
+        self._events.append(Event(round(self.world.now, 6), HARNESS, 0, event, fields))
+
+    def _note(self, node: str, incarnation: int, event: str, fields: dict[str, Any]) -> None:
+        self._events.append(Event(round(self.world.now, 6), node, incarnation, event, fields))
+        wake_on = self._heeds
+        if wake_on is None or (node, event) in wake_on:
+            self.world.stop()
+
+    def now(self) -> float:
+        """Virtual."""
+        return self.world.now
+
+    def events(self) -> Iterator[Event]:
+        """In the order of time."""
+        while self._seen < len(self._events):
+            self._seen += 1
+            yield self._events[self._seen - 1]
+
+    @property
+    def size(self) -> int:
+        """About."""
+        return _EVENT_BYTES * len(self._events)
+
+    def sleep_until(self, until: float, wake_on: set[tuple[str, str]] | None) -> None:
+        """To the first tick at which there is anything to do; the harness looks no more often than a real one."""
+        self._heeds = wake_on
+        first = round_up(self.world.now, self._tick)
+        if self._seen == len(self._events):  # else what the harness itself recorded is to be seen at the next tick
+            self.world.run(max(first, min(until, self._simulated.next_at)))
+        look = round_up(self.world.now, self._tick, at_least=first)
+        while self.world.now < look:
+            self.world.run(look)
+
+    def machine(self) -> None:
+        """A simulated machine does nothing else."""
+
+    def dump_stacks(self) -> None:
+        """There are none."""
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """It is over in a moment."""
+        yield
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def tape(self) -> Tape:
+        """All that was recorded."""
+        return Tape(list(self._events))
+
+    def save(self, folder: Path) -> None:
+        """Write the tape as files, as real nodes do."""
+        tape.write(self._events, folder)
+
+
+class FolderStage(VirtualStage):
+    """A virtual stage whose tape and snapshots end up in the run's folder, as those of real nodes do."""
+
+    def __init__(self, plan: Plan, parameters: Parameters, settings: NodeSettings, folder: RunFolder) -> None:
+        """`settings`: what real nodes would be told."""
+        (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        initial = settings.initial_values()
+        super().__init__(plan, parameters, initial, replicas(plan.cluster, settings.corpus_file, initial), self._keep,
+                         folder.path)
+
+    def close(self) -> None:
+        """Write the tape."""
+        self.save(self.run / "tape")
+
+    def _keep(self, tensors: Tensors, meta: dict[str, Any]) -> None:
+        checkpoint.save(self.run / "snapshots" / f"{meta['number']:03d}.safetensors", tensors, meta)
+
+
+class VirtualProber:
+    """Works out what a probe would measure. Implements `chaos.runner.runtime.Prober`."""
+
+    def __init__(self, world: World, cluster: SimulatedCluster) -> None:
+        self._world, self._cluster = world, cluster
+        self._spent = 0.0  # virtual seconds that the measurement at hand takes
+        self._dues: list[float] = []
+
+    def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """At once, and its time is added up."""
+        sounding = self._cluster.sound(address, reply_bytes, send_bytes, watch_close)
+        self._spent += sounding.seconds
+        return sounding
+
+    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+        """It can't be waited for: see `observe`."""
+        raise NotImplementedError
+
+    def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        """As long as the longest of them."""
+        before, longest, answers = self._spent, 0.0, []
+        for item in items:
+            self._spent = before
+            answers.append(ask(item))
+            longest = max(longest, self._spent - before)
+        self._spent = before + longest
+        return answers
+
+    def begin(self, measure: Callable[[], Any]) -> Future[Any]:
+        """It is known when the time that it takes has passed."""
+        future: Future[Any] = Future()
+        self._spent = 0.0
+        try:
+            result = measure()
+        except Exception as error:  # what a thread would hand over, too
+            future.set_exception(error)
+            return future
+        self._dues.append(self._world.now + self._spent)
+        self._world.after(self._spent, self._known, future, result)
+        return future
+
+    def observe(self, fault: Fault, hit: FaultContext) -> Future[Observation]:
+        """An attack goes on beside the run."""
+        if not isinstance(fault, Impersonation):
+            return self.begin(lambda: fault.observe(hit))
+        future: Future[Observation] = Future()
+        self._attack(fault, hit, list(fault.targets), 0, future)
+        return future
+
+    @property
+    def next_at(self) -> float:
+        """When the first measurement is over."""
+        return min(self._dues, default=math.inf)
+
+    def close(self) -> None:
+        """Nothing is under way outside the world."""
+
+    def _known(self, future: Future[Any], result: Any) -> None:
+        self._dues.pop(self._dues.index(min(self._dues)))
+        future.set_result(result)
+        self._world.stop()
+
+    def _attack(self, fault: Impersonation, hit: FaultContext, targets: list[str], sent: int,
+                future: Future[Observation]) -> None:
+        """One target after the other."""
+        if not targets:
+            future.set_result({"sent": sent})
+            self._world.stop()
+            return
+        rogue = fault.rogue(hit, targets[0])
+        self._cluster.impostor(targets[0], rogue, fault.count, fault.timeout_s,
+                               lambda more: self._attack(fault, hit, targets[1:], sent + more, future))

@@ -1,0 +1,82 @@
+"""The `checks:` section of a scenario: what must hold, with defaults for everything that is not named."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.units import Seconds, Share
+
+
+class _Bound(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class Stall(_Bound):
+    """no_global_stall."""
+
+    max_gap: Seconds = 1.0
+    """A gap between two merges up to this is never a stall."""
+    max_gap_vs_baseline: float = Field(5.0, gt=0)
+    """A longer gap may be this many times the p99 gap of the fault-free baseline."""
+
+
+class AtLeast(_Bound):
+    """A share that must be reached."""
+
+    at_least: Share
+
+
+class Within(_Bound):
+    """A time in which something must have happened."""
+
+    within: Seconds = 10.0
+
+
+class Goodput(_Bound):
+    """goodput."""
+
+    at_least: Share | None = None
+    """None: 90% of the availability that the plan predicts."""
+
+
+class LossParity(_Bound):
+    """loss_parity; margins are relative, one-sided (a lower loss always holds)."""
+
+    against_baseline: Share | None = None
+    """Against the fault-free run of the same cluster."""
+    against_synchronous: Share | None = None
+    """Against the synchronous run at its own best learning rate."""
+
+    @model_validator(mode="after")
+    def _some(self) -> LossParity:
+        if self.against_baseline is None and self.against_synchronous is None:
+            raise ValueError("give a margin: `against_baseline: 2%`, `against_synchronous: 4%` or both")
+        return self
+
+
+class Participation(_Bound):
+    """participation: a learner's share of the rounds: while faults that last hit it, or always if none is to."""
+
+    learner: str
+    at_least: Share | None = None
+    at_most: Share | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> Participation:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("give a bound: `at_least: 80%` or `at_most: 20%`")
+        return self
+
+
+class Bounds(_Bound):
+    """Every check that has a bound to set. Those that have none always run: staleness_bounded, quorum_respected,
+    exactly_once, replica_consistency, weights_correct, faults_verified, all_undone."""
+
+    no_global_stall: Stall = Stall()
+    uptime: AtLeast = AtLeast(at_least=0.95)
+    self_healing: Within = Within()
+    reintegration: Within = Within()
+    goodput: Goodput = Goodput()
+    blast_radius: AtLeast = AtLeast(at_least=0.9)
+    participation: tuple[Participation, ...] = Field((), strict=False)
+    loss_parity: LossParity | None = None

@@ -1,0 +1,187 @@
+"""From a scenario's file, or its name in the library, to a `Scenario`: what it extends, and every problem at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from chaos.scenario.document import annotated, plain, text_of
+from chaos.scenario.model import Scenario
+from chaos.scenario.problems import Numbers, Problem, ScenarioError, nearest, place
+from chaos.scenario.renamed import renamed_key, renamed_value
+from chaos.scenario.validation import validate_semantics
+from faults import FAULTS
+from harness.cluster.base import ABILITIES
+from scenarios import find
+
+
+def load(name: str) -> tuple[Scenario, Path]:
+    """A scenario by its file's path, or by its name from the library.
+
+    Raises:
+        ScenarioError: there is no such scenario, or it has problems.
+    """
+    path = _found(name)
+    return parse(text_of(path), path), path
+
+
+def parse(text: str, file: Path | str = "scenario", abilities: Sequence[str] = ABILITIES) -> Scenario:
+    """A scenario from YAML, to be run at a place with these abilities.
+
+    Raises:
+        ScenarioError: with every problem and its place.
+    """
+    return _read(text, file, abilities, ())[0]
+
+
+def _read(text: str, file: Path | str, abilities: Sequence[str],
+          above: tuple[Path, ...]) -> tuple[Scenario, dict[str, Any]]:
+    """The scenario, and the document that it was made from; `above` are the files that extend it."""
+    raw = annotated(text, file)
+    document = _extended(raw, file, abilities, above)
+    problems: list[Problem] = []
+    try:
+        scenario: Scenario | None = Scenario.model_validate(document)
+        numbers = _numbers(document, range(len(document.get("faults") or ())))
+    except ValidationError as error:
+        details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
+        problems = list(dict.fromkeys(_problem(raw, detail) for detail in details))
+        scenario, numbers = _salvaged(document, [detail["loc"] for detail in details])
+    if scenario is not None:
+        problems += [Problem(message, *_placed(raw, where))
+                     for where, message in validate_semantics(scenario, abilities, numbers)]
+    if problems or scenario is None:
+        raise ScenarioError(file, problems)
+    return scenario, document
+
+
+def _found(name: str, beside: Path | None = None) -> Path:
+    for path in ([beside / name] if beside else []) + [Path(name)]:
+        with suppress(OSError, ValueError):  # a name that no file can have
+            if path.is_file():
+                return path
+    in_library = find()
+    if name not in in_library:
+        raise ScenarioError(name[:80], [Problem(
+            f"no such file, and no scenario of this name{nearest(name[:80], in_library)}; "
+            f"`diloco-chaos list` shows what there is")])
+    return in_library[name]
+
+
+def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple[Path, ...]) -> dict[str, Any]:
+    """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole.
+
+    Raises:
+        ScenarioError: what it extends can't be found, or has problems of its own.
+    """
+    document = {key: item for key, item in plain(raw, file).items() if item is not None}  # said nothing
+    name = document.get("extends")
+    if not isinstance(name, str) or not name:
+        return document
+    here = Path(file).resolve()
+    try:
+        path = _found(name, here.parent).resolve()
+        if path in (*above, here):
+            raise ScenarioError(file, [Problem("it extends this file in turn")])
+        below = _read(text_of(path), path, abilities, (*above, here))[1]
+    except ScenarioError as error:
+        problem = error.problems[0]
+        at = f" (line {problem.line})" if problem.line else ""
+        raise ScenarioError(file, [Problem(f"extends {name[:80]}: {problem.message}{at}",
+                                           *place(raw, ["extends"]))]) from error
+    merged = {key: item for key, item in below.items() if key not in ("name", "description", "extends")} | document
+    for key in ("cluster", "checks"):
+        if isinstance(below.get(key), dict) and isinstance(document.get(key, {}), dict):
+            merged[key] = below[key] | document.get(key, {})
+    return merged
+
+
+def _numbers(document: dict[str, Any], kept: Iterable[int]) -> Numbers:
+    """Where the faults that are left stand in the file, and what all of them are called."""
+    listed = document.get("faults")
+    entries = listed if isinstance(listed, list) else []
+    names = [str(entry.get("id") or "") if isinstance(entry, dict) else "" for entry in entries]
+    return Numbers(list(kept), [name or f"f{number}" for number, name in enumerate(names, 1)])
+
+
+def _salvaged(document: dict[str, Any], locations: list[tuple[Any, ...]]) -> tuple[Scenario | None, Numbers]:
+    """The scenario without its wrong parts, and which of its faults are left: what is beyond the schema is looked for
+    in the rest. None where too little is left to tell."""
+    rest = dict(document) | {"diloco_chaos": 1, "name": "salvaged"}
+    nothing = None, Numbers([], [])
+    bad = {where[1] for where in locations if len(where) > 1 and where[0] == "faults"}
+    for where in locations:
+        if not where or where[0] == "cluster":
+            return nothing  # names depend on it
+        if where == ("faults",):
+            rest["faults"] = []
+        elif where[0] not in ("faults", "diloco_chaos", "name"):
+            rest.pop(where[0], None)
+    faults = rest.get("faults")
+    kept = [index for index in range(len(faults)) if index not in bad] if isinstance(faults, list) else []
+    if isinstance(faults, list):
+        rest["faults"] = [faults[index] for index in kept]
+    try:
+        return Scenario.model_validate(rest), _numbers(document, kept)
+    except ValidationError:
+        return nothing
+
+
+def _placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
+    """Where in the file; at `extends` for what is not in this one."""
+    if where and where[0] not in map(str, raw) and "extends" in raw:
+        return place(raw, ["extends"])
+    return place(raw, where)
+
+
+def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
+    """A pydantic error as a problem with a place and, where a key is unknown, the nearest valid one."""
+    where = list(detail["loc"])
+    if len(where) > 2 and where[0] == "faults" and where[2] in FAULTS:
+        del where[2]  # the kind that pydantic chose
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a mapping", message)
+    message = message.replace("a valid tuple", "a list")
+    if detail["type"] in ("int_type", "float_type") and isinstance(detail["input"], str):
+        message += f"; {detail['input']!r} is text (leave the quotes out)"
+    key = str(where[-1]).removesuffix("_") if where else ""
+    if detail["type"] == "extra_forbidden":
+        now = renamed_key(where)
+        message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else
+                                            nearest(key, _known_keys(detail["loc"])))
+    elif detail["type"] == "union_tag_invalid":
+        kind = detail["ctx"]["tag"]
+        message = (f"no fault {kind!r}{nearest(kind, FAULTS) or '.'} A fault begins with its kind and target, as in "
+                   f"`- kill: learner-1`; kinds are {', '.join(sorted(FAULTS))}")
+    elif detail["type"] == "missing":
+        message = f"{key} is missing"
+    elif where:
+        message = f"{'.'.join(map(str, where))}: {message[:1].lower() + message[1:]}"
+        if now := renamed_value(where, detail["input"]):
+            message += f"; {detail['input']!r} is called {now!r} now"
+    return Problem(message, *_placed(raw, where))
+
+
+def _known_keys(location: Sequence[Any]) -> list[str]:
+    """The keys that are valid where an unknown one was found."""
+    model: type[BaseModel] = Scenario
+    for part in location[:-1]:
+        if part in FAULTS:
+            fault = FAULTS[part]
+            model = fault
+            continue
+        for candidate in _models(model.model_fields[part].annotation) if part in model.model_fields else []:
+            model = candidate
+    return [field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets")]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation like `When | None` names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models(part)]

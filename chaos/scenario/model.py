@@ -1,0 +1,69 @@
+"""Scenario files: what to break, and what must hold. docs/scenarios.md explains every key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from chaos.scenario.bounds import Bounds
+from faults import FAULTS, AbortWhen, AnyEntry, Fault, Join
+from harness.errors import printable
+from harness.trainer.config.cluster_config import SYNCER as SYNCER
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.units import Seconds, Size, between
+
+LEARNERS = "learners"
+"""As a target: every learner."""
+
+
+class Scenario(BaseModel):
+    """A scenario file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    diloco_chaos: Literal[1]
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80)
+    description: Annotated[str, AfterValidator(printable)] = ""
+    extends: str = ""
+    """Another scenario, by name or file, whose keys hold where this one says nothing."""
+    tier: Literal["ci", "full"] = "full"
+    cluster: TrainerConfig = TrainerConfig()
+    deadline: Seconds = Field(120.0, gt=0)
+    """Wall time after which a run is given up as inconclusive."""
+    tape_limit: Annotated[Size, between(1e5, 1e15, "100kB at least")] = 256_000_000
+    """Size of the tape, in bytes, at which a run is given up as inconclusive."""
+    faults: tuple[AnyEntry, ...] = Field((), max_length=200)
+    abort_when: AbortWhen | None = None
+    """When to inject no more, undo everything, and end the run as inconclusive."""
+    checks: Bounds = Bounds()
+
+    @field_validator("faults", mode="before")
+    @classmethod
+    def _by_their_key(cls, value: Any, info: ValidationInfo) -> Any:
+        """`{kill: learner-1, at: 3s}` -> `{kind: kill, targets: learner-1, at: 3s}`."""
+        if value is None:  # every fault is commented out
+            return ()
+        if not isinstance(value, (list, tuple)):
+            return value
+        cluster = info.data.get("cluster")
+        everyone = cluster.names if isinstance(cluster, TrainerConfig) else LEARNERS
+        return [_named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
+
+    @property
+    def nodes(self) -> list[str]:
+        """Every node by name."""
+        return [SYNCER, *self.cluster.names]
+
+
+def joiners(faults: Sequence[Fault]) -> list[str]:
+    """The learners that come later, in the order of the faults that bring them."""
+    return [target for fault in faults if isinstance(fault, Join) for target in fault.targets]
+
+
+def _named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
+    kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
+    rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
+    targets = fault.get(kind)
+    return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}

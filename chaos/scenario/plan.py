@@ -1,0 +1,133 @@
+"""Frozen plans: a scenario and a seed with nothing left to chance. The plan, not the seed, is what repeats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from chaos.scenario.availability import checkpoint_every, predicted
+from chaos.scenario.bounds import Bounds
+from chaos.scenario.model import Scenario, joiners
+from chaos.scenario.problems import Problem, ScenarioError
+from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
+from harness.errors import first, printable
+from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.units import Seconds, Size
+
+
+class PlannedFault(BaseModel):
+    """A fault with an identity that tape and report use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    fault: AnyFault
+
+
+class Plan(BaseModel):
+    """Everything that decides what a run does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    scenario: str
+    description: Annotated[str, AfterValidator(printable)]
+    seed: int
+    cluster: TrainerConfig
+    deadline: Seconds
+    tape_limit: Size
+    faults: tuple[PlannedFault, ...]
+    abort_when: AbortWhen | None = None
+    checks: Bounds
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the plan in canonical JSON: the same on every machine and under every hash seed."""
+        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def predicted_availability(self) -> float:
+        """Goodput that the faults leave, as far as the plan tells."""
+        return predicted(self.cluster, [planned.fault for planned in self.faults])
+
+    def without_faults(self) -> Plan:
+        """The fault-free baseline, whose learners are all alike."""
+        cluster = self.cluster.model_copy(update={"joining": 0, "speeds": (), "variance": 0.0})
+        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(), "cluster": cluster})
+
+
+def freeze(scenario: Scenario, seed: int) -> Plan:
+    """Make every choice that the scenario leaves open: composites are taken apart, chance is drawn.
+
+    Each fault has chance of its own, so that another one before it does not change it.
+    """
+    document = scenario.model_dump(mode="json", by_alias=True)
+    faults = [single for number, fault in enumerate(scenario.faults, 1)
+              for single in _singles(fault, fault.id or f"f{number}", seed)]
+    plan = Plan.model_validate({
+        "scenario": scenario.name, "description": scenario.description, "seed": seed,
+        "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
+        **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
+    return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})
+
+
+def with_checkpoints(cluster: TrainerConfig, faults: Sequence[PlannedFault]) -> TrainerConfig:
+    """The cluster with an interval for its checkpoints, where its mode has any and none was given."""
+    if cluster.mode not in SYNCHRONOUS or cluster.checkpoint_every:
+        return cluster
+    every = checkpoint_every(cluster, [planned.fault for planned in faults])
+    return cluster.model_copy(update={"checkpoint_every": every})
+
+
+def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:
+    """A fault as a plan has it; a composite as its parts, called `name.1`, `name.2`, ..."""
+    chance = random.Random(f"{seed}/{name}")  # seeded by SHA-512 of the text: the same everywhere
+    if isinstance(fault, Composite):
+        singles = {f"{name}.{number}": part for number, part in enumerate(fault.parts(name, chance), 1)}
+    else:
+        singles = {name: fault.model_dump(mode="json", by_alias=True, exclude=_unset_seed(fault))}
+    for single in singles.values():
+        if "seed" in FAULTS[single["kind"]].model_fields:
+            single.setdefault("seed", chance.randrange(1 << 31))
+    return [{"id": single_name, "fault": single} for single_name, single in singles.items()]
+
+
+def _unset_seed(fault: Fault) -> set[str]:
+    return {"seed"} - fault.model_fields_set
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """A plan with its digest, as JSON's types."""
+    return {"digest": plan.digest, "plan": plan.model_dump(mode="json", by_alias=True)}
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Write a plan with its digest."""
+    path.write_text(json.dumps(document(plan), indent=2) + "\n")
+
+
+def load(path: Path) -> Plan:
+    """Read a plan.
+
+    Raises:
+        ScenarioError: it is not a plan, or it was altered since it was frozen.
+    """
+    try:
+        content = json.loads(path.read_text())
+        plan = Plan.model_validate(content["plan"])
+        digest = content["digest"]
+    except OSError as error:
+        raise ScenarioError(path, [Problem(f"can't be read: {error.strerror}")]) from error
+    except (ValueError, KeyError, TypeError, ValidationError, RecursionError) as error:
+        raise ScenarioError(path, [Problem(f"not a frozen plan ({first(error)}); `diloco-chaos run` saves one as "
+                                           f"plan.json in the run's folder")]) from error
+    if digest != plan.digest:
+        raise ScenarioError(path, [Problem("the plan was altered after it was frozen: its digest does not match; "
+                                           "change the scenario and freeze it again")])
+    return plan

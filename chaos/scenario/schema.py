@@ -1,0 +1,44 @@
+"""The JSON schema of scenario files as people write them, for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.scenario.model import LEARNERS, Scenario
+from faults import FAULTS, Fault
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_HEADS = {"kind", "targets"}
+
+
+def schema() -> dict[str, Any]:
+    """A fault is a mapping whose first key is its kind and names its target: pydantic's form of it has `kind` and
+    `targets` instead."""
+    whole = Scenario.model_json_schema(by_alias=True, mode="validation")
+    definitions = whole["$defs"]
+    written = {}
+    for kind, model in sorted(FAULTS.items()):
+        if model.__name__ in definitions:
+            written[kind] = _as_written(kind, model, definitions.pop(model.__name__))
+    definitions |= {f"fault_{kind}": definition for kind, definition in written.items()}
+    for key in ("cluster", "checks"):  # left empty, they say nothing
+        whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}
+    for key in ("joining", "seed"):  # a plan's, not a person's
+        del definitions["TrainerConfig"]["properties"][key]
+    definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}
+    whole["properties"]["faults"] = {
+        "description": "What to break; `diloco-chaos list` and docs/scenarios.md show examples.",
+        "anyOf": [{"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/fault_{kind}"} for kind in written]}},
+                  {"type": "null"}]}
+    return {"$schema": _DIALECT, "title": "diloco-chaos scenario"} | {
+        key: value for key, value in whole.items() if key != "title"}
+
+
+def _as_written(kind: str, model: type[Fault], definition: dict[str, Any]) -> dict[str, Any]:
+    properties = {key: value for key, value in definition["properties"].items() if key not in _HEADS}
+    targets = {"description": f"{(model.__doc__ or '').strip().splitlines()[0]} Target: a node, a list of them, or "
+                              f"`{LEARNERS}`.",
+               "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1,
+                                              "uniqueItems": True}]}
+    return {"type": "object", "title": kind, "properties": {kind: targets, **properties}, "required": [kind],
+            "additionalProperties": False}

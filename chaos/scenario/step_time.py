@@ -1,0 +1,67 @@
+"""`--step-time`: another pace than the scenario's, for a machine that is slower than the one it was written on."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+from pydantic import ValidationError
+
+from chaos.scenario.plan import Plan
+from harness.errors import first
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.units import LONGEST_S, seconds
+
+AUTO = "auto"
+MOST_LOAD = 0.6
+"""Share of all processors that the learners together may need: the rest is for everything else."""
+_GRID_S = 0.02
+"""Paces are rounded up to multiples of it, so that references are found again."""
+
+
+class PaceError(Exception):
+    """A pace that can't be; the message says why."""
+
+
+def duration(text: str) -> float:
+    """Seconds, more than none.
+
+    Raises:
+        PaceError: it is no such thing.
+    """
+    try:
+        value = float(seconds(text))
+    except ValueError as error:
+        raise PaceError(str(error)) from error
+    if not 0 < value <= LONGEST_S:
+        raise PaceError(f"it must be more than 0s, and {LONGEST_S:g}s at most")
+    return value
+
+
+def paced(plan: Plan, pace: str) -> Plan:
+    """The plan at this pace; `auto`: as slow as this machine needs, and never faster than the scenario says. A slower
+    one has as much longer until its deadline.
+
+    Raises:
+        PaceError: it can't run at that pace.
+    """
+    wanted = max(plan.cluster.step_time, _sustainable(plan.cluster)) if pace == AUTO else duration(pace)
+    try:
+        cluster = TrainerConfig.model_validate(plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"})
+    except ValidationError as error:
+        raise PaceError(first(error)) from error
+    longer = max(0.0, cluster.nominal_s - plan.cluster.nominal_s)
+    return plan.model_copy(update={"cluster": cluster, "deadline": min(LONGEST_S, plan.deadline + longer)})
+
+
+def _sustainable(config: TrainerConfig) -> float:
+    cores = len(os.sched_getaffinity(0))
+    done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,
+                          text=True, input=config.model_dump_json(), capture_output=True)
+    if done.returncode != 0:
+        raise PaceError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
+    speeds = sum(config.speeds) if config.speeds else config.learners
+    needed = speeds * float(done.stdout) / cores / MOST_LOAD
+    return math.ceil(needed / _GRID_S - 1e-9) * _GRID_S

@@ -1,0 +1,298 @@
+"""What no single key shows: names that this cluster does not have, faults that can't come, or meet each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from chaos.scenario.model import SYNCER, Scenario, joiners
+from chaos.scenario.problems import Numbers, nearest
+from chaos.scenario.renamed import renamed_event
+from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Join, Storm
+from harness.tape import FIELDS
+from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.model.quadratic import QuadraticSpec
+from harness.units import show_seconds
+
+Objection = tuple[list[Any], str]
+"""Where in the document, and what is wrong."""
+
+_SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
+                "grouped", "rolled_back", "recovering", "checkpoint_begun", "checkpoint_complete",
+                "checkpoint_incomplete", "traffic",
+                "refused_checkpoint", "renewed"}
+_LEARNER_ONLY = {"step", "outer_gradient", "upload", "received", "disconnected", "ready", "imported", "superseded",
+                 "donated",
+                 "checkpoint_part", "skipped", "reset", "corrupted"}
+_NEVER = {"begin", "end", "spawn", "injecting", "injected", "observed", "healed", "verified", "residue", "aborted",
+          "not_healed", "finished", "exit", "initial", "continued",
+          "warning"}
+"""Events of the harness, and those that come before the steady state or after the end."""
+_OF_FRAGMENTS, _OF_GROUPS = {"outer_gradient", "received"}, {"grouped", "rolled_back"}
+"""Events of modes that exchange fragments, and of those that average gradients."""
+_OF_DONORS = {"donated", "recovering"}
+"""Events of recovery from a peer."""
+_FAMILIES = {"pause": "process", "straggler": "process", "zombie": "process"}
+"""Kinds that undo each other."""
+_FOR_EVER = float("inf")
+_INSTANT_S = 1e-6
+_AT_MOST = 0.97
+"""Share of the nominal run after which a fault can hardly come."""
+
+
+class Stretch(NamedTuple):
+    """When a fault is on, as far as the plan tells."""
+
+    number: int
+    fault: Fault
+    root: int | None
+    """Times count from the steady state, or from when this fault comes: nobody knows when that is."""
+    start: float
+    end: float
+    """Infinite: for ever."""
+
+
+def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -> list[Objection]:
+    """Everything that can't work. `numbers`: where the scenario's faults stand in its file."""
+    found = list(_of_cluster(scenario))
+    names = numbers.names
+    found += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
+              if name in names[:index]]
+    ids = {names[place]: index for index, place in enumerate(numbers.places)}
+    wrong: list[Objection] = []
+    for index, fault in enumerate(scenario.faults):
+        wrong += [(["faults", index], message) for message in (
+            *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
+            *_of_mode(scenario, fault), *_beyond(fault, abilities))]
+    wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
+    wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
+    if not wrong:
+        stretches = _stretches(scenario, ids)
+        wrong = [(["faults", stretch.number], message) for stretch in stretches
+                 for message in (*_too_late(scenario, stretch), *_in_the_way(stretch, stretches, scenario))]
+    return found + [(["faults", numbers.places[where[1]], *where[2:]], message) for where, message in wrong]
+
+
+def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
+    if scenario.cluster.mode == "synchronous":
+        yield ["cluster", "mode"], ("mode: the synchronous run is made as a reference, from scratch; "
+                                    "data_parallel is the same with faults")
+    if "seed" in scenario.cluster.model_fields_set:
+        yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
+    if "joining" in scenario.cluster.model_fields_set:
+        yield ["cluster", "joining"], "joining: follows from the faults; write `- join: learner-5`"
+    learners = scenario.cluster.names
+    for index, bound in enumerate(scenario.checks.participation):
+        if bound.learner not in learners:
+            yield (["checks", "participation", index, "learner"],
+                   f"there is no learner {bound.learner!r} here{nearest(bound.learner, learners)}")
+    abort = scenario.abort_when
+    if abort is not None and abort.alive_below is not None and abort.alive_below > len(learners):
+        yield ["abort_when"], f"there are never more than {len(learners)} learners: this would abort every run at once"
+
+
+def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """Who joins must not be there yet: the last learners, each once, and not all of them."""
+    coming = joiners(scenario.faults)
+    last = scenario.cluster.names[-len(coming):] if coming else []
+    if isinstance(fault, Join) and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
+        yield (f"join: only the last learners can come later, each once, and at least one must be there from the "
+               f"beginning; this cluster has {', '.join(scenario.cluster.names)}")
+    elif isinstance(fault, Join) and scenario.cluster.quorum > scenario.cluster.learners - len(coming):
+        yield f"join: without {', '.join(coming)} the quorum of {scenario.cluster.quorum} is never reached"
+
+
+def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    valid = {"any": scenario.nodes, "learner": scenario.cluster.names, "syncer": [SYNCER]}[fault.target_role]
+    for name in fault.targets:
+        if name in scenario.nodes and name not in valid:
+            whom = "a learner" if fault.target_role == "learner" else "the syncer"
+            yield f"{fault.kind}: only {whom} can be hit by it"
+        elif name not in valid:
+            yield (f"{fault.kind}: there is no node {name!r} here{nearest(name, valid)} "
+                   f"(this cluster has {', '.join(valid)})")
+    for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
+        if FAULTS[kind].target_role == "learner" and SYNCER in fault.targets:
+            yield f"{fault.kind}: {kind} can hit learners only"
+        if FAULTS[kind].target_role == "syncer" and set(fault.targets) != {SYNCER}:
+            yield f"{fault.kind}: {kind} can hit the syncer only"
+
+
+def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator[str]:
+    if fault.after is not None and fault.after.fault not in names:
+        yield (f"after: there is no fault {fault.after.fault!r}{nearest(fault.after.fault, names)} "
+               f"(faults are {', '.join(names[:20])})")
+    when = fault.when
+    if when is None or not when.empty:
+        return
+    if when.node not in scenario.nodes:
+        yield (f"{fault.kind}: there is no node {when.node!r} here{nearest(when.node, scenario.nodes)} "
+               f"(this cluster has {', '.join(scenario.nodes)})")
+        return
+    if when.event:
+        yield from _event(scenario, when.node, when.event, when.count)
+    else:
+        yield from _hold(fault, scenario.cluster)
+
+
+def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
+    averages = scenario.cluster.mode in SYNCHRONOUS
+    mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
+        _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if scenario.cluster.donates else _OF_DONORS)
+    if event not in FIELDS:
+        now = renamed_event(event)
+        other = f": it is called {now!r} now;" if now else nearest(event, sorted(mine)) or "."
+        yield f"no event {event!r}{other} docs/evidence.md lists them"
+    elif event not in mine:
+        mode = f" in mode {scenario.cluster.mode}" if event in _OF_FRAGMENTS | _OF_GROUPS else ""
+        yield f"{node} never records {event}{mode}: this would never come"
+    elif (most := _most(scenario.cluster, event)) is not None and count > most:
+        yield f"{node} records {event} {most} times at the very most: number {count} would never come"
+
+
+def _most(cluster: TrainerConfig, event: str) -> int | None:
+    """How often a node can record an event, even if all others are dead; None: nobody knows."""
+    steps = (cluster.budget - cluster.warm_start) * cluster.learners
+    exchanges = steps if cluster.mode in SYNCHRONOUS else _exchanges(cluster, steps)
+    return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
+
+
+def _exchanges(cluster: TrainerConfig, steps: int) -> int:
+    """Of all fragments in so many global steps; more often while H grows."""
+    grows = min(steps, cluster.sync_growth * cluster.learners)
+    return (grows // cluster.sync_from + (steps - grows) // cluster.sync_every + 2 + bool(grows)) * cluster.fragments
+
+
+def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
+    when = fault.when
+    assert when is not None, "asked for faults that wait for a failpoint"
+    assert when.failpoint is not None, "asked for faults that wait for a failpoint"
+    most = _most(cluster, "upload") or 0
+    if not fault.frees or fault.targets != (when.node,):
+        yield (f"a node that holds at {when.failpoint} stands still until it is killed, or paused and let go: "
+               f"hit {when.node} itself")
+    elif when.failpoint.endswith(".half") == (when.node == SYNCER):
+        yield f"only {'a learner' if when.failpoint.endswith('.half') else 'the syncer'} holds at {when.failpoint}"
+    elif when.failpoint == "donate.half" and not cluster.donates:
+        yield f"nobody comes to {when.failpoint}: only with `recovery: peer` learners bring others up to date"
+    elif when.count > most:
+        yield (f"{when.node} comes to {when.failpoint} {most} times at the very most: number {when.count} would never "
+               f"come")
+
+
+def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
+    """A node arms its failpoints once, when it is first started."""
+    seen: set[str] = set()
+    for index, fault in enumerate(scenario.faults):
+        if fault.when is not None and fault.when.failpoint is not None:
+            if fault.when.node in seen:
+                yield index, (f"{fault.when.node} holds once: another fault waits for it at a failpoint already; "
+                              f"use `event:` here")
+            seen.add(fault.when.node)
+
+
+def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
+    cluster = scenario.cluster
+    for kind in sorted(kinds & {"poison", "lie", "corrupt_memory"}) if cluster.mode in SYNCHRONOUS else ():
+        yield f"{kind}: mode {cluster.mode} takes no outer gradients, and this is about learners that give them"
+    if isinstance(fault, CorruptMemory) and fault.part == "moments" and isinstance(cluster.spec, QuadraticSpec):
+        yield f"corrupt_memory: model {cluster.model} is trained by plain gradient descent, which has no moments"
+
+
+def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
+    missing = sorted(fault.requires() - set(abilities))
+    if missing:
+        yield f"{fault.kind}: this place can't {', '.join(missing)}"
+
+
+def _circular(scenario: Scenario, ids: dict[str, int]) -> list[int]:
+    """Faults that wait for themselves, directly or through others."""
+    found = []
+    for index in range(len(scenario.faults)):
+        seen, here = set(), index
+        while (after := scenario.faults[here].after) is not None and after.fault in ids and here not in seen:
+            seen.add(here)
+            here = ids[after.fault]
+        if here == index and seen:
+            found.append(index)
+    return found
+
+
+def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
+    known: dict[int, Stretch] = {}
+
+    def of(index: int) -> Stretch:
+        if index in known:
+            return known[index]
+        fault = scenario.faults[index]
+        root, start = (None, fault.at) if fault.at is not None else (index, 0.0)
+        if fault.after is not None and fault.after.fault in ids:
+            before = of(ids[fault.after.fault])
+            root = before.root
+            start = (before.start if before.end == _FOR_EVER else before.end) + fault.after.wait  # else at once
+        outage = fault.expected_duration()
+        known[index] = Stretch(index, fault, root, start, _FOR_EVER if outage is None else start + outage)
+        return known[index]
+    return [of(index) for index in range(len(scenario.faults))]
+
+
+def longest(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
+    """Seconds from the steady state to the end of training, at the very most: the dead leave the rest more to do."""
+    nominal = cluster.nominal_s
+    lost = sum(min(fault.expected_lost_time(), nominal) * len(set(fault.targets) & set(cluster.names))
+               for fault in faults)
+    syncer = sum(fault.expected_duration() or 0.0 for fault in faults if fault.stops_target and SYNCER in fault.targets)
+    left = max(1.0, cluster.learners - lost / nominal) if nominal else 1.0
+    return nominal * cluster.learners / left + syncer
+
+
+def _too_late(scenario: Scenario, stretch: Stretch) -> Iterator[str]:
+    over = longest(scenario.cluster, scenario.faults)
+    after = "after the steady state" if stretch.root is None else "after the event that it waits for"
+    if scenario.cluster.step_time and stretch.start >= _AT_MOST * over:
+        yield (f"{stretch.fault.describe()}: training is over about {show_seconds(over)} after the steady state, "
+               f"and this would come {show_seconds(stretch.start)} {after}; raise the budget")
+    if stretch.start >= scenario.deadline:
+        yield f"{stretch.fault.describe()}: the deadline of {show_seconds(scenario.deadline)} has passed by then"
+
+
+def _in_the_way(stretch: Stretch, stretches: list[Stretch], scenario: Scenario) -> Iterator[str]:
+    """Faults that meet another one on the same target which leaves them nothing to do, or would undo them."""
+    for other in stretches:
+        if other is stretch or stretch.root != other.root or not _touch(stretch.fault, other.fault, scenario):
+            continue
+        first = (other.start, other.number) < (stretch.start, stretch.number)
+        if first and _downs(other) and not stretch.fault.on_links and stretch.start < other.end - _INSTANT_S:
+            yield f"{stretch.fault.describe()}: its target is down by then ({other.fault.describe()})"
+        elif stretch.number > other.number and _alike(stretch.fault, other.fault) and _meet(stretch, other):
+            yield f"{stretch.fault.describe()} overlaps with {other.fault.describe()}: one at a time on a target"
+
+
+def _downs(stretch: Stretch) -> bool:
+    """Whether a fault's targets are not there from its beginning to its end."""
+    return stretch.fault.stops_target and not isinstance(stretch.fault,
+                                                         FailingWrites)  # that one dies some time, or never
+
+
+def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
+    learners = scenario.cluster.names
+    return bool(set(one.affected_nodes(learners)) & set(other.affected_nodes(learners)))
+
+
+def _alike(one: Fault, other: Fault) -> bool:
+    """Whether the end of one would be the end of the other, too; or one finds nothing to do while the other lasts."""
+    return bool(_families(one) & _families(other))
+
+
+def _families(fault: Fault) -> set[str]:
+    """What a fault does to its target, so that nobody else may."""
+    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
+    found = {_FAMILIES.get(kind, kind) for kind in kinds if FAULTS[kind].reversible}
+    if isinstance(fault, Storm) and any(FAULTS[kind].stops_target for kind in kinds):
+        found.add("process")  # a process that a storm may have killed can't be paused
+    return found
+
+
+def _meet(one: Stretch, other: Stretch) -> bool:
+    return one.start < other.end - _INSTANT_S and other.start < one.end - _INSTANT_S

@@ -1,0 +1,49 @@
+"""What can be run but will not do what a reader may expect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.scenario.model import SYNCER
+from chaos.scenario.validation import longest
+from faults import Fault, Latency, LinkFault
+from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+
+_EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "sync_growth",
+             "momentum_ramp", "max_staleness", "error_feedback", "recovery")
+"""Settings of how fragments are exchanged and merged."""
+
+
+def idle(cluster: TrainerConfig) -> list[str]:
+    """Settings of this scenario that mean nothing in its mode."""
+    found = [name for name in _EXCHANGE if cluster.mode in SYNCHRONOUS
+             and getattr(cluster, name) != TrainerConfig.model_fields[name].default]
+    return [f"mode {cluster.mode} averages the gradients of every step: {', '.join(found)} "
+            f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []
+
+
+def warnings_of(cluster: TrainerConfig, faults: Sequence[Fault]) -> list[str]:
+    """Faults that will not do what a reader may expect."""
+    found = []
+    window = min(cluster.grace * cluster.overlap, 1.0) * cluster.step_time
+    for fault in faults:
+        if isinstance(fault, Latency):
+            size = max(fragment.size for fragment in cluster.fragment_table()) * 4
+            exchange = len(fault.streams) * fault.delay + (2 * size / fault.rate if fault.rate else 0)
+            if exchange > window and not set(cluster.names) <= set(fault.targets):  # else nobody answers in time
+                found.append(
+                    f"{fault.describe()}: an exchange takes at least {exchange * 1e3:.0f} ms, but the grace window is "
+                    f"at most {window * 1e3:.0f} ms; while others answer in time, its contributions come too late")
+        if fault.at is not None and fault.reversible and cluster.step_time:
+            over = longest(cluster, faults)
+            if fault.at + (fault.duration or 0) > over:
+                found.append(f"{fault.describe()}: training is over before it is")
+        if isinstance(fault, LinkFault) and fault.toxicity < 1:
+            found.append(f"{fault.describe()}: which connections it hits is drawn by the proxy, not by the plan")
+    dead = {target for fault in faults if fault.stops_target and fault.expected_duration() is None
+            for target in fault.targets}
+    if len(set(cluster.names) - dead) < cluster.quorum:
+        found.append(f"kills leave fewer than {cluster.quorum} learners: the quorum is never reached again")
+    if SYNCER in dead:
+        found.append("the syncer is never started again: training can't come to its end")
+    return found

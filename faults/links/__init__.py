@@ -1,0 +1,1 @@
+"""Faults of links: where a node is, and how its connections misbehave."""

@@ -1,0 +1,128 @@
+"""What all faults of links share: toxics put on, observed through probes, and taken off.
+
+A link bears the name of the learner whose it is; the syncer as a target means all of them. Toxics, their units and what
+they do: https://github.com/Shopify/toxiproxy#toxics
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from faults.base import Fault, FaultContext, Observation, names
+from harness.cluster.base import Ability
+from harness.links.client import Toxic
+from harness.trainer.protocol.probe import Sounding
+
+TOLERANCE = 0.5
+"""A measured delay or rate within half of what was asked for counts as observed."""
+SLACK_S = 0.002
+"""What timers and a busy machine add to any delay."""
+MOST_PROBE_BYTES = 1 << 22
+_PROBES = 3
+_SAMPLE = 16  # probes for a toxic that hits only some connections
+
+
+class LinkFault(Fault):
+    """Toxics on the targets' links. Subclasses say which toxic it is, how to ask through it, and what that measures."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
+    on_links: ClassVar[bool] = True
+    toxic: ClassVar[str] = ""
+    """Toxiproxy's name of it."""
+    measures: ClassVar[str] = ""
+    """What a probe measures, with its unit."""
+    mutes: ClassVar[bool] = False
+    """Whether a probe waits for nothing, and as long as it can: then they are all made at once."""
+
+    direction: Literal["both", "upstream", "downstream"] = "both"
+    """`upstream`: from the learner to the syncer."""
+    toxicity: float = Field(1.0, gt=0, le=1)
+    """Probability with which a connection is hit."""
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Put the toxics on."""
+        for link in hit.links(self.targets):
+            hit.cluster.degrade(link, self.toxics(hit.id))
+        return {}
+
+    def undo(self, hit: FaultContext) -> None:
+        """Take them off."""
+        for link in hit.links(self.targets):
+            hit.cluster.restore(link, self.toxics(hit.id))
+
+    def observe(self, hit: FaultContext) -> Observation:
+        """Probes through every link; what is told is one that did not feel it, if there is any."""
+        links = hit.links(self.targets)
+        several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
+        observed: list[Observation] = several(lambda link: self._through(hit, link), links)
+        return next((one for one in observed if not one["ok"]), observed[-1])
+
+    def verify(self, hit: FaultContext) -> Observation:
+        """Whether probes get through again."""
+        return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))}
+
+    def toxics(self, fault: str) -> list[Toxic]:
+        """One per direction, under the fault's own name."""
+        return [Toxic(self.toxic, stream, self.attributes(), self.toxicity, f"{fault}-{self.toxic}-{stream}")
+                for stream in self.streams]
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The directions, by Toxiproxy's names."""
+        return ("upstream", "downstream") if self.direction == "both" else (self.direction,)
+
+    def attributes(self) -> Mapping[str, int]:
+        """The toxic's attributes, in its units."""
+        raise NotImplementedError
+
+    def ask(self, hit: FaultContext, link: str) -> Sounding:
+        """One probe that this toxic can be observed by."""
+        return hit.probe(link)
+
+    def loaded(self, hit: FaultContext, link: str, size: int) -> Sounding:
+        """A probe that carries so many bytes in the direction that is hit, downstream where both are."""
+        return hit.probe(link, 0, size) if self.direction == "upstream" else hit.probe(link, size)
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """What a probe measured; None: nothing that this toxic would do."""
+        raise NotImplementedError
+
+    def near(self, value: float) -> bool:
+        """Whether that is what was asked for."""
+        return True
+
+    def _through(self, hit: FaultContext, link: str) -> Observation:
+        count = _PROBES if self.toxicity == 1 else _SAMPLE
+        baseline = hit.baseline(link)
+        several = hit.together if self.mutes else _in_turn
+        soundings: list[Sounding] = several(lambda _: self.ask(hit, link), list(range(count)))
+        values = [self.measured(sounding, baseline) for sounding in soundings]
+        bitten = [value for value in values if value is not None and self.near(value)]
+        known = bitten or [value for value in values if value is not None]
+        observed: Observation = {self.measures: round(median(known), 4)} if known else {}
+        if self.toxicity == 1:
+            return observed | {"ok": 2 * len(bitten) > count}
+        spread = 3 * math.sqrt(count * self.toxicity * (1 - self.toxicity))
+        return observed | {"hit": f"{len(bitten)} of {count}",
+                           "ok": bool(bitten) and abs(len(bitten) - count * self.toxicity) <= spread}
+
+    def _at_streams(self) -> str:
+        ways = "" if self.direction == "both" else f", {self.direction} only"
+        return ways + ("" if self.toxicity == 1 else f", {self.toxicity:.0%} of connections")
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"{names(self.targets)} {self.what()}{self._at_streams()} {self.describe_duration()}"
+
+    def what(self) -> str:
+        """What is done to the link, for people."""
+        raise NotImplementedError
+
+
+def _in_turn(ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    return [ask(item) for item in items]

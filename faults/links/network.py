@@ -1,0 +1,174 @@
+"""Where a node is: far away, behind a thin link, or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from faults.base import FaultContext, Observation
+from faults.links.base import MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from faults.links.profiles import PROFILES
+from harness.links.client import Toxic
+from harness.trainer.protocol.probe import Sounding
+from harness.units import Rate, Seconds, show_seconds
+
+_RATE_PROBE_S = 0.15
+_LEAST_PROBE_BYTES = 1 << 14
+
+
+class Latency(LinkFault):
+    """A wide-area network: delay with jitter and, where asked for, a rate. Connections stay."""
+
+    toxic: ClassVar[str] = "latency"
+    measures: ClassVar[str] = "delay_s"
+
+    kind: Literal["latency"] = "latency"
+    profile: Literal["", "metro", "continental", "transatlantic"] = ""
+    """A distance by name (faults/links/profiles.py): sets delay, jitter and rate."""
+    delay: Seconds = Field(0.02, gt=0)
+    """Each way."""
+    jitter: Seconds = 0.0
+    """Uniform, plus or minus."""
+    rate: Rate | None = None
+    """Bytes per second each way."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_profile(cls, value: Any) -> Any:
+        """A profile's figures, where nothing else is said."""
+        name = value.get("profile") if isinstance(value, dict) else None
+        if isinstance(name, str) and name in PROFILES:
+            profile = PROFILES[name]
+            return {"delay": f"{profile.delay!r}s", "jitter": f"{profile.jitter!r}s",
+                    "rate": f"{profile.rate!r}B/s"} | value
+        return value
+
+    def toxics(self, fault: str) -> list[Toxic]:
+        """Delay and rate are two toxics."""
+        rate = [] if self.rate is None else [
+            Toxic("bandwidth", stream, _bandwidth(self.rate), self.toxicity, f"{fault}-bandwidth-{stream}")
+            for stream in self.streams]
+        return super().toxics(fault) + rate
+
+    def attributes(self) -> Mapping[str, int]:
+        """Milliseconds."""
+        return {"latency": max(1, round(self.delay * 1e3)), "jitter": round(self.jitter * 1e3)}
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Seconds that each way takes longer."""
+        return (sounding.seconds - baseline) / len(self.streams) if sounding.answered else None
+
+    def near(self, value: float) -> bool:
+        """Give or take half of it, the jitter, and what a timer needs."""
+        return abs(value - self.delay) <= TOLERANCE * self.delay + self.jitter + SLACK_S
+
+    def _through(self, hit: FaultContext, link: str) -> Observation:
+        observed = super()._through(hit, link)
+        if self.rate is not None and self.toxicity == 1 and observed["ok"]:
+            sounding = self.loaded(hit, link, _load(self.rate))
+            rate = _speed(sounding, self.rate, hit.baseline(link) + len(self.streams) * self.delay) or 0.0
+            observed |= {"rate_bytes_per_s": round(rate), "ok": _near(rate, self.rate)}
+        return observed
+
+    def what(self) -> str:
+        """Far away: `+12 ms ± 3 ms latency, 20 MB/s cap`."""
+        rate = "" if self.rate is None else f", {self.rate / 1e6:g} MB/s cap"
+        where = f" ({self.profile})" if self.profile else ""
+        return f"+{show_seconds(self.delay)} ± {show_seconds(self.jitter)} latency{rate}{where}"
+
+
+class Bandwidth(LinkFault):
+    """A thin link."""
+
+    toxic: ClassVar[str] = "bandwidth"
+    measures: ClassVar[str] = "rate_bytes_per_s"
+
+    kind: Literal["bandwidth"] = "bandwidth"
+    rate: Rate = Field(1e6, ge=1e3)
+    """Bytes per second each way."""
+
+    def attributes(self) -> Mapping[str, int]:
+        """Kilobytes per second."""
+        return _bandwidth(self.rate)
+
+    def ask(self, hit: FaultContext, link: str) -> Sounding:
+        """A payload that takes a while at this rate."""
+        return self.loaded(hit, link, _load(self.rate))
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Bytes per second."""
+        return _speed(sounding, self.rate, baseline)
+
+    def near(self, value: float) -> bool:
+        """Give or take half of it."""
+        return _near(value, self.rate)
+
+    def what(self) -> str:
+        """Thin."""
+        return f"limited to {self.rate / 1e6:g} MB/s"
+
+
+class Partition(LinkFault):
+    """Cut off. Both ways: the link is taken down, its connections break and new ones are refused. One way: data in that
+    direction vanishes, and nobody is told. The nodes go on by themselves."""
+
+    toxic: ClassVar[str] = "timeout"
+    measures: ClassVar[str] = "silent_s"
+    mutes: ClassVar[bool] = True
+
+    kind: Literal["partition"] = "partition"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Partition:
+        if self.toxicity != 1:
+            raise ValueError("a partition concerns every connection; for some of them use `timeout` with `toxicity`")
+        return self
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Cut the links."""
+        if self.direction != "both":
+            return super().inject(hit)
+        for link in hit.links(self.targets):
+            hit.cluster.cut(link, True)
+        return {}
+
+    def undo(self, hit: FaultContext) -> None:
+        """Let the links listen again."""
+        if self.direction != "both":
+            super().undo(hit)
+            return
+        for link in hit.links(self.targets):
+            hit.cluster.cut(link, False)
+
+    def attributes(self) -> Mapping[str, int]:
+        """For ever."""
+        return {"timeout": 0}
+
+    def measured(self, sounding: Sounding, baseline: float) -> float | None:
+        """Seconds until we gave up; at once where the connection was refused."""
+        return None if sounding.answered else sounding.seconds
+
+    def what(self) -> str:
+        """Cut off."""
+        return "cut off"
+
+
+def _bandwidth(rate: float) -> Mapping[str, int]:
+    return {"rate": max(1, round(rate / 1e3))}
+
+
+def _load(rate: float) -> int:
+    """Bytes of a probe that measures a rate."""
+    return round(min(max(rate * _RATE_PROBE_S, _LEAST_PROBE_BYTES), MOST_PROBE_BYTES))
+
+
+def _speed(sounding: Sounding, rate: float, without: float) -> float | None:
+    """Bytes per second of a probe that carried `_load(rate)`, where an empty one takes `without` seconds."""
+    return _load(rate) / max(sounding.seconds - without, 1e-6) if sounding.answered else None
+
+
+def _near(value: float, rate: float) -> bool:
+    """Give or take half of it."""
+    return abs(value - rate) <= TOLERANCE * rate

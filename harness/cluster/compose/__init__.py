@@ -1,0 +1,1 @@
+"""Nodes as containers, by docker-compose.yml."""

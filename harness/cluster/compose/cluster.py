@@ -1,0 +1,309 @@
+"""The cluster in containers: docker-compose.yml's services, one run's own networks and volumes, the real Toxiproxy.
+
+Nodes listen inside an internal network; every link goes through Toxiproxy, which has a second network, where the
+harness reaches it. The run's folder is a named volume at the same path as outside: the tape is followed as on local.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from docker.types import Mount
+
+from harness.cleanup.processes import TOKEN
+from harness.cleanup.undo_log import Containers, UndoLog
+from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
+from harness.cluster.compose import compose_file
+from harness.cluster.compose.container import Node
+from harness.cluster.compose.engine import Engine, EngineError, Watch
+from harness.cluster.compose.project import Project
+from harness.cluster.compose.small_disk import SmallDisk
+from harness.cluster.compose.toxiproxy import NAME as TOXIPROXY
+from harness.cluster.compose.toxiproxy import Toxiproxy
+from harness.cluster.incarnation import STOP_TIMEOUT_S
+from harness.cluster.supervised import SupervisedCluster
+from harness.fingerprint import node_digest
+from harness.links.client import LinkError, Links
+
+_LISTEN, _FIRST_LINK = 7000, 7001
+_SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
+_MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
+_HEADROOM = 12 << 20
+_BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
+_SOURCES = "/app/sources"  # see docker/Dockerfile
+_PULL = "docker pull {image}, or without a registry: docker/offline.sh"
+
+
+class ComposeCluster(SupervisedCluster[Node]):
+    """Implements `harness.cluster.base.Cluster`."""
+
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, url: str = "") -> None:
+        """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any. `url`: the engine's. The rest: see
+        `SupervisedCluster`.
+
+        Raises:
+            EngineError: there is no engine that can be used.
+        """
+        super().__init__(run, record, undo_log)
+        (run / "logs").mkdir(parents=True, exist_ok=True)
+        self._links_port = links_port
+        self._engine = Engine(url)
+        self._project = Project(self._engine, run, undo_log.token)
+        self._watch: Watch | None = None
+        self._toxiproxy: Toxiproxy | None = None
+        self._disk: SmallDisk | None = None
+        self._upstreams: dict[str, str] = {}  # link -> the node behind it
+        self._ports: dict[str, int] = {}  # link -> Toxiproxy's port for it
+        self._owes: int | None = None
+
+    # -- the beginning -------------------------------------------------------------------------------------------------
+
+    def start(self, nodes: Sequence[NodeSpec]) -> None:
+        """Networks, volumes, the links, the nodes that listen, then all others."""
+        self._owes = self._undo_log.record(Containers, engine=self._engine.url, run=self._project.labels.run)
+        self._watch = Watch(self._engine, self._project.labels.run)
+        self._project.begin()
+        self._toxiproxy = Toxiproxy(self._project, self._links_port, self._watch.exits)
+        for spec in (node for node in nodes if node.listens):
+            if spec.disk:
+                self._disk = SmallDisk(self._project, spec.disk)
+            self._spawn(spec, spec.incarnation)
+            _ = self._nodes[spec.name].container  # one that could not be started says so first
+            self._listening_port(spec.name)
+        for spec in (node for node in nodes if not node.listens):
+            self.join(spec)
+
+    def join(self, node: NodeSpec) -> None:
+        """Make the link, start the node."""
+        if node.disk:
+            raise ClusterError(f"{node.name}: only a node that others connect to can have a disk of its own")
+        self._ports[node.name] = _FIRST_LINK + len(self._ports)
+        self._upstreams[node.name] = f"{node.connects_to}:{_LISTEN}"
+        self._make_link(node.name)
+        self._spawn(node, node.incarnation)
+
+    def _spawn(self, spec: NodeSpec, number: int) -> None:
+        assert self._watch is not None, "the cluster was started"
+        log = self._run / "logs" / f"{spec.name}.{number}.log"
+        stated = self._project.stated(_SERVICES[spec.listens]) | {"user": self._project.user}
+        self._nodes[spec.name] = Node(spec, number, self._undo_log, self._watch, log,
+                                      partial(self._made, spec, number, stated), stated.get("cpu_quota", -1))
+        self._record("spawn", target=spec.name, incarnation=number)
+
+    def _made(self, spec: NodeSpec, number: int, stated: dict[str, Any]) -> Any:
+        """Make and start the container of an incarnation; called in the node's own thread."""
+        connect = f"{TOXIPROXY}:{self._ports[spec.name]}" if spec.connects_to else ""
+        command = spec.command(number, python="python3", host="0.0.0.0", listen=_LISTEN, connect=connect)  # noqa: S104
+        mounts = [self._project.run_mount(),
+                  *(Mount(str(path), str(path), type="bind", read_only=True) for path in spec.reads)]
+        if spec.disk and self._disk is not None:
+            mounts.append(self._disk.mount(self._run / spec.state))
+        return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
+                                       env={TOKEN: self._undo_log.token})
+
+    # -- what goes on --------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Notice deaths, restart what is due; and what others do to our containers, or to the engine."""
+        assert self._watch is not None, "the cluster was started"
+        try:
+            self._poll(self._watch)
+        except EngineError as error:
+            if self._watch.broken or not self._engine.answers():
+                raise self._went_away() from error
+            raise
+
+    def _poll(self, watch: Watch) -> None:
+        if watch.broken:
+            raise self._went_away()
+        now = time.monotonic()
+        for node in self._everyone():
+            node.sample(now)
+            self._left_alone(node.name, node.meddled())
+        super().poll()
+        if self._toxiproxy is not None and watch.exits.pop(self._toxiproxy.id, None) is not None \
+                and not self._toxiproxy.runs():  # else it is the end before our own restart that was told
+            container = self._toxiproxy.id
+            self._somebody_else(TOXIPROXY, lambda: watch.meddled.get(container, ""))
+            raise ClusterError(f"Toxiproxy died on its own:\n{self._toxiproxy.last_lines()}")
+
+    def _went_away(self) -> EngineError:
+        return EngineError(f"the Docker engine went away in the middle of the run, and its containers with it. Kept: "
+                           f"the tape, the checkpoints and the snapshots in {self._run}")
+
+    def _left_alone(self, name: str, meddled: str) -> None:
+        """Raises where somebody else ended a container: whoever typed that, or the engine, before it ends itself."""
+        if not meddled:
+            return
+        self._wait_for(_ENGINE_ENDS_S, lambda: False)
+        raise ClusterError(f"{name}'s container was {meddled} from outside: did somebody type `docker compose "
+                           f"down`, or `docker stop`?")
+
+    def _somebody_else(self, name: str, meddled: Callable[[], str]) -> None:
+        """A container ended: the engine tells a moment later whether somebody else brought it about."""
+        self._wait_for(_MEDDLED_S, lambda: bool(meddled()))
+        self._left_alone(name, meddled())
+
+    def _wait_for(self, seconds: float, condition: Callable[[], bool]) -> None:
+        """Until then, or until the engine has gone, which is raised."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not condition():
+            if self._watch is not None and self._watch.broken:
+                raise self._went_away()
+            time.sleep(0.02)
+
+    def _gone(self, node: Node, status: int) -> None:
+        if not (node.expected_exit or status == 0):
+            self._somebody_else(node.name, node.meddled)
+        super()._gone(node, status)
+
+    def _last_lines(self, name: str, incarnation: int, count: int = 12) -> str:
+        if (node := self._nodes.get(name)) is not None and node.incarnation == incarnation:
+            self._quietly(node.save_log)
+        return super()._last_lines(name, incarnation, count)
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _make_link(self, link: str) -> None:
+        assert self._toxiproxy is not None, "there are no links before `start`"
+        self._links().create(link, self._upstreams[link], listen=f"0.0.0.0:{self._ports[link]}",
+                             enabled=link not in self._cut)
+        self._addresses[link] = f"{self._toxiproxy.host}:{self._ports[link]}"
+
+    def _links(self) -> Links:
+        if self._toxiproxy is None:
+            raise ClusterError("the links are not up yet")
+        return self._toxiproxy.links
+
+    def restart_links(self) -> float:
+        """The container is restarted, and gets its links and their toxics again."""
+        assert self._toxiproxy is not None, "there are no links before `start`"
+        began = time.monotonic()
+        self._toxiproxy.restart()
+        for link in self._ports:
+            self._make_link(link)
+            for toxic in self._toxics.get(link, {}).values():
+                self._links().add(link, toxic)
+        return time.monotonic() - began
+
+    # -- what processes do not have ------------------------------------------------------------------------------------
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """A limit just above what it uses, and a second process that asks for more: the kernel kills the largest."""
+        current = self._nodes[node]
+        used = _anonymous(current.pid) if current.alive else None
+        if used is None:
+            return  # it is gone: nothing is taken from it
+        current.expected_exit, current.restart_after = True, restart_after
+        limit = used + _HEADROOM
+        current.in_background(lambda: current.squeeze(limit))
+        current.in_background(lambda: current.execute("python3", "-c", f"b = bytearray({4 * _HEADROOM})"))
+
+    def disconnect(self, node: str, off: bool) -> None:
+        """From the internal network, or back to it under its name."""
+        self._project.attach(self._nodes[node].container, node, not off)
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Write zeros until there is no space."""
+        self._nodes[node].expected_exit, self._nodes[node].restart_after = True, restart_after
+        return self._small_disk().fill()
+
+    def empty_disk(self, node: str) -> None:
+        """Remove them."""
+        self._small_disk().empty()
+        if self._nodes[node].alive:
+            self._nodes[node].clear_expected_exit()
+
+    def _small_disk(self) -> SmallDisk:
+        if self._disk is None:
+            raise ClusterError("no node of this run has a small disk")
+        return self._disk
+
+    def restart_engine(self) -> None:
+        """In a session of its own: it must not end with us."""
+        subprocess.Popen(shlex.split(os.environ[ENGINE_RESTART]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def state_files(self, node: str) -> dict[str, int]:
+        """On a small disk they are seen through the container that keeps it."""
+        return self._small_disk().files() if self._nodes[node].spec.disk else super().state_files(node)
+
+    def alter(self, node: str, name: str, change: Callable[[bytes], bytes | None]) -> None:
+        """On a small disk they are rewritten through the container that keeps it."""
+        if self._nodes[node].spec.disk:
+            self._small_disk().alter(name, change)
+        else:
+            super().alter(node, name, change)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def residue(self) -> list[str]:
+        """As everywhere, and who is off the network, and what fills the small disk."""
+        left = super().residue()
+        left += [f"{node.name} is off the network" for node in self._nodes.values()
+                 if node.alive and not self._project.attached(node.container)]
+        return left + (["the small disk is full"] if self._disk is not None and self._disk.filled else [])
+
+    def stop(self) -> None:
+        """SIGTERM, SIGKILL after two seconds, and everything is removed. Where the engine does not answer, that stays
+        owed: the reaper does it once the engine is back."""
+        if self._watch is not None:
+            self._watch.over()
+        for node in self._everyone():
+            self._quietly(node.stop)
+        until = time.monotonic() + STOP_TIMEOUT_S
+        for node in self._everyone():
+            node.reap(until)
+        if self._watch is not None:
+            self._watch.close()
+        if self._owes is not None and self._quietly(self._project.remove):
+            self._undo_log.complete(self._owes)
+            self._owes = None
+        self._engine.close()
+
+    def _quietly(self, act: Callable[[], object]) -> bool:
+        """Whether it could be done; where it could not, removal does what is needed."""
+        try:
+            act()
+        except (ClusterError, LinkError, OSError) as error:
+            self._record("warning", reason=str(error))
+            return False
+        return True
+
+
+def must_be_ready(url: str = "") -> None:
+    """Tell before anything starts what is missing.
+
+    Raises:
+        EngineError: there is no engine that can be used, an image is not there, or nodes' image holds another version
+            of the trainer than this installation.
+    """
+    engine, file = Engine(url), compose_file.find()
+    ours, links = (compose_file.service(file, service)["image"] for service in ("syncer", TOXIPROXY))
+    try:
+        engine.image(ours, _BUILD.format(image=ours))
+        engine.image(links, _PULL.format(image=links))
+        if (engine.file_of(ours, _SOURCES) or b"").decode().strip() != node_digest():
+            raise EngineError(f"image {ours} holds another version of the trainer than this installation, or none; "
+                              f"build it again: {_BUILD.format(image=ours)}")
+    finally:
+        engine.close()
+
+
+def _anonymous(pid: int) -> int | None:
+    """Bytes of memory that a process has for itself, what the kernel can't take back; None where it is gone."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) << 10
+    return None

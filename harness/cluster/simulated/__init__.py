@@ -1,0 +1,1 @@
+"""Nodes under virtual time, in one process."""

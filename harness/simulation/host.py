@@ -1,0 +1,69 @@
+"""What all simulated processes of a run share: a machine's processors, the world's time, the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Protocol
+
+from harness.simulation.parameters import Parameters
+from harness.simulation.sizes import Sizes
+from harness.simulation.world import World
+from harness.trainer.protocol.effects import Save
+from harness.trainer.storage.disk import Content
+
+RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
+"""record(node, incarnation, event, fields)"""
+_LEAST_SHARE = 0.1
+"""Of a processor, for one that starts on a machine that is busy with others."""
+
+
+class Starting(Protocol):
+    """A process that has not started yet."""
+
+    def started(self) -> None:
+        """Note how far it has got."""
+
+    def go_on_starting(self, share: float) -> None:
+        """It has so much of a processor from now on."""
+
+
+class SimulatedHost:
+    """See the module."""
+
+    def __init__(self, world: World, parameters: Parameters, record: RecordEvent,
+                 snapshot: Callable[..., None], load: float = 0.0) -> None:
+        """`snapshot(tensors, meta)` keeps one for the loss curve; `load`: the share of a processor that a learner needs
+        to keep its pace."""
+        self._load, self._training = load, 0
+        self.world, self.parameters, self.record, self.snapshot = world, parameters, record, snapshot
+        self.sizes = Sizes()
+        self.cuts: dict[int, dict[str, Content]] = {}
+        """Parts by cut and node."""
+        self.numbers, self.pids = count(1), count(1001)
+        """Of connections, and of processes."""
+        self._starting: list[Starting] = []
+
+    def save(self, node: str, effect: Save) -> None:
+        """A node's part of a cut; older ones that may go, go."""
+        self.cuts.setdefault(effect.cut, {})[node] = Content(effect.tensors, effect.meta)
+        for cut in [cut for cut in self.cuts if cut < effect.keep]:
+            del self.cuts[cut]
+
+    def trains(self, more: int) -> None:
+        """So many more learners are up, or less."""
+        self._training += more
+
+    def starts(self, process: Starting, starting: bool) -> None:
+        """A process begins to start, or does so no more. Those that start share what the others leave of the machine's
+        processors: a learner that keeps its pace needs less than its fair share, and gets all of that."""
+        for one in self._starting:
+            one.started()
+        if starting:
+            self._starting.append(process)
+        elif process in self._starting:
+            self._starting.remove(process)
+        free = self.parameters.cores - self._load * self._training
+        share = min(1.0, max(_LEAST_SHARE, free / max(1, len(self._starting))))
+        for one in self._starting:
+            one.go_on_starting(share)

@@ -1,0 +1,28 @@
+"""The outer optimizer: SGD with Nesterov momentum, per fragment, on the syncer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.trainer.algorithm.tensors import Tensors
+
+
+class OuterStep(NamedTuple):
+    """What a step of the outer optimizer is made with."""
+
+    lr: float
+    momentum: float
+    """mu."""
+
+
+def nesterov(value: Tensors, momentum: Tensors, gradient: Tensors, step: OuterStep) -> tuple[Tensors, Tensors]:
+    """One outer step: buf = mu * buf + d; theta -= lr * (d + mu * buf). Returns the new (theta, buf)."""
+    lr, mu = step
+    buffer: Tensors = {name: momentum[name] * np.float32(mu) + gradient[name] for name in value}
+    moved: Tensors = {}
+    for name, array in value.items():
+        ahead = gradient[name] + buffer[name] * np.float32(mu)
+        moved[name] = np.asarray(array - ahead * np.float32(lr), np.float32)
+    return moved, buffer

@@ -1,0 +1,1 @@
+"""Every setting of the trainer, and what each mode makes of them."""

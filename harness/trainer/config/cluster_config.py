@@ -1,0 +1,372 @@
+"""Every setting of a cluster and of the training that runs on it; docs/scenarios.md explains each to users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    Strict,
+    model_serializer,
+    model_validator,
+)
+
+from harness.extras import lacking
+from harness.trainer.algorithm.codec import Codec, Precision
+from harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
+from harness.trainer.config.decoupled import Decoupled, Settings
+from harness.trainer.config.diloco import DiLoCo
+from harness.trainer.config.streaming import Streaming
+from harness.trainer.model.device import Device
+from harness.trainer.model.quadratic import QuadraticSpec
+from harness.trainer.model.replica import GRADIENT
+from harness.trainer.model.spec import MODELS, ModelSpec
+from harness.units import Seconds, Share, Steps, steps
+
+SYNCER = "syncer"
+"""The name of the node that all learners talk to."""
+_EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
+SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
+"""Modes that average the gradients of every inner step."""
+BLOCKING = tuple(mode for mode, exchange in _EXCHANGES.items() if exchange.complete)
+"""Modes that exchange fragments, in which nobody goes on without all the others."""
+COMPLETE = (*BLOCKING, "data_parallel")
+"""Modes that can't go on, or begin, without all learners."""
+MODES = ("data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled")
+"""What can be put under test; the synchronous run from scratch is what losses are held against."""
+_OF_STEPS = ("float32", "bfloat16")
+"""How gradients of single steps, and their means, may travel."""
+_MOST_VARIANCE = 0.9
+_MOST_KEPT = 64
+"""Versions of every fragment: as many models in the syncer's memory."""
+_RISE = 0.15
+"""Share of the budget over which the learning rate rises, where nothing is said."""
+_QUICKEST_S = 1e-3
+"""No inner step is quicker."""
+_SIGNS = 3
+"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
+
+def _usual_warmup(budget: int) -> int:
+    return round(_RISE * budget)
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+def implied(mode: str, learners: int) -> Settings:
+    """Settings that follow from a mode."""
+    if mode in _EXCHANGES:
+        return _EXCHANGES[mode].implied(learners)
+    whom = Streaming if mode in COMPLETE else Decoupled  # all learners are waited for as in streaming, or not
+    exact = {"gradients": "float32", "broadcasts": "float32"} if mode == "synchronous" else {}
+    return whom.implied(learners) | exact
+
+
+def _known(mode: Any) -> Any:
+    if mode not in (*MODES, "synchronous"):
+        raise ValueError(f"no mode {mode!r}: choose one of {', '.join(MODES)}")
+    return mode
+
+
+_MOST_SEQUENCES = 4096
+_Sequences = Annotated[int, Field(ge=1, le=_MOST_SEQUENCES)]
+
+
+def _sequences(given: Any) -> Any:
+    """One sentence for what is no batch, and not one for every form that it could have."""
+    several = isinstance(given, (list, tuple))
+    for one in given if several else [given]:
+        if not isinstance(one, int) or isinstance(one, bool) or not 1 <= one <= _MOST_SEQUENCES:
+            raise ValueError(f"a batch of {one!r}: a step takes 1 to {_MOST_SEQUENCES} sequences; give one number for "
+                             f"all learners, or a list with one for each")
+    return tuple(given) if several else given
+
+
+class TrainerConfig(BaseModel):
+    """The `cluster:` section of a scenario. Symbols are those of arXiv 2604.21428."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    mode: Annotated[Literal["decoupled", "streaming", "diloco", "data_parallel", "elastic_data_parallel",
+                            "synchronous"], BeforeValidator(_known)] = "decoupled"
+    """The algorithm: Decoupled DiLoCo; Streaming DiLoCo and DiLoCo, which wait for all learners (K = M); data
+    parallelism, which stands still while anybody is gone, or elastic, which goes on with those who are left; or the
+    synchronous run from scratch that all are held against."""
+    learners: int = Field(4, ge=1, le=64)
+    """M, the number of learners."""
+    joining: int = Field(0, ge=0)
+    """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
+    quorum: int = Field(1, ge=1)
+    """K, complete answers before a fragment may be merged."""
+    fragments: int = Field(8, ge=1, le=4096)
+    """P, pieces of the model that travel one at a time."""
+    sync_every: int = Field(8, ge=1, le=1_000_000)
+    """H, inner steps between two merges of the same fragment."""
+    sync_from: int = Field(1, ge=1, le=1_000_000)
+    """What H begins at where it grows."""
+    sync_growth: Steps = 0
+    """Steps after the warm start over which H grows from `sync_from` to `sync_every`; 0: it does not."""
+    overlap: float = Field(2, ge=0)
+    """tau, inner steps that an exchange may overlap with. 0: a learner waits for the merge."""
+    grace: float = Field(0.8, ge=0, le=1)
+    """gamma, the share of the measured slack that the grace window may use."""
+    max_staleness: int = Field(16, ge=1, le=1_000_000)
+    """S: an outer gradient whose base is more than this many versions old is refused."""
+    on_receipt: Literal["overwrite", "carry"] = "carry"
+    """What becomes of the steps taken during the exchange: lost (the paper), or added on top of what was received."""
+    anchor: Literal["latest", "base"] = "latest"
+    """What a learner's value is subtracted from to make its outer gradient: the syncer's newest version before the
+    merge (the paper), for which the syncer keeps the last S, or the version that it began from."""
+    merge: Literal["rda", "average"] = "rda"
+    """Radial-directional averaging, or the plain weighted average; embeddings are always averaged."""
+    outer_lr: float = Field(0.3, gt=0)
+    """Outer learning rate (Nesterov)."""
+    outer_momentum: float = Field(0.8, ge=0, lt=1)
+    """mu, outer momentum; outer_lr / (1 - mu) between 1.2 and 1.5 suits runs of this length."""
+    momentum_ramp: Steps = 0
+    """Steps after the warm start over which mu rises from 0, and the outer rate falls so that outer_lr / (1 - mu) is
+    the same all the time; 0: none."""
+    recovery: Literal["syncer", "peer"] = "syncer"
+    """Who brings a new process up to date; the syncer does where no peer can."""
+    gradients: Precision = "float32"
+    """How outer gradients travel; gradients of single steps, as in data parallelism, as float32 or bfloat16."""
+    broadcasts: Precision = "float32"
+    """How a merge's result travels: itself (float32), or as what has changed, to those who hold the version before; in
+    data parallelism the mean gradient, as float32 or bfloat16."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+    """Of integers."""
+    error_feedback: bool = False
+    """What rounding has cost is added to what is sent next."""
+
+    device: Device = "cpu"
+    """What learners compute on; on `cuda` the forward pass is in bfloat16 where that is enough (autocast)."""
+    model: str = "tiny"
+    corpus: str = "stdlib"
+    """`stdlib`, `markov`, or a path to a file or folder."""
+    batch: Annotated[_Sequences | Annotated[tuple[_Sequences, ...], Strict(False)], BeforeValidator(_sequences)] = 16
+    """Sequences per learner and inner step: of all, or one number for each."""
+    lr: float = Field(6e-3, gt=0)
+    """Peak learning rate of the inner AdamW."""
+    synchronous_lr: float = Field(6e-3, gt=0)
+    """The same for the synchronous run: each stands at its own best."""
+    warmup: Steps = Field(120, json_schema_extra=_without_default)  # which is 15% of the budget's default
+    """Steps over which the learning rate rises; 15% of the budget if not given."""
+    final_lr: Share = 0.1
+    """What the cosine decay ends at, as a share of the peak."""
+    budget: Steps = 800
+    """T, inner steps per learner: training ends when learners * budget * batch (on average) * context tokens were
+    processed."""
+    warm_start: Steps = 0
+    """The first steps of the budget, taken synchronously from one checkpoint that every run shares."""
+    step_time: Seconds = 0.06
+    """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
+    speeds: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field((), strict=False)
+    """Of every learner, as a share of nominal: hardware of several generations. Empty: all alike."""
+    variance: Share = 0.0
+    """By up to so much, as a share, each step takes more or less than its learner's time."""
+    heartbeat_timeout: Seconds = 3.0
+    """A peer that says nothing for so long counts as gone."""
+    checkpoint_every: int = Field(0, ge=0, le=1_000_000)
+    """Data parallelism: steps between two checkpoints. 0: by Young and Daly, from the plan's faults."""
+    checkpoint_interval: int = Field(100, ge=0, le=1_000_000)
+    """Global steps between two consistent checkpoints of the whole run, from which `diloco-chaos resume` goes on. 0:
+    none. In data parallelism the first checkpoint after so many is one."""
+    reconfiguration: Seconds = 1.0
+    """Elastic data parallelism: how long all stand still when somebody goes or comes."""
+    snapshots: int = Field(20, ge=1, le=200)
+    """Parameter snapshots over the budget, from which the loss curve is made."""
+    seed: int = Field(0, ge=0, le=2**63 - 1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mode(cls, given: Any) -> Any:
+        """What a mode and the budget imply, where it is not given."""
+        if not isinstance(given, dict):
+            return given
+        budget = given.get("budget", cls.model_fields["budget"].default)
+        if isinstance(budget, str):
+            budget = steps(budget)
+        if isinstance(budget, int):
+            given = {"warmup": _usual_warmup(budget)} | given
+        mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
+        return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
+
+    @model_serializer(mode="wrap")
+    def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With the warm-up, unless the budget implies it: that it is the field's own default says nothing."""
+        document: dict[str, Any] = told(self)
+        return document if self.warmup == _usual_warmup(self.budget) else {"warmup": self.warmup} | document
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainerConfig:
+        for key, value in implied(self.mode, self.learners).items():
+            if getattr(self, key) != value:
+                raise ValueError(f"mode {self.mode} means {key} {value}: leave {key} out")
+        for key in ("gradients", "broadcasts"):
+            if self.mode in SYNCHRONOUS and getattr(self, key) not in _OF_STEPS:
+                raise ValueError(f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
+                                 f"and they travel as {' or '.join(_OF_STEPS)}")
+        if self.quorum > self.learners:
+            raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
+        if self.joining and self.quorum > self.learners - self.joining:
+            raise ValueError(f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
+                             f"have joined")
+        if self.model not in MODELS:
+            raise ValueError(f"no model {self.model!r}: choose one of {', '.join(MODELS)}")
+        if self.warm_start * 4 > self.budget:
+            raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
+        if self.budget <= self.warm_start:
+            raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
+        self._schedules_fit()
+        if self.anchor == "latest" and self.max_staleness > _MOST_KEPT:
+            raise ValueError(f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
+                             f"{_MOST_KEPT} at most; it keeps none with `anchor: base`")
+        if self.overlap == 0 and self.quorum != self.learners:
+            raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
+        if self.speeds and len(self.speeds) != self.learners:
+            raise ValueError(f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each")
+        if isinstance(self.batch, tuple) and len(self.batch) != self.learners:
+            raise ValueError(f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
+                             f"one number for all")
+        if self.variance > _MOST_VARIANCE:
+            raise ValueError(f"variance {self.variance:.0%}: a step can't take less than no time; "
+                             f"{_MOST_VARIANCE:.0%} at most")
+        if self.heartbeat_timeout <= 2 * max(map(self.step_time_of, self.names)):
+            raise ValueError(f"heartbeat_timeout {self.heartbeat_timeout:g}s is too short for steps of "
+                             f"{self.step_time:g}s: a learner says something once a step; use more than two steps")
+        self.fragment_table()
+        return self
+
+    def _schedules_fit(self) -> None:
+        left = self.budget - self.warm_start
+        for key, what in (("sync_growth", f"H never reaches {self.sync_every}"),
+                          ("momentum_ramp", f"the outer momentum never reaches {self.outer_momentum}")):
+            if getattr(self, key) >= left:
+                raise ValueError(f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start")
+        if self.sync_growth and self.sync_from > self.sync_every:
+            raise ValueError(f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows")
+        if not self.sync_growth and self.sync_from != type(self).model_fields["sync_from"].default:
+            raise ValueError(f"sync_from {self.sync_from} means nothing without sync_growth: say over how many steps H "
+                             f"grows")
+        if self.sync_growth and self.mode not in SYNCHRONOUS and self.blocking:
+            raise ValueError("sync_growth: learners that wait for a merge do so after sync_every steps: leave it out "
+                             "with overlap 0 and in the modes streaming and diloco")
+
+    @property
+    def exchange(self) -> Decoupled:
+        """When which fragments are exchanged, and who waits for that; not where gradients are averaged."""
+        return _EXCHANGES[self.mode](self)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a learner waits for the merge of what it answered."""
+        return self.mode in SYNCHRONOUS or self.exchange.blocking
+
+    @property
+    def donates(self) -> bool:
+        """Whether learners bring others up to date."""
+        return self.recovery == "peer" and self.mode not in SYNCHRONOUS
+
+    @property
+    def gradient_codec(self) -> Codec:
+        """How outer gradients travel, or gradients of single steps."""
+        return self._codec(self.gradients)
+
+    @property
+    def broadcast_codec(self) -> Codec:
+        """How what a merge has changed travels, or a mean gradient."""
+        return self._codec(self.broadcasts)
+
+    @property
+    def gradient_shapes(self) -> dict[str, Shape]:
+        """Of a gradient of a single step."""
+        return {GRADIENT: (sum(math.prod(shape) for shape in self.spec.shapes().values()),)}
+
+    def _codec(self, precision: Precision) -> Codec:
+        return Codec(precision, self.rounding == "stochastic", self.error_feedback)
+
+    @property
+    def spec(self) -> ModelSpec | QuadraticSpec:
+        """Shapes and initial values of the model."""
+        return MODELS[self.model]
+
+    def lacking(self) -> str:
+        """What must be installed before this model can be trained, as a sentence; empty where it can."""
+        return "" if isinstance(self.spec, QuadraticSpec) else lacking("torch", "trainer", f"model {self.model}")
+
+    def fragment_table(self) -> list[Fragment]:
+        """The P fragments of the model, every node's own copy of the same table; one where gradients are averaged."""
+        count = 1 if self.mode in SYNCHRONOUS else self.fragments
+        return plan_fragments(self.spec.shapes(), count, self.spec.embeddings())
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Sequences of every learner's inner step."""
+        return self.batch if isinstance(self.batch, tuple) else (self.batch,) * self.learners
+
+    def tokens_per_step_of(self, learner: str) -> int:
+        """Tokens that one inner step of this learner processes."""
+        return self.batches[self.names.index(learner)] * self.spec.context
+
+    @property
+    def tokens_of_all(self) -> int:
+        """Tokens that one inner step of every learner processes, all together."""
+        return sum(self.batches) * self.spec.context
+
+    @property
+    def sign_s(self) -> float:
+        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
+        return self.heartbeat_timeout / _SIGNS
+
+    def step_time_of(self, learner: str) -> float:
+        """Nominal seconds of this learner's inner steps; 0 without pace."""
+        return self.step_time / self.speed_of(learner)
+
+    def speed_of(self, learner: str) -> float:
+        """How many times as quick as its pace this learner is."""
+        return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
+
+    def quickest_step(self, learner: str) -> float:
+        """Seconds that an inner step of this learner takes at the least."""
+        return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
+
+    def merging_speed(self, living: Collection[str]) -> float:
+        """How quick merges are while these learners live, as a share of nominal: as the K-th quickest of them, or as
+        the slowest where the gradients of every step are averaged; 0 where they are too few for a quorum."""
+        speeds = sorted(map(self.speed_of, living), reverse=True)
+        quorum = len(speeds) if self.mode in SYNCHRONOUS else self.quorum
+        return speeds[quorum - 1] if 0 < quorum <= len(speeds) else 0.0
+
+    @property
+    def nominal_s(self) -> float:
+        """Seconds that training takes after the warm start, where nobody is ever out; 0 without pace."""
+        mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0
+        return (self.budget - self.warm_start) * self.step_time / mean_speed
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens of the whole run, warm start included, over all learners."""
+        return self.budget * self.tokens_of_all
+
+    @property
+    def warm_tokens(self) -> int:
+        """Tokens of the shared warm start, over all learners."""
+        return self.warm_start * self.tokens_of_all
+
+    @property
+    def names(self) -> list[str]:
+        """learner-1 ... learner-M."""
+        return [f"learner-{index}" for index in range(1, self.learners + 1)]
+
+    @property
+    def starters(self) -> list[str]:
+        """The learners that are there from the beginning."""
+        return self.names[:self.learners - self.joining]

@@ -1,0 +1,1 @@
+"""The syncer: a state machine without I/O, and what it is made of."""

@@ -1,0 +1,82 @@
+"""Who brings a new process up to date: a healthy peer that has seen the same vector clock (arXiv 2604.21428, recovery),
+or the syncer itself. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.trainer.algorithm.tensors import Tensors, digest
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.coordinator.fragment_state import FragmentState
+from harness.trainer.coordinator.rounds import LearnerSession
+from harness.trainer.protocol.effects import Effect, Record, Send, Timer
+from harness.trainer.protocol.messages import Donate, Donation
+
+TIMER = "recovery from "
+"""Before the donor's name, in the key of the timer after which it is not waited for any more."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    donor: str
+    tried: frozenset[str]
+    """Everybody who was asked so far, the donor among them."""
+
+
+class Recoveries:
+    """New processes that wait for what a donor holds. A donor that dies, stands still for `heartbeat_timeout` or sends
+    what is not true is passed over for the next one; in the end there is the syncer."""
+
+    def __init__(self, config: TrainerConfig, peers: Mapping[str, LearnerSession]) -> None:
+        """`peers`: everybody who is known, as they are at any time."""
+        self._config, self._peers = config, peers
+        self._waiting: dict[str, _Waiting] = {}
+
+    def __contains__(self, learner: str) -> bool:
+        """Whether this one waits for a donor."""
+        return learner in self._waiting
+
+    def begin(self, peer: LearnerSession, versions: Sequence[int], now: float) -> Iterable[Effect]:
+        """Ask a donor for what this peer needs, one that was not asked for it before. Nobody is asked where there is
+        none, or where the syncer shall do it: then the peer does not wait."""
+        before = self._waiting.pop(peer.name, None)
+        tried = before.tried if before else frozenset()
+        able = [] if self._config.recovery == "syncer" else [
+            one for one in self._peers.values() if one.live and one.name not in (peer.name, *tried)
+            and one.holds == list(versions)]  # who is still being brought up to date holds less: no donor
+        donor = min(able, key=lambda one: one.name, default=None)
+        if before or donor:
+            yield Record("recovering", {"learner": peer.name, "incarnation": peer.incarnation,
+                                        "from": donor.name if donor else "syncer", "versions": list(versions)})
+        if donor is not None:
+            self._waiting[peer.name] = _Waiting(donor.name, tried | {donor.name})
+            yield Send(Donate(learner=peer.name), to=donor.connection)
+            yield Timer(TIMER + donor.name, now + self._config.heartbeat_timeout)
+
+    def forget(self, learner: str) -> None:
+        """It is gone, or has what it waited for."""
+        self._waiting.pop(learner, None)
+
+    def waiting_for(self, donor: str) -> list[LearnerSession]:
+        """Who does."""
+        return [self._peers[name] for name, waiting in self._waiting.items() if waiting.donor == donor]
+
+    def receiver(self, donor: LearnerSession, donation: Donation) -> LearnerSession | None:
+        """Whom a donation is for; None where nobody waits for it any more. It is as good for a newer process."""
+        waiting = self._waiting.get(donation.learner)
+        return self._peers.get(donation.learner) if waiting and waiting.donor == donor.name else None
+
+
+def objection(donation: Donation, tensors: Tensors, states: Sequence[FragmentState]) -> str:
+    """Why what a donor sends can't be passed on; empty where it can: every fragment is what its digest says, and at the
+    committed version it has the committed digest."""
+    if not len(donation.versions) == len(donation.digests) == len(states):
+        return "donation of another model"
+    for version, told, state in zip(donation.versions, donation.digests, states, strict=True):
+        if version > state.version:
+            return "impossible version"
+        found = digest({name: tensors[name] for name in state.value if name in tensors})
+        if found != told or (version == state.version and told != state.digest):
+            return "wrong digest"
+    return ""

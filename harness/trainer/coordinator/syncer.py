@@ -1,0 +1,243 @@
+"""The syncer: pulls fragments, merges them when K learners have answered and a grace window is over, sends them back.
+
+A state machine without I/O (arXiv 2604.21428, the decoupled syncer): it takes messages, timers and lost connections,
+each with the time, and returns effects. The same code runs on sockets and under virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from harness.trainer.algorithm import tensors as arrays
+from harness.trainer.algorithm.codec import CompressError
+from harness.trainer.algorithm.merge import token_weight
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.config.schedule import outer_step
+from harness.trainer.coordinator import peer_recovery
+from harness.trainer.coordinator.fragment_state import BROKEN, IMPOSSIBLE, Restored
+from harness.trainer.coordinator.fragment_store import FragmentStore
+from harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
+from harness.trainer.coordinator.phase import advanced, due
+from harness.trainer.coordinator.plausible import of_answer, of_report
+from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
+from harness.trainer.protocol.effects import Effect, Failpoint, Record, Send, Timer
+from harness.trainer.protocol.messages import AnyMessage, CheckpointAck, Donation, OuterGradient, Report, Request, Reset
+
+_ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
+
+
+class Syncer(FragmentStore):
+    """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
+    complete; a merge exists once it is committed, and is broadcast only then."""
+
+    def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
+        super().__init__(config, found, incarnation)
+        self._gradients = config.gradient_codec
+        exchange = config.exchange
+        self._offsets, self._most_rounds, self._patience = exchange.offsets, exchange.most_rounds, exchange.patience
+        self._slack = slack_of(config.variance)
+        # Who waits for the merge of what it made keeps its lead: else nothing is due before the others stand, too.
+        self._lead = max(self._slack, int(self._patience)) if self._blocking else self._slack
+        self._rounds: dict[int, Round] = {}  # fragment -> its open round
+        self._waiting: list[int] = []  # fragments that are due and not open yet
+        self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
+        self._merged_from: set[str] = set()
+
+    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended. What it had answered stays; what it was asked for is not waited for."""
+        peer = self._by_connection.pop(connection, None)
+        if peer is None or peer.connection != connection:
+            return
+        peer.connection = None
+        yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        yield from self._cuts.broken(peer.name)
+        self._recoveries.forget(peer.name)
+        yield from self._without_donor(peer.name, now)
+        for round_ in list(self._rounds.values()):
+            if peer.name not in round_.answers:
+                round_.asked.pop(peer.name, None)
+            yield from self._consider(round_, now)
+        yield from self._advance(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired: a heartbeat, or the end of a grace window."""
+        if key == "heartbeat":
+            yield from self._heartbeat(now)
+        elif key.startswith(peer_recovery.TIMER):
+            yield from self._without_donor(key.removeprefix(peer_recovery.TIMER), now)
+        else:
+            for round_ in list(self._rounds.values()):
+                if key == f"grace {round_.number}":
+                    yield from self._consider(round_, now)
+
+    # -- learners come and tell ----------------------------------------------------------------------------------
+
+    def _take(self, peer: LearnerSession, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if isinstance(message, Report):
+            return self._report(peer, message, now)
+        if isinstance(message, OuterGradient):
+            return self._answer(peer, message, tensors, now)
+        if isinstance(message, Donation):
+            return self._pass_on(peer, message, tensors, now)
+        if isinstance(message, CheckpointAck):
+            return self._cuts.saved(peer.name, message.number)
+        return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
+
+    def _report(self, peer: LearnerSession, report: Report, now: float) -> Iterable[Effect]:
+        why = of_report(report, peer.name, peer.origin, [state.version for state in self.states], self.config, now)
+        if why:
+            yield Record("refused", {"learner": peer.name, "incarnation": peer.incarnation,
+                                     "reason": f"impossible report: {why}"})
+            return
+        more = peer.report(report.step, report.fragments, report.took)
+        progressed(peer, more, self.counters.step, self._lead)
+        peer.transit.echoed(now, report.clock, report.received)
+        lacking = any(version < 0 for version, _, _ in report.fragments)
+        if lacking and not peer.renewing and peer.name not in self._recoveries:
+            yield from self._renew(peer, "it has nothing to go on from", now)
+        peer.renewing = peer.renewing and lacking
+        self.counters.report(peer.name, peer.incarnation, report.tokens, report.position, now)
+        if peer.place > self.counters.step or self._waiting or self._rounds or self._blocking:
+            yield from self._advance(now)  # else the clock stands, and nobody is to be asked
+        processed = self.processed
+        if self._marks and processed >= self._marks[0][1]:
+            yield from self._snapshots()
+        if processed >= self._budget and not self.finished:
+            yield from self._finish(step=self.counters.step, processed=self.processed, merged=round(self.merged))
+
+    def _answer(self, peer: LearnerSession, answer: OuterGradient, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if answer.fragment >= len(self.table):
+            yield Record("refused", {"learner": peer.name, "reason": "no such fragment"})
+            return
+        round_ = self._rounds.get(answer.fragment)
+        if round_ is not None and round_.may_merge(now)[0]:  # the window is over, only its timer is late
+            yield from self._consider(round_, now)
+            round_ = self._rounds.get(answer.fragment)
+        current = round_ is not None and round_.number == answer.round and peer.name in round_.outstanding
+        if answer.steps == 0:
+            if current and round_ is not None:
+                yield from self._without(round_, peer, now)
+            return
+        state = self.states[answer.fragment]
+        try:
+            gradient = self._gradients.unpack(tensors, arrays.shapes(state.value))
+        except CompressError:
+            gradient = {}
+        reason = state.objection(peer.name, peer.incarnation, answer, gradient, self.config)
+        if not reason and of_answer(answer, peer.name, peer.origin, self.config, now):
+            reason = IMPOSSIBLE
+        if reason or not current or round_ is None:
+            yield from self._refuse(peer, answer, reason or "late", now)
+            if current and round_ is not None:
+                yield from self._without(round_, peer, now)
+            return
+        round_.take(Contribution(peer.name, peer.incarnation, answer.base_version, answer.first_step, answer.last_step,
+                                 answer.steps, answer.tokens, answer.digest, now, gradient))
+        if round_.quorum_at is None and len(round_.answers) >= self.config.quorum:
+            round_.reached(now, self.config.grace, self.config.overlap,
+                           typical_step_time(list(self.peers.values()), self.config.step_time),
+                           typical_sync_time(self.peers.values()))
+            yield Timer(f"grace {round_.number}", now + round_.grace)
+        yield from self._consider(round_, now)
+
+    def _without(self, round_: Round, peer: LearnerSession, now: float) -> Iterable[Effect]:
+        """Go on without this learner; while there is no quorum it is asked again once it has something new to give."""
+        round_.asked.pop(peer.name, None)
+        round_.declined.add(peer.name)
+        peer.c_steps[round_.fragment] = 0
+        yield from self._consider(round_, now)
+
+    def _refuse(self, peer: LearnerSession, answer: OuterGradient, reason: str, now: float) -> Iterable[Effect]:
+        """Record why an answer is not merged; whoever sent it needs the current value to go on from, unless it was
+        merely late, and all of it anew where its numbers can't be right."""
+        yield Record("refused", {
+            "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
+            "round": answer.round, "first": answer.first_step, "last": answer.last_step,
+            "base": answer.base_version, "version": self.states[answer.fragment].version})
+        if reason in BROKEN and peer.connection is not None:
+            yield Send(Reset(reason=reason), to=peer.connection)
+            yield from self._renew(peer, reason, now)
+        elif reason != "late":
+            yield from self._tell(peer, answer.fragment)
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def _advance(self, now: float) -> Iterable[Effect]:
+        """Move the global clock, queue what came due, open rounds while the overlap has room for them."""
+        step = ticked(self.peers.values(), self.config.quorum, self.counters.step, self._slack)
+        if step > self.counters.step:
+            phase = advanced(self.counters.phase, step - self.counters.step, self.config, self.processed)
+            self._want(due(self.counters.phase, phase, self._offsets, self.config.sync_every))
+            self.counters.phase = phase
+            before, self.counters.step = self.counters.step, step
+            yield from self._send_clock(now)
+            if self._cuts.due(before, step):
+                yield from self._cut()
+        if self.finished:
+            return
+        if self._blocking:
+            self._want(self._waited_for())
+        for fragment in list(self._waiting):
+            if len(self._rounds) >= self._most_rounds:
+                break
+            if any(peer.live and peer.c_steps[fragment] >= 1 for peer in self.peers.values()):
+                self._waiting.remove(fragment)
+                self._rounds[fragment] = Round(next(self._numbers), fragment, now)
+        for round_ in self._rounds.values():
+            yield from self._ask(round_)
+
+    def _want(self, fragments: Iterable[int]) -> None:
+        self._waiting += [index for index in fragments if index not in self._waiting and index not in self._rounds]
+
+    def _waited_for(self) -> list[int]:
+        """Where every live learner waits for a merge, what they wait for: a dead syncer forgot what was due."""
+        waiting = [[index for index, steps in enumerate(peer.c_steps) if steps >= self._patience]
+                   for peer in self.peers.values() if peer.live]
+        return sorted({index for indices in waiting for index in indices}) if all(waiting) else []
+
+    def _ask(self, round_: Round) -> Iterable[Effect]:
+        """Ask every live learner that has something to give; latecomers only while there is no quorum."""
+        if round_.quorum_at is not None:
+            return
+        for peer in self.peers.values():
+            if peer.connection is not None and peer.c_steps[round_.fragment] >= 1 and peer.name not in round_.asked:
+                round_.asked[peer.name] = peer.incarnation
+                yield Send(Request(round=round_.number, fragment=round_.fragment), to=peer.connection)
+
+    def _consider(self, round_: Round, now: float) -> Iterable[Effect]:
+        ready, why = round_.may_merge(now)
+        if not ready or self.finished:
+            return
+        del self._rounds[round_.fragment]
+        yield from self._merge(round_, why, now)
+        yield from self._advance(now)
+
+    def _merge(self, round_: Round, why: str, now: float) -> Iterable[Effect]:
+        answers = [round_.answers[name] for name in sorted(round_.answers)]
+        outer = outer_step(self.config, self.processed)
+        state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config, outer)
+        yield Failpoint("merge.before_commit")
+        yield self._commit(round_.fragment)
+        yield Record("merge", {
+            "round": round_.number, "fragment": round_.fragment, "version": state.version,
+            "digest": state.digest, "step": self.counters.step, "processed": self.processed,
+            "merged": round(self.merged), "outer": outer, "opened": round_.opened, "quorum_at": round_.quorum_at,
+            "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
+            "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),
+            "contributions": [{
+                "learner": answer.learner, "incarnation": answer.incarnation, "base": answer.base_version,
+                "first": answer.first_step, "last": answer.last_step, "steps": answer.steps, "tokens": answer.tokens,
+                "weight": token_weight(answer.tokens, answer.steps), "arrived": answer.arrived,
+                "digest": answer.digest} for answer in answers]})
+        yield Failpoint("commit.before_broadcast")
+        for peer in self.peers.values():
+            if peer.connection is not None:
+                peer.c_steps[round_.fragment] = 0
+                yield from self._tell(peer, round_.fragment, now)
+        self._merged_from.update(round_.answers)
+        if not self.steady and self._merged_from.issuperset(self.config.starters):
+            self.steady = True
+            yield Record("steady", {"step": self.counters.step, "processed": self.processed})
+            yield from self._send_clock(now)

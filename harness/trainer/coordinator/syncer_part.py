@@ -1,0 +1,45 @@
+"""The syncer's part of a global checkpoint: all its fragments' files in one, and how they are put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.trainer.algorithm.tensors import Tensors, add_prefix, strip_prefix
+from harness.trainer.coordinator.fragment_state import fragment_file
+from harness.trainer.storage import checkpoint
+from harness.trainer.storage.disk import Content, Disk
+from harness.trainer.storage.global_checkpoint import BACK, part_file
+
+
+def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
+    """What the syncer's files are to hold, in the order of their fragments, under one roof."""
+    tensors: Tensors = {}
+    for index, file in enumerate(files):
+        tensors |= add_prefix(f"{index}/", file.tensors)
+    return tensors, {"fragments": [file.meta for file in files]}
+
+
+def put_back(part: Content, disk: Disk) -> None:
+    """Make the syncer's folder what it was at the cut.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    for index, meta in enumerate(part.meta["fragments"]):
+        content = Content(strip_prefix(f"{index}/", part.tensors), meta)
+        for _ in checkpoint.saving_both(disk, fragment_file(index), content):
+            pass
+
+
+def put_back_once(run: Path, cut: int, node: str, part: Content, disk: Disk) -> None:
+    """`put_back`, unless it has been done: what was lost after that must not be made good by what is old. A mark beside
+    the part's file says so.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    mark = part_file(run, cut, node).with_suffix(BACK)
+    if not mark.exists():
+        put_back(part, disk)
+        mark.touch()

@@ -1,0 +1,1 @@
+"""The synchronous baselines: a hub that averages gradients, and its workers."""

@@ -1,0 +1,53 @@
+"""A state that a group of data-parallel peers can begin from, and the file that it is kept in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.coordinator.fragment_state import fragment_file
+from harness.trainer.model.replica import begun
+from harness.trainer.protocol.effects import Commit
+from harness.trainer.storage import checkpoint
+from harness.trainer.storage.disk import Disk
+
+
+@dataclass(frozen=True)
+class GroupCheckpoint:
+    """A state that a group can begin from."""
+
+    step: int
+    tokens: int
+    """Trained on before it."""
+    state: Tensors
+    incarnations: dict[str, int]
+    """The newest that were heard of: an older one must be refused by the hub's own successor, too."""
+    resumed: bool = False
+    """It was found on the disk."""
+    repaired: dict[str, str] = field(default_factory=dict)
+    """Damaged or missing files -> why, where the other copy was whole."""
+
+    @classmethod
+    def found(cls, disk: Disk, config: TrainerConfig, initial: Tensors) -> GroupCheckpoint:
+        """The newest checkpoint, or the beginning.
+
+        Raises:
+            CheckpointError: there was one, and no copy of it can be trusted.
+        """
+        name, there = fragment_file(0), checkpoint.tidied(disk)
+        if there.intersection(checkpoint.copies(name)):
+            content, damaged = checkpoint.load_either(disk, name, there)
+            meta = content.meta
+            return cls(int(meta["version"]), int(meta["tokens"]), content.tensors, dict(meta["incarnations"]), True,
+                       damaged)
+        step = 0 if config.mode == "synchronous" else config.warm_start
+        return cls(step, step * config.tokens_of_all, begun(initial), {})
+
+    def meta(self) -> dict[str, object]:
+        """All but the tensors."""
+        return {"version": self.step, "tokens": self.tokens, "incarnations": self.incarnations}
+
+    def commit(self) -> Commit:
+        """Save it."""
+        return Commit(fragment_file(0), self.state, self.meta())

@@ -1,0 +1,1 @@
+"""A learner: a state machine without I/O."""

@@ -1,0 +1,1 @@
+"""What is trained, and on which bytes."""

@@ -1,0 +1,189 @@
+"""Corpora: where the bytes come from, which are held out, and which learner sees which window."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.cleanup.undo_log import Remove, UndoLog
+
+Bytes = npt.NDArray[np.uint8]
+Windows = npt.NDArray[np.int64]
+
+HELD_OUT_WINDOWS = 512
+HeldOut = Literal["reported", "tuning"]
+"""Which held-out windows: those that figures are reported on, or as many others, on which settings are chosen."""
+_BLOCK = 1 << 15
+_HELD_OUT_EVERY = 16  # one block of sixteen is never trained on
+
+
+class CorpusError(Exception):
+    """A corpus that can't be used; the message says why and what to do."""
+
+
+def materialize(corpus: str, cache: Path, needed: int, undo_log: UndoLog | None = None) -> tuple[Path, str]:
+    """Write a corpus to one file in the cache, named by its digest, and return both; a run maps that file.
+
+    Args:
+        corpus: `stdlib`, `markov`, or a path to a file or a folder.
+        needed: bytes that the run must find at least.
+
+    Raises:
+        CorpusError: nothing is there, or it is too small.
+    """
+    data = b"".join(_pieces(corpus))
+    if len(data) < needed:
+        raise CorpusError(f"corpus {corpus}: {len(data)} bytes, but this run needs at least {needed}: "
+                          f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
+    name = _digest(data)
+    path = cache / f"{name}.bin"
+    if digest_of(path) != name:  # it is not there, or somebody changed it
+        try:
+            _write(path, data, undo_log)
+        except OSError as error:
+            raise CorpusError(f"{cache}: a corpus can't be kept there: {error.strerror or error}; set XDG_CACHE_HOME "
+                              f"to a folder that can be written") from error
+    return path, name
+
+
+def digest_of(path: Path) -> str:
+    """Of a corpus' file, by which it is named; empty where it can't be read."""
+    try:
+        return _digest(path.read_bytes())
+    except OSError:
+        return ""
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _write(path: Path, data: bytes, undo_log: UndoLog | None) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{undo_log.token if undo_log else secrets.token_hex(8)}.partial")
+    owed = undo_log.record(Remove, path=temporary) if undo_log else 0
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        if undo_log:
+            undo_log.complete(owed)
+
+
+def needed_bytes(context: int) -> int:
+    """The least corpus from which the held-out windows can be cut."""
+    return (HELD_OUT_WINDOWS * (context + 1) // _BLOCK + 2) * _BLOCK * _HELD_OUT_EVERY
+
+
+def _pieces(corpus: str) -> Iterator[bytes]:
+    if corpus == "markov":
+        yield MarkovSource().sample(1 << 21, seed=0)
+        return
+    root = Path(sysconfig.get_paths()["stdlib"]) if corpus == "stdlib" else Path(corpus).expanduser()
+    if not root.exists():
+        raise CorpusError(f"corpus {corpus}: no such file or folder; name one with --corpus PATH")
+    if root.is_file():
+        yield root.read_bytes()
+        return
+    pattern = "*.py" if corpus == "stdlib" else "*"
+    for path in sorted(root.rglob(pattern)):
+        if path.is_file() and not path.is_symlink() and not {"site-packages", "__pycache__"}.intersection(path.parts):
+            yield path.read_bytes()
+
+
+@dataclass(frozen=True)
+class MarkovSource:
+    """A first-order Markov source over a few letters whose entropy rate is known in closed form.
+
+    Integer transition counts and integer draws: the same bytes on every machine.
+    """
+
+    symbols: int = 16
+    seed: int = 7
+    denominator: int = 1 << 10
+
+    def transitions(self) -> npt.NDArray[np.int64]:
+        """Transition counts [from, to]; each row adds up to `denominator`, no entry is zero."""
+        random = np.random.default_rng(self.seed)
+        cuts = np.sort(random.integers(1, self.denominator - self.symbols, (self.symbols, self.symbols - 1)), axis=1)
+        edges = np.concatenate([np.zeros((self.symbols, 1), np.int64), cuts,
+                                np.full((self.symbols, 1), self.denominator - self.symbols)], axis=1)
+        return np.diff(edges, axis=1) + 1
+
+    def entropy_rate(self) -> float:
+        """H = sum_i pi_i H(P_i) in nats per byte, pi the stationary distribution: no model can do better."""
+        rows = self.transitions() / self.denominator
+        system = np.vstack([rows.T - np.eye(self.symbols), np.ones(self.symbols)])
+        stationary = np.linalg.lstsq(system, np.append(np.zeros(self.symbols), 1.0), rcond=None)[0]
+        return float(-(stationary[:, None] * rows * np.log(rows)).sum())
+
+    def sample(self, length: int, seed: int) -> bytes:
+        """`length` bytes, letters from `a` on."""
+        thresholds = np.cumsum(self.transitions(), axis=1)
+        draws = np.random.default_rng(seed).integers(0, self.denominator, length)
+        following = np.array([np.searchsorted(row, np.arange(self.denominator), side="right") for row in thresholds])
+        state, out, table = 0, bytearray(length), following.tolist()
+        for index, draw in enumerate(draws.tolist()):
+            state = table[state][draw]
+            out[index] = 97 + state
+        return bytes(out)
+
+
+class Corpus:
+    """A materialized corpus: training windows for M learners, and held-out windows that nobody trains on."""
+
+    def __init__(self, path: Path, context: int, learners: int, batches: int | Sequence[int], seed: int,
+                 held_out: HeldOut = "reported") -> None:
+        """Maps the file; `context` bytes a window, plus one as the last target; `batches`: of every learner, or of all.
+
+        Raises:
+            CorpusError: there are too few held-out windows for two sets of them.
+        """
+        self._data: Bytes = np.memmap(path, np.uint8, mode="r")
+        self._context, self._learners = context, learners
+        self._batches = (batches,) * learners if isinstance(batches, int) else tuple(batches)
+        blocks = len(self._data) // _BLOCK
+        per_block = (_BLOCK - 1) // context
+        starts = (np.arange(blocks)[:, None] * _BLOCK + np.arange(per_block)[None, :] * context)
+        held = np.arange(blocks) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+        fixed = np.random.default_rng(0)  # the held-out windows are the same for every seed
+        reported = fixed.choice(starts[held].ravel(), HELD_OUT_WINDOWS, replace=False)
+        self._held_out = np.sort(reported if held_out == "reported" else _others(starts[held].ravel(), reported))
+        self._order = np.random.default_rng(seed).permutation(starts[~held].ravel())
+
+    def batch(self, learner: int, position: int) -> tuple[Windows, Windows]:
+        """Inputs and targets [batch, context] of one learner's batch; shards are disjoint until an epoch ends.
+
+        Learner m (0-based) takes windows m, m + M, m + 2M, ... of one shuffled order; after the last it begins again.
+        """
+        size = self._batches[learner]
+        first = position * size
+        windows = (np.arange(first, first + size) * self._learners + learner) % len(self._order)
+        return self._cut(self._order[windows])
+
+    def held_out(self) -> tuple[Windows, Windows]:
+        """The 512 held-out windows [512, context]."""
+        return self._cut(self._held_out)
+
+    def _cut(self, starts: npt.NDArray[np.int64]) -> tuple[Windows, Windows]:
+        windows = self._data[starts[:, None] + np.arange(self._context + 1)].astype(np.int64)
+        return windows[:, :-1], windows[:, 1:]
+
+
+def _others(starts: npt.NDArray[np.int64], reported: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """As many of the held-out windows, none of them reported on; the same for every seed."""
+    rest = np.setdiff1d(starts, reported)
+    if len(rest) < HELD_OUT_WINDOWS:
+        raise CorpusError(f"of {len(starts)} held-out windows {HELD_OUT_WINDOWS} are reported on, which leaves "
+                          f"{len(rest)} to choose settings on, not as many: name a larger corpus with --corpus")
+    return np.random.default_rng(1).choice(rest, HELD_OUT_WINDOWS, replace=False)

@@ -1,0 +1,172 @@
+"""A learner that sends what no learner should: it speaks the wire's protocol from outside, in a real one's name."""
+
+from __future__ import annotations
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from harness.trainer.algorithm.codec import BLOCK
+from harness.trainer.algorithm.tensors import Tensors, digest
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.protocol.messages import (
+    AnyMessage,
+    Broadcast,
+    Clock,
+    Donation,
+    Hello,
+    OuterGradient,
+    Report,
+    Request,
+    Welcome,
+)
+from harness.trainer.protocol.wire import Decoder, FrameError, encode
+
+Content = Literal["nan", "inf", "shape"]
+"""Of an outer gradient."""
+About = Literal["step", "tokens", "position", "version"]
+"""What a report lies about."""
+_ABSURD = 10**12
+_CHUNK = 1 << 18
+_PAUSES_S = (0.02, 0.12)
+_GOLDEN = 0.6180339887
+
+
+class Rogue(ABC):
+    """Takes a learner's place at the syncer. A state machine without I/O."""
+
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig) -> None:
+        self._token, self._learner, self._incarnation = token, learner, incarnation
+        self._table = config.fragment_table()
+        self._turns = 0
+        self.sent = 0
+        """Messages that the syncer has taken. Others may have been lost, because the real learner took its place again.
+        """
+
+    @abstractmethod
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A frame came; what it says to that."""
+
+    def hello(self) -> Hello:
+        """What it says first on every connection."""
+        return Hello(token=self._token, node=self._learner, incarnation=self._incarnation, step=0, tokens=0, position=0,
+                     versions=[-1] * len(self._table), steps=[0] * len(self._table))
+
+    def pause(self) -> float:
+        """Seconds until it comes back: ever others, spread evenly, so that it does not fall into step with the learner,
+        which takes its place again at the pace of its own."""
+        self._turns += 1
+        low, high = _PAUSES_S
+        return low + (high - low) * (self._turns * _GOLDEN % 1)
+
+
+class Liar(Rogue):
+    """Reports what no learner can have done, whenever the syncer says where training is."""
+
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig, about: About) -> None:
+        super().__init__(token, learner, incarnation, config)
+        self._about = about
+
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A report for every clock: on its connection the syncer takes it before it sends the next."""
+        if not isinstance(message, Clock):
+            return []
+        self.sent += 1
+        absurd = {"step": 0, "tokens": 0, "position": 0, "version": 0, self._about: _ABSURD}
+        return [(Report(step=absurd["step"], tokens=absurd["tokens"], position=absurd["position"], fragments=[
+            (absurd["version"], 0, 0) for _ in self._table]), {})]
+
+
+class Poisoner(Rogue):
+    """Answers every request with poison. Its answers claim step 0, which no learner ever takes, so that they can't be
+    mistaken for the real one's. The syncer answers each that it has taken with the fragment's value."""
+
+    def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig, content: Content) -> None:
+        super().__init__(token, learner, incarnation, config)
+        self._content, self._codec, self._each = content, config.gradient_codec, config.tokens_per_step_of(learner)
+        self._held: dict[int, tuple[int, Tensors]] = {}
+        self._step = 0
+        self._given: set[int] = set()
+
+    def hello(self) -> Hello:
+        """What was given on the connection before is not answered any more."""
+        self._given.clear()
+        return super().hello()
+
+    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+        """A frame came; what it says to that."""
+        if isinstance(message, Welcome):
+            self._step = message.step + 1  # else nobody asks while it is there, if the real one is ahead of all others
+        elif isinstance(message, Donation):
+            for fragment, version in zip(self._table, message.versions, strict=True):
+                self._held[fragment.index] = (version, {name: tensors[name] for name in fragment.names})
+            return self._claim()
+        elif isinstance(message, Broadcast):
+            value = tensors if message.base < 0 else self._held[message.fragment][1]  # of which the shapes are used
+            self._held[message.fragment] = (message.version, value)
+            if message.fragment in self._given:
+                self._given.discard(message.fragment)
+                self.sent += 1
+            return self._claim()
+        elif isinstance(message, Request) and message.fragment in self._held:
+            self._given.add(message.fragment)
+            return [self._answer(message)]
+        return []
+
+    def _claim(self) -> list[tuple[AnyMessage, Tensors]]:
+        """Say that there is something to ask for."""
+        if len(self._held) < len(self._table):
+            return []
+        return [(Report(step=self._step, tokens=self._each, position=0, fragments=[
+            (self._held[fragment.index][0], 1, self._each) for fragment in self._table]), {})]
+
+    def _answer(self, request: Request) -> tuple[AnyMessage, Tensors]:
+        version, value = self._held[request.fragment]
+        poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
+        return OuterGradient(round=request.round, fragment=request.fragment, base_version=version, first_step=0,
+                             last_step=0,
+                             steps=1, tokens=1, digest=digest(poisoned)), self._codec.pack(poisoned, "")
+
+
+def rogue(token: str, learner: str, incarnation: int, config: TrainerConfig, what: Content | About) -> Rogue:
+    """One that sends this kind of poison, or lies about this."""
+    if what in get_args(About):
+        return Liar(token, learner, incarnation, config, cast("About", what))
+    return Poisoner(token, learner, incarnation, config, cast("Content", what))
+
+
+def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+    """Send so many through a link (host:port), coming back whenever the real learner takes its place again; how many
+    were taken in time."""
+    until = time.monotonic() + timeout_s
+    while rogue.sent < count and time.monotonic() < until:
+        try:
+            _talk(rogue, address, count, until)
+        except ConnectionRefusedError:
+            break  # there is no syncer to send anything to
+        except (OSError, FrameError):
+            pass  # the real learner took its place again
+        if rogue.sent < count:
+            time.sleep(rogue.pause())
+    return rogue.sent
+
+
+def _talk(rogue: Rogue, address: str, count: int, until: float) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), max(0.1, until - time.monotonic())) as link:
+        link.sendall(encode(rogue.hello()))
+        decoder = Decoder()
+        while rogue.sent < count and time.monotonic() < until and (data := link.recv(_CHUNK)):
+            for message, tensors in decoder.feed(data):
+                for answer, payload in rogue.on_message(message, tensors):
+                    link.sendall(encode(answer, payload))
+
+
+def _poisoned(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]], content: Content,
+              ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    if content == "shape":
+        return np.zeros(array.size + BLOCK, np.float32)  # more also where sizes are rounded up to whole blocks
+    return np.full_like(array, np.nan if content == "nan" else np.inf)

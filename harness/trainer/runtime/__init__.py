@@ -1,0 +1,1 @@
+"""The edges of the trainer: processes, sockets, files and clocks around the cores."""

@@ -1,0 +1,40 @@
+"""Which state machine a node runs: the same ones on sockets, in containers and under virtual time."""
+
+from __future__ import annotations
+
+from harness.trainer.algorithm.tensors import Tensors
+from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.coordinator.fragment_state import restore
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.data_parallel.blocking import DataParallel
+from harness.trainer.data_parallel.elastic import ElasticDataParallel
+from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
+from harness.trainer.data_parallel.hub import Hub
+from harness.trainer.data_parallel.worker import DataParallelWorker
+from harness.trainer.learner.learner import Learner
+from harness.trainer.model.replica import Replica
+from harness.trainer.storage.disk import Content, Disk
+
+
+def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation: int) -> Syncer | Hub:
+    """The syncer, going on from what it had committed; where gradients are averaged, the hub.
+
+    Raises:
+        CheckpointError: its state can't be trusted.
+    """
+    if config.mode in SYNCHRONOUS:
+        hub = ElasticDataParallel if config.mode == "elastic_data_parallel" else DataParallel
+        return hub(config, GroupCheckpoint.found(disk, config, initial), incarnation)
+    found = restore(disk, config.fragment_table(), initial, config.warm_start)
+    return Syncer(config, found, incarnation)
+
+
+def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,
+                 part: Content | None = None) -> Learner | DataParallelWorker:
+    """A learner; where gradients are averaged, a peer. `part`: what it was at the cut that its run goes on from."""
+    if config.mode in SYNCHRONOUS:
+        return DataParallelWorker(config, name, incarnation, token, replica)
+    learner = Learner(config, name, incarnation, token, replica)
+    if part is not None:
+        learner.restore(part)
+    return learner

@@ -1,0 +1,1 @@
+"""What lies on disks, and how it gets there whole or not at all."""

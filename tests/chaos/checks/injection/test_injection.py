@@ -1,0 +1,190 @@
+"""What every kind of fault is observed by, on tapes of a few lines: what proves it, and what does not."""
+
+import pytest
+
+from chaos.checks.injection import measure
+from chaos.evidence.history import History
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.tape import Event, Tape
+
+HEAD = "diloco_chaos: 1\nname: x\ncluster: {budget: 500}\nfaults:\n  - "
+ZERO, AT, END = 1.0, 5.0, 30.0
+
+
+def harness(t, event, **fields):
+    return Event(t, "harness", 0, event, fields)
+
+
+def syncer(t, event, incarnation=0, **fields):
+    return Event(t, "syncer", incarnation, event, fields)
+
+
+def learner(t, event="step", name="learner-1", incarnation=0, **fields):
+    return Event(t, name, incarnation, event, fields)
+
+
+def observed(fault, *events, at_once=None, healed=None, later=None):
+    """(ok, words) of a fault that came at 5 s, and was healed then, or never."""
+    plan = freeze(parse(HEAD + fault), 0)
+    story = [syncer(ZERO, "steady", step=0), harness(AT, "injecting", fault="f1", kind="", targets=[], description=""),
+             harness(AT, "injected", fault="f1", observed=at_once or {}), syncer(END, "finished", step=1)]
+    if healed is not None:
+        story.append(harness(healed, "healed", fault="f1", observed={}))
+    if later is not None:
+        story.append(harness(AT + 0.3, "observed", fault="f1", observed=later))
+    tape = Tape(sorted([*story, *events], key=lambda event: event.t))
+    history = History(plan, tape)
+    result = measure(history, history.spans[0])
+    return result.ok, result.observed
+
+
+def gone(status, t=AT + 0.05, target="learner-1", incarnation=0, killed=True):
+    return harness(t, "exit", target=target, incarnation=incarnation, status=status, killed=killed)
+
+
+@pytest.mark.parametrize(("kind", "status", "ok"), [
+    ("kill", -9, True), ("kill", 0, False), ("terminate", 0, True), ("terminate", -15, True), ("terminate", -9, True),
+    ("terminate", 1, False), ("restart", 0, True)])
+def test_what_ends_a_process_is_felt_by_its_exit_status(kind, status, ok):
+    assert observed(f"{{{kind}: learner-1, at: 4s, restart_after: 1s}}", gone(status))[0] is ok
+
+
+@pytest.mark.parametrize("others", [
+    [], [gone(-9, target="learner-2")], [gone(-9, t=AT + 4)], [gone(-9, t=AT - 1)], [gone(-9, killed=False)]])
+def test_an_exit_of_another_process_or_time_proves_nothing(others):
+    ok, words = observed("{kill: learner-1, at: 4s, restart_after: 1s}", *others)
+    assert not ok
+    assert words == "learner-1 did not end"
+
+
+def test_a_pause_is_felt_by_silence():
+    fault = "{pause: learner-1, at: 4s, for: 2s}"
+    steps = [learner(t / 10) for t in range(10, 300) if not 50 <= t <= 70]
+    assert observed(fault, *steps, healed=7.0) == (True, "silent for 2.0 s")
+    assert not observed(fault, *steps, learner(6.0), healed=7.0)[0]
+
+
+def test_a_pause_that_took_its_time_to_begin_is_felt_all_the_same():
+    fault = "{pause: learner-1, at: 4s, for: 2s}"
+    steps = [learner(t / 10) for t in range(10, 300) if not 54 <= t <= 74]
+    assert observed(fault, *steps, healed=7.4) == (True, "silent for 2.1 s")
+
+
+def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
+    fault = "{zombie: learner-1, at: 4s, for: 3s}"
+    spawn = harness(AT, "spawn", target="learner-1", incarnation=1)
+    seen = learner(8.1, "superseded", reason="")
+    ok, words = observed(fault, spawn, seen, gone(0, t=8.2), healed=8.0)
+    assert ok
+    assert "came back, saw learner-1.1, and ended (0)" in words
+    assert not observed(fault, seen, gone(0, t=8.2), healed=8.0)[0]
+    assert observed(fault, spawn, gone(-9, t=10), healed=8.0) == (False, "learner-1.0 never saw that it was superseded")
+    assert observed(fault, spawn, seen, healed=8.0) == (False, "learner-1.0 did not end")
+
+
+def test_a_damaged_checkpoint_is_felt_by_who_found_it():
+    fault = "{corrupt: syncer, at: 4s}"
+    damaged = {"damaged": "fragment-03.safetensors"}
+    killed = gone(-9, target="syncer")
+    found = syncer(7, "repaired", incarnation=1, file="fragment-03.safetensors", reason="altered")
+    assert observed(fault, killed, found, at_once=damaged)[0]
+    assert observed(fault, killed, at_once=damaged) == (False, "the syncer did not notice fragment-03.safetensors")
+    other = syncer(7, "repaired", incarnation=1, file="fragment-04.safetensors", reason="altered")
+    assert not observed(fault, killed, other, at_once=damaged)[0]
+    assert observed(fault, found, at_once=damaged) == (False, "the syncer was not killed")
+    assert observed(fault, killed, found, at_once={"damaged": ""}) == (False, "no file was damaged")
+    refused = syncer(7, "refused_checkpoint", incarnation=1, reason="")
+    assert observed("{delete: syncer, mirrors: true, at: 4s}", killed, refused, at_once=damaged)[0]
+
+
+def test_a_write_limit_is_felt_by_the_write_that_failed():
+    fault = "{write_limit: syncer, at: 4s, for: 3s}"
+    failed = syncer(5.5, "failed", reason="[Errno 27] File too large")
+    ok, words = observed(fault, failed, gone(1, t=5.6, target="syncer"), at_once={"limit_bytes": 900})
+    assert ok
+    assert words == "a write beyond 900 bytes failed ([Errno 27] File too large), exit status 1"
+    assert observed(fault, gone(1, t=5.6, target="syncer")) == (False, "no write failed")
+    assert observed(fault, failed) == (False, "the syncer did not end")
+    assert observed(fault, at_once={"ok": False, "why": "its tape is too large"}) == (
+        False, "no write failed; its tape is too large")
+
+
+def test_poison_is_felt_by_what_was_refused():
+    fault = "{poison: learner-1, at: 4s, count: 2}"
+    refused = [syncer(5.2 + number, "refused", learner="learner-1", reason="not finite", last=0) for number in range(2)]
+    assert observed(fault, *refused, later={"sent": 2}) == (True, "2 of 2 sent, 2 refused")
+    assert not observed(fault, *refused, later={"sent": 1})[0]
+    assert not observed(fault, later={"sent": 2})[0]
+    honest = syncer(5.2, "refused", learner="learner-1", reason="late", last=40)
+    assert not observed(fault, honest, later={"sent": 2})[0]
+
+
+def test_a_lie_is_felt_by_what_was_refused_as_impossible():
+    fault = "{lie: learner-1, at: 4s, about: tokens, count: 2}"
+    refused = [syncer(5.2, "refused", learner="learner-1", reason="impossible report: 1 tokens by step 0")]
+    assert observed(fault, *refused, later={"sent": 2}) == (True, "2 of 2 sent, 1 refused")
+    assert not observed(fault, *refused, later={"sent": 1})[0]
+    assert not observed(fault, syncer(5.2, "refused", learner="learner-1", reason="late"), later={"sent": 2})[0]
+    assert not observed(fault, syncer(5.2, "refused", learner="learner-2", reason="impossible report: x"),
+                        later={"sent": 2})[0]
+
+
+def test_failing_memory_is_felt_by_what_the_learner_says_of_it():
+    fault = "{corrupt_memory: learner-1, at: 4s, values: 3}"
+    hit = learner(5.1, "corrupted", fault="f1", step=9, part="weights", content="nan", values=3, seed=1)
+    reset = learner(5.2, "reset", step=9, reason="weights not finite")
+    assert observed(fault, hit) == (True, "3 weights hit; learner-1 went on with it")
+    assert observed(fault, hit, reset) == (
+        True, "3 weights hit; learner-1 dropped all that it had after 100 ms (weights not finite)")
+    assert not observed(fault, reset)[0]
+    assert not observed(fault, learner(5.1, "corrupted", fault="f2", step=9))[0]
+
+
+@pytest.mark.parametrize(("fault", "measured", "words"), [
+    ("latency: learner-1, delay: 20ms", {"delay_s": 0.021}, "21.0 ms each way"),
+    ("latency: learner-1, delay: 20ms, direction: upstream", {"delay_s": 0.021}, "21.0 ms one way"),
+    ("latency: learner-1, rate: 1MB/s", {"delay_s": 0.021, "rate_bytes_per_s": 0.9e6}, "21.0 ms each way, 0.9 MB/s"),
+    ("bandwidth: learner-1, rate: 1MB/s", {"rate_bytes_per_s": 0.9e6}, "0.90 MB/s"),
+    ("slow_close: learner-1", {"close_s": 0.52}, "closed after 520 ms"),
+    ("timeout: learner-1", {"silent_s": 1.0}, "no answer in 1.0 s"),
+    ("reset: learner-1", {"reset_s": 0.0004}, "broken after 0.4 ms"),
+    ("slicer: learner-1", {"pause_s": 0.002}, "a piece every 2.0 ms"),
+    ("limit_data: learner-1", {"bytes": 100000}, "100000 bytes came back"),
+    ("latency: learner-1, toxicity: 0.5", {"delay_s": 0.02, "hit": "8 of 16"},
+     "20.0 ms each way on 8 of 16 connections"),
+])
+def test_a_toxic_is_felt_by_its_probes(fault, measured, words):
+    line = f"{{{fault}, at: 4s, for: 5s}}"
+    assert observed(line, later=measured | {"ok": True}, healed=10.0) == (True, words)
+    assert observed(line, later=measured | {"ok": False}, healed=10.0) == (False, words)
+    assert observed(line, healed=10.0) == (False, "no probe noticed it")
+
+
+def test_what_was_over_before_it_could_be_measured_was_not_felt():
+    ok, words = observed("{latency: learner-1, at: 4s, for: 1ms}", healed=5.1,
+                         later={"ok": False, "error": "it was over before it could be measured"})
+    assert not ok
+    assert "over before it could be measured" in words
+
+
+def test_a_partition_one_way_is_felt_by_the_time_without_a_contribution():
+    fault = "{partition: learner-1, direction: upstream, at: 4s, for: 3s}"
+
+    def merges(*times):
+        return [syncer(t, "merge", contributions=[{"learner": "learner-1"}]) for t in times]
+    assert observed(fault, *merges(4.9, 8.2), later={"ok": True}, healed=8.0) == (True,
+                                                                                  "nothing came through for 3.3 s")
+    assert not observed(fault, *merges(4.9, 6.5, 8.2), later={"ok": True}, healed=8.0)[0]
+    assert observed(fault, *merges(4.9, 8.2), later={"ok": False}, healed=8.0) == (False, "a probe got through")
+    assert observed(fault, *merges(4.9, 8.2), healed=8.0) == (False, "no probe was made")
+
+
+def test_a_partition_of_the_syncer_must_be_felt_by_every_learner():
+    fault = "{partition: syncer, at: 4s, for: 3s}"
+    names = [f"learner-{number}" for number in range(1, 5)]
+    lost = [syncer(5.1, "lost", learner=name) for name in names]
+    back = [syncer(8.1, "hello", learner=name) for name in names]
+    assert observed(fault, *lost, *back, later={"ok": True}, healed=8.0)[0]
+    assert observed(fault, *lost[1:], *back, later={"ok": True}, healed=8.0) == (False,
+                                                                                 "the syncer never lost learner-1")

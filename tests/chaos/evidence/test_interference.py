@@ -1,0 +1,104 @@
+"""What counts as interference, and what doesn't."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.evidence.history import History
+from chaos.evidence.interference import describe, interference, seconds_within, stopped_for
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.tape import Event, Tape
+
+QUIET = {"seconds": 1.0, "cores": 2, "idle": 0.6, "ours": 1.3, "others": 0.05, "stolen": 0.05, "late": 0.01, "cpu": 0.4,
+         "io": 0.02, "memory": 0.0}
+FILLED = "{full_disk: syncer, at: 5s, for: 4s}"
+STARVED = "{out_of_memory: learner-2, at: 5s, restart_after: 1s}"
+
+
+def history(*samples, faults="", events=()):
+    """Of one sample a second from 1 s on."""
+    plan = freeze(parse(f"diloco_chaos: 1\nname: mine\nfaults: [{faults}]\n"), 0)
+    told = [Event(float(t), "harness", 0, "machine", QUIET | sample) for t, sample in enumerate(samples, 1)]
+    return History(plan, Tape(sorted([*told, *events], key=lambda event: event.t), {}))
+
+
+@pytest.mark.parametrize(("sample", "why"), [
+    ({"others": 0.9, "idle": 0.1}, "other processes had its processors"),
+    ({"stolen": 0.3}, "the host of this virtual machine kept its processors"),
+    ({"late": 0.7}, "nothing on it ran, the harness neither"),
+    ({"late": 3.7, "idle": 0.4}, "nothing on it ran, the harness neither"),
+    ({"late": 3.7, "idle": 1.7}, "the run was stopped"),
+    ({"io": 0.8}, "its disk kept it waiting"),
+    ({"io": 0.49}, "its disk kept it waiting"),  # a commit that took a second
+    ({"memory": 0.4}, "it was short of memory")])
+def test_who_keeps_the_run_from_working_is_found(sample, why):
+    found = interference(history({}, sample, sample, {}, {}, {}))
+    assert [(one.start, one.end, one.why) for one in found] == [(1.0, 3.0, why)]
+
+
+@pytest.mark.parametrize("sample", [
+    {"ours": 2.0, "others": 0.0, "idle": 0.0, "cpu": 1.0},  # a node of the run burns all processors
+    {"ours": 0.4, "others": 1.0, "idle": 0.55},  # there is room for both
+    {"cpu": 0.9},  # learners wait for one another
+    {"late": 0.1}], ids=["its own nodes", "room for both", "its own queue", "a hiccup"])
+def test_what_the_run_itself_does_and_what_hinders_nobody_is_none(sample):
+    assert interference(history({}, sample, {})) == []
+
+
+def test_a_disk_that_is_always_slow_excuses_nothing():
+    assert interference(history(*[{"io": 0.7}] * 9)) == []
+
+
+@pytest.mark.parametrize(("fault", "sample"), [(FILLED, {"io": 0.9}), (STARVED, {"memory": 0.5})])
+def test_what_a_fault_of_the_run_does_to_the_machine_is_none(fault, sample):
+    begun = Event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "", "targets": [], "description": ""})
+    over = Event(9.0, "harness", 0, "healed", {"fault": "f1", "observed": {}})
+    quiet = [{}] * 6
+    assert interference(history(*quiet, sample, *quiet, faults=fault, events=[begun, over])) == []
+    assert interference(history(*quiet, *quiet, sample, faults=fault, events=[begun, over]))
+
+
+WRITES = {"io": 0.9, "disk_ours": 210.0, "disk_all": 230.0}
+
+
+@pytest.mark.parametrize("samples", [
+    [WRITES],
+    [WRITES | {"disk_all": 0.0}, WRITES | {"disk_ours": 0.0}]], ids=["at once", "what is written now is stored later"])
+def test_a_node_that_writes_without_end_is_none(samples):
+    assert interference(history({}, {}, {}, {}, *samples, {})) == []
+
+
+@pytest.mark.parametrize("sample", [{"disk_ours": 9.0}, {"disk_all": 900.0}, {"disk_ours": "much"}],
+                         ids=["little", "others more", "nobody knows"])
+def test_a_disk_that_others_keep_busy_is_one_while_the_run_writes_too(sample):
+    assert interference(history({}, {}, {}, {}, WRITES | sample, {}))
+
+
+def test_it_is_the_runs_own_writing_of_these_seconds_that_counts():
+    assert interference(history(WRITES, {}, {}, {}, {}, {}, {}, WRITES | {"disk_ours": 1.0}))
+
+
+@pytest.mark.parametrize(("sample", "own"), [
+    ({"memory_left": 0.8}, True), ({"memory_left": 0.02, "memory_ours": 0.7}, True),
+    ({"memory_left": 0.02, "memory_ours": 0.1}, False)], ids=["its own limit", "it has most", "others have most"])
+def test_memory_that_the_run_itself_has_used_up_is_none(sample, own):
+    assert (interference(history({}, {"memory": 0.5} | sample, {})) == []) is own
+
+
+def test_a_sample_that_is_no_number_and_one_of_a_node_say_nothing():
+    forged = Event(3.0, "learner-1", 0, "machine", QUIET | {"late": 9.0})
+    assert interference(history({}, {"others": "all", "idle": 0}, events=[forged])) == []
+
+
+def test_seconds_and_words_are_of_the_time_that_is_asked_about():
+    found = interference(history({}, {"late": 0.7}, {"late": 0.7}, {"stolen": 0.5}))
+    assert seconds_within(found, 1.5, 9.0) == pytest.approx(2.5)
+    assert describe(found, 1.5, 9.0) == ("for 1.5 s nothing on it ran, the harness neither, for 1.0 s the host of this "
+                                         "virtual machine kept its processors")
+
+
+def test_how_long_a_run_was_stopped_is_known_and_being_late_on_a_busy_machine_is_no_stop():
+    stopped = history({}, {"late": 18.4, "idle": 1.9, "seconds": 1.0}, {}, {"late": 2.0, "idle": 0.1})
+    assert stopped_for(stopped, 0.0, 30.0) == pytest.approx(18.4)
+    assert stopped_for(stopped, 3.0, 30.0) == 0.0

@@ -1,0 +1,53 @@
+"""A run's folder that comes from somebody else."""
+
+import os
+
+import pytest
+
+from chaos.evidence.run_folder import FolderError, RunFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = RunFolder.create(tmp_path / "runs", "mine")
+    (run.path / "plan.json").write_text("{}")
+    return run
+
+
+@pytest.mark.parametrize("name", ["report.json.partial", "report.json"])
+def test_what_a_link_points_to_is_not_overwritten(folder, tmp_path, name):
+    (tmp_path / "precious").write_text("precious")
+    (folder.path / name).symlink_to(tmp_path / "precious")
+    folder.write("report.json", {"verdict": "passed"})
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert folder.document("report.json") == {"verdict": "passed"}
+    assert not (folder.path / "report.json").is_symlink()
+
+
+def test_what_could_not_be_written_leaves_nothing(folder):
+    with pytest.raises(TypeError):
+        folder.write("report.json", {"verdict": object()})
+    assert not list(folder.path.glob("report.json*"))
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc/hostname"), lambda path: path.symlink_to("no"),
+                                  lambda path: path.symlink_to("."), os.mkfifo],
+                         ids=["a file", "nothing", "a folder", "a pipe"])
+@pytest.mark.parametrize("where", ["manifest.json", "tape/syncer.0.jsonl", "references"])
+def test_a_folder_with_links_or_pipes_is_refused(folder, make, where):
+    make(folder.path / where)
+    with pytest.raises(FolderError, match=rf"{where}: not a plain file; .* remove it"):
+        RunFolder.open(folder.path)
+
+
+def test_a_folder_as_a_run_leaves_it_is_opened(folder):
+    (folder.path / "references").mkdir()
+    (folder.path / "references" / "fault-free.json").write_text("{}")
+    assert RunFolder.open(folder.path) == folder
+
+
+@pytest.mark.parametrize("schema", [1, 3, "two", None, [2]])
+def test_a_run_that_was_recorded_with_another_schema_is_told_so(folder, schema):
+    folder.write("manifest.json", {"tape_schema": schema})
+    with pytest.raises(FolderError, match=r"its tape is of schema .*, and this version reads 2"):
+        RunFolder.open(folder.path)

@@ -1,0 +1,117 @@
+"""Explorations: what they find, and that nothing of what they found is lost."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from benchmarks.measure.planted import BASE, PLANTED
+from chaos.exploration.explore import ExplorationError, Job, attempt, explore
+from chaos.exploration.report import show
+from chaos.exploration.workers import InProcessWorkers, Processes
+from chaos.runner.simulate import simulate
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found_and_shrunk_to_a_file_that_repeats_it(bug, tmp_path, monkeypatch):
+    check = PLANTED[bug](monkeypatch)
+    state = explore(BASE, tmp_path, InProcessWorkers(), runs=960, stop_at=check)
+    _, path = state.found[check]
+    found = parse(path.read_text())
+    assert len(found.faults) <= 3
+    assert check in simulate(freeze(found, 0)).failed
+    monkeypatch.undo()
+    assert check not in simulate(freeze(found, 0)).failed
+
+
+def fingerprint(folder):
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return sorted(json.dumps(line, sort_keys=True) for line in lines)
+
+
+def test_the_results_do_not_depend_on_the_number_of_workers(tmp_path):
+    explore(BASE, tmp_path / "one", InProcessWorkers(), runs=100, seed=3)
+    pool = Processes(2)
+    explore(BASE, tmp_path / "two", pool, runs=100, seed=3)
+    pool.close()
+    assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
+
+
+def test_a_worker_that_is_killed_loses_no_result(tmp_path):
+    pool = Processes(2)
+    killed = []
+
+    def kill_once(state):
+        if state.done >= 10 and not killed:
+            killed.append(next(iter(pool._pool._processes)))
+            os.kill(killed[0], signal.SIGKILL)
+    state = explore(BASE, tmp_path, pool, runs=60, seed=4, tell=kill_once)
+    pool.close()
+    assert killed
+    assert [tried.number for tried in state.tried] == list(range(60))
+
+
+def test_an_exploration_that_was_killed_goes_on_where_it_was(tmp_path):
+    command = [sys.executable, "-m", "chaos.cli", "explore", "base", "--runs", "70", "--seed", "5",
+               "--corpus-dir", str(tmp_path / "killed"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    results = tmp_path / "killed" / "results.jsonl"
+    until = time.monotonic() + 60
+    while (not results.exists() or results.stat().st_size < 5000) and time.monotonic() < until:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    with open(results, "a") as file:
+        file.write('{"number": 69, "fau')  # the kill came in the middle of a line
+    before = len(results.read_text().splitlines()) - 1
+    assert 0 < before < 70
+    subprocess.run(command, check=True, capture_output=True)
+    whole = [*command[:-2], str(tmp_path / "whole"), "--json"]
+    subprocess.run(whole, check=True, capture_output=True)
+    assert fingerprint(tmp_path / "killed") == fingerprint(tmp_path / "whole")
+
+
+def test_a_folder_of_another_exploration_is_refused(tmp_path):
+    explore(BASE, tmp_path, InProcessWorkers(), runs=1, seed=1)
+    with pytest.raises(ExplorationError, match="name another folder with --corpus-dir"):
+        explore(BASE, tmp_path, InProcessWorkers(), runs=1, seed=2)
+
+
+def test_what_was_there_already_is_told(tmp_path):
+    explore(BASE, tmp_path, InProcessWorkers(), runs=2)
+    state = explore(BASE, tmp_path, InProcessWorkers(), runs=3)
+    out = io.StringIO()
+    show(state, Console(file=out, width=100))
+    assert "2 of them were there already" in out.getvalue()
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path):
+    explore(BASE, tmp_path, InProcessWorkers(), runs=2)
+    results = tmp_path / "results.jsonl"
+    results.write_text(results.read_text() + "garbage{{\n")
+    with pytest.raises(ExplorationError, match=r"results\.jsonl, line 3: is no result"):
+        explore(BASE, tmp_path, InProcessWorkers(), runs=4)
+
+
+def test_guidance_hits_more_moments_than_chance(tmp_path):
+    hit = {guided: sum(len(explore(BASE, tmp_path / f"{guided} {seed}", InProcessWorkers(), runs=96, seed=seed,
+                                   guided=guided).hit)
+                       for seed in (1, 2, 3)) for guided in (True, False)}  # one seed alone may be luck
+    assert hit[True] > hit[False]
+
+
+def test_a_run_that_crashes_is_a_find(monkeypatch):
+    monkeypatch.setattr("chaos.exploration.explore.simulate", lambda plan: 1 / 0)
+    job = Job(number=7, scenario=BASE.model_dump_json(by_alias=True, exclude_unset=True),
+              faults=({"kill": "learner-1", "at": "3s", "restart_after": "1s"},))
+    tried = attempt(job)
+    assert tried.failed == ("crashed",)
+    assert "ZeroDivisionError" in tried.evidence[0]

@@ -1,0 +1,28 @@
+"""How often a scenario passes: the rate and its interval."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from chaos.report.repeat import Rate, show, wilson
+
+
+@pytest.mark.parametrize(("passed", "count", "low", "high"), [
+    (0, 0, 0.0, 1.0), (10, 10, 0.7225, 1.0), (0, 10, 0.0, 0.2775), (8, 10, 0.4902, 0.9433), (50, 100, 0.4038, 0.5962)])
+def test_the_interval_is_wilsons(passed, count, low, high):
+    assert wilson(passed, count) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_runs_that_prove_nothing_are_not_counted_but_told():
+    rate = Rate("storm", [(0, 0, "runs/a", ""), (1, 1, "runs/b", "goodput failed"), (2, 3, "runs/c", "too busy")])
+    assert (rate.passed, rate.judged, rate.exit_code) == (1, 2, 1)
+    out = io.StringIO()
+    show(rate, Console(file=out, width=80))
+    assert "storm: 1 of 2 passed, 95% interval 9% to 91%; 1 proved nothing" in out.getvalue()
+    assert "goodput failed" in out.getvalue()
+
+
+@pytest.mark.parametrize(("codes", "exit_code"), [([0, 0], 0), ([0, 3], 3), ([3, 1], 1), ([1, 130], 130)])
+def test_the_worst_run_decides_the_exit_code(codes, exit_code):
+    assert Rate("x", [(seed, code, "", "") for seed, code in enumerate(codes)]).exit_code == exit_code

@@ -1,0 +1,113 @@
+"""What the cache of references has is what was written there, or it is trained again."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+
+from chaos.report.live import NullAudience
+from chaos.runner import baselines
+from chaos.runner.backends import simulated
+from chaos.runner.baselines import NoReferenceError
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+
+PLAN = freeze(parse("diloco_chaos: 1\nname: mine\n"
+                    "cluster: {model: quadratic, budget: 80 steps, warm_start: 20 steps, warmup: 4}\n"
+                    "checks: {loss_parity: {against_baseline: 5%, against_synchronous: 90%}}\n"), 0)
+
+
+class Heard(NullAudience):
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the plan, and gives (what was said of references, what came out, the cache)."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = tmp_path / "cache" / "diloco-chaos" / "references"
+
+    def perform():
+        heard = Heard()
+        result = run_plan(PLAN, tmp_path / "runs", heard, simulated())
+        return [line for line in heard.lines if "reference" in line], result, cache
+    perform()
+    return perform
+
+
+def folder(cache, kind):
+    return next(path for path in cache.iterdir() if path.name.startswith(kind) and path.is_dir())
+
+
+def test_what_is_whole_is_taken_from_the_cache(run):
+    assert run()[0] == ["synchronous reference: cached", "fault-free reference: cached"]
+
+
+def lied(path):
+    told = json.loads((path / "reference.json").read_text())
+    told["reference"]["curve"][-1]["loss"] = 9.9
+    (path / "reference.json").write_text(json.dumps(told))
+
+
+def cut_off(path):
+    text = (path / "reference.json").read_text()
+    (path / "reference.json").write_text(text[:len(text) // 2])
+
+
+def earlier(path):
+    told = json.loads((path / "reference.json").read_text())
+    (path / "reference.json").write_text(json.dumps(told["reference"]))
+
+
+def other_start(path):
+    data = bytearray((path / "warm.safetensors").read_bytes())
+    data[-1] ^= 1
+    (path / "warm.safetensors").write_bytes(data)
+
+
+@pytest.mark.parametrize(("damage", "why"), [
+    (lied, "it is not what was written"), (cut_off, "it has no curve that can be read"),
+    (earlier, "it has no curve that can be read"), (other_start, "it is not what was written")])
+def test_what_is_damaged_is_told_and_trained_again(run, damage, why):
+    _, before, cache = run()
+    damage(folder(cache, "synchronous"))
+    said, after, _ = run()
+    assert said[0] == f"synchronous reference: what the cache has is damaged ({why}): training it again"
+    assert said[1] == "fault-free reference: cached"
+    assert after.history.references == before.history.references
+    assert after.judgement == before.judgement
+    assert run()[0][0] == "synchronous reference: cached"
+
+
+def test_a_cache_that_cant_be_written_can_be_read(run, monkeypatch):
+    monkeypatch.setattr(baselines, "_locked", lambda path: pytest.fail("there is nothing to write"))
+    assert run()[0] == ["synchronous reference: cached", "fault-free reference: cached"]
+
+
+def test_a_cache_that_cant_be_written_is_named_where_something_is_missing(run, monkeypatch):
+    _, _, cache = run()
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied", str(path))
+    lied(folder(cache, "fault-free"))
+    monkeypatch.setattr(baselines, "_locked", forbidden)
+    with pytest.raises(NoReferenceError, match="can't be kept there: Permission denied; set XDG_CACHE_HOME"):
+        run()
+
+
+def test_who_waited_for_another_harness_takes_what_that_one_has_trained(run, monkeypatch):
+    _, _, cache = run()
+    whole = (folder(cache, "fault-free") / "reference.json").read_text()
+    lied(folder(cache, "fault-free"))
+
+    def waited(path):
+        (folder(cache, "fault-free") / "reference.json").write_text(whole)
+        return nullcontext()
+    monkeypatch.setattr(baselines, "_locked", waited)
+    monkeypatch.setattr(baselines.References, "_train", lambda *_: pytest.fail("the other one has"))
+    run()

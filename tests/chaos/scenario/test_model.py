@@ -1,0 +1,137 @@
+"""Scenario files: what is valid, and what a person is told about what is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.scenario.loading import load, parse
+from chaos.scenario.problems import ScenarioError
+from chaos.scenario.warnings import warnings_of
+from scenarios import find
+
+HEAD = "diloco_chaos: 1\nname: mine\n"
+
+
+def problems(text):
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "mine.yaml")
+    return [problem.at("mine.yaml") for problem in caught.value.problems]
+
+
+def test_every_scenario_of_the_library_is_valid_and_bears_its_files_name():
+    assert {"flagship", "no-fault", "kill-one", "kill-one-quorum-3", "far"} <= set(find())
+    for name, path in find().items():
+        scenario, _ = load(str(path))
+        assert scenario.name == name
+        assert scenario.description
+        assert path.read_text().startswith("diloco_chaos: 1\n")
+
+
+def test_one_scenario_of_the_library_runs_with_quorum_three():
+    assert any(load(str(path))[0].cluster.quorum == 3 for path in find().values())
+
+
+def test_all_problems_are_told_at_once_each_with_line_column_and_the_nearest_name():
+    found = problems(HEAD + """clutser: {}
+cluster: {learners: 4, quorm: 2, step_time: 60}
+faults:
+  - kil: learner-1
+    at: 3s
+  - straggler: learner-2
+    at: 3s
+    for: 3s
+    factr: 0.5
+checks: {uptime: {at_least: 200 percent}}
+""")
+    assert found[0] == "mine.yaml:3:1: unknown key 'clutser'; did you mean 'cluster'?"
+    assert found[1] == "mine.yaml:4:24: unknown key 'quorm'; did you mean 'quorum'?"
+    assert found[2].startswith("mine.yaml:4:34: cluster.step_time: 60 has no unit: write 60s or 60ms")
+    assert found[3].startswith("mine.yaml:6:5: no fault 'kil'; did you mean 'kill'?")
+    assert found[4] == "mine.yaml:11:5: unknown key 'factr'; did you mean 'factor'?"
+    assert "200 percent" in found[5]
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize(("fault", "message"), [
+    ("{kill: learner-9, at: 1s}", "no node 'learner-9' here; did you mean"),
+    ("{corrupt: learner-1, at: 1s}", "only the syncer can be hit"),
+    ("{kill: learner-1, at: -3s}", "'-3s' is not a duration"),
+    ("{kill: learner-1, at: 3}", "3 has no unit: write 3s or 3ms"),
+    ("{kill: learner-1}", "say when"),
+    ("{kill: learner-1, at: 1s, when: {node: learner-1, event: step}}", "say when"),
+    ("{straggler: learner-1, at: 1s}", "say for how long"),
+    ("{kill: learner-1, at: 1s, for: 2s}", "kill takes no `for`"),
+    ("{straggler: learner-1, at: 1s, for: 2s, factor: 1.5}", "less than 1"),
+    ("{latency: learner-1, at: 1s, for: 2s, rate: 5}", "5 has no unit: write it like 1MB/s"),
+    ("{kill: learner-1, when: {node: learner-1, failpoint: upload.hlf}}", "should be 'upload.half'"),
+    ("{kill: learner-2, when: {node: learner-1, failpoint: upload.half}}", "hit learner-1 itself"),
+    ("{kill: learner-1, when: {node: learner-1, failpoint: merge.before_commit}}", "only the syncer holds at"),
+    ("{kill: [learner-1, learner-1], at: 1s}", "named twice"),
+    ("{kill: learner-1, when: {node: nobody, event: step}}", "no node 'nobody'"),
+    ("kill", "should be a mapping"),
+    ("{straggler: syncer, at: 1s, for: 2s}", "only a learner can be hit"),
+    ("{kill: learner-1, when: {node: learner-2, event: uplod}}", "no event 'uplod'; did you mean 'upload'?"),
+])
+def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
+    found = problems(f"{HEAD}faults:\n  - {fault}\n")
+    assert message in found[0], found
+    assert found[0].startswith("mine.yaml:4:")
+
+
+@pytest.mark.parametrize(("cluster", "message"), [
+    ("{quorum: 5}", "quorum 5 can't be reached by 4 learners"),
+    ("{fragments: 24}", "use fewer fragments"),
+    ("{model: huge}", "choose one of tiny"),
+    ("{warm_start: 300 steps, budget: 400 steps}", "more than a quarter"),
+    ("{overlap: 0}", "set quorum to the number of learners"),
+    ("{budget: many}", "write it like 600 steps"),
+    ("{learners: '4'}", "'4' is text (leave the quotes out)"),
+    ("{quorum: true}", "should be a valid integer"),
+    ("{step_time: 2s}", "use more than two steps"),
+    ("{mode: synchronous}", "is made as a reference"),
+    ("{mode: data_parallel, quorum: 2}", "mode data_parallel means quorum 4: leave quorum out"),
+    ("{seed: 7}", "run --seed 7"),
+])
+def test_a_cluster_that_can_not_work_is_refused(cluster, message):
+    assert message in problems(f"{HEAD}cluster: {cluster}\n")[0]
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1", "diloco_chaos: 2\nname: x", "name: x", HEAD + "name: y\n",
+                                  "\x00", "%bad", "&a *b", "!!python/object:os.system {}", "a: !!binary x"])
+def test_what_is_no_scenario_is_told_and_never_crashes(text):
+    assert problems(text)
+
+
+@given(st.text(max_size=60), st.integers(0, 400))
+def test_no_mutation_of_a_scenario_crashes_the_parser(noise, at):
+    text = find()["flagship"].read_text()
+    at %= len(text)
+    try:
+        parse(text[:at] + noise + text[at + len(noise):])
+    except ScenarioError as error:
+        assert str(error)
+
+
+def test_a_name_that_is_nearly_right_is_suggested():
+    with pytest.raises(ScenarioError, match="did you mean 'flagship'"):
+        load("flagshp")
+
+
+def test_a_wan_longer_than_the_grace_window_is_warned_of():
+    far, flagship = load("far")[0], load("flagship")[0]
+    assert "come too late" in warnings_of(far.cluster, far.faults)[0]
+    assert warnings_of(flagship.cluster, flagship.faults) == []
+
+
+def test_kills_that_leave_no_quorum_are_warned_of():
+    scenario = parse(HEAD + "cluster: {quorum: 3}\nfaults:\n  - {kill: [learner-1, learner-2], at: 1s}\n")
+    assert "quorum is never reached again" in warnings_of(scenario.cluster, scenario.faults)[0]
+
+
+def test_two_faults_of_one_kind_on_one_target_at_once_are_refused():
+    found = problems(HEAD + "faults:\n  - {latency: learner-1, at: 1s, for: 5s}\n"
+                            "  - {latency: [learner-2, learner-1], at: 3s, for: 5s}\n")
+    assert found == ["mine.yaml:5:5: learner-2 and learner-1 +20 ms ± 0 ms latency for 5.0 s overlaps with learner-1 "
+                     "+20 ms ± 0 ms latency for 5.0 s: one at a time on a target"]
+    parse(HEAD + "faults:\n  - {latency: learner-1, at: 1s, for: 2s}\n  - {latency: learner-1, at: 3s, for: 5s}\n"
+                 "  - {straggler: learner-1, at: 1s, for: 9s}\n")

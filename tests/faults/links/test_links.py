@@ -1,0 +1,127 @@
+"""Faults of links: put on in the right directions, observed through probes, taken off."""
+
+import dataclasses
+
+import pytest
+
+KINDS = {
+    "latency": ({"delay": "20ms", "jitter": "5ms", "rate": "1MB/s"}, "delay_s", 0.02),
+    "bandwidth": ({"rate": "2MB/s"}, "rate_bytes_per_s", 2e6),
+    "slow_close": ({"delay": "200ms"}, "close_s", 0.4),
+    "timeout": ({}, "silent_s", 1.0),
+    "reset": ({"reset_after": "30ms"}, "reset_s", 0.03),
+    "slicer": ({"size": 1000, "delay": "2ms"}, "pause_s", 0.002),
+    "limit_data": ({"size": 4000}, "bytes", 4000),
+}
+
+
+def on_link(fault, kind, **more):
+    return fault(kind=kind, targets="learner-3", **{"for": "5s"}, **KINDS[kind][0], **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_toxic_is_put_on_both_directions_felt_and_taken_off(cluster, hit, fault, kind):
+    one = on_link(fault, kind)
+    one.inject(hit)
+    types = {(toxic.type, toxic.stream) for toxic in cluster.toxics["learner-3"].values()}
+    assert {(one.toxic, "upstream"), (one.toxic, "downstream")} <= types
+    observed = one.observe(hit)
+    assert observed["ok"] is True, observed
+    assert observed[one.measures] == pytest.approx(KINDS[kind][2], rel=0.1)
+    one.undo(hit)
+    assert cluster.toxics["learner-3"] == {}
+    assert one.verify(hit) == {"back": True}
+
+
+@pytest.mark.parametrize("direction", ["upstream", "downstream"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_toxic_can_be_put_on_one_direction_and_is_felt_there(cluster, hit, fault, kind, direction):
+    one = on_link(fault, kind, direction=direction)
+    one.inject(hit)
+    assert {toxic.stream for toxic in cluster.toxics["learner-3"].values()} == {direction}
+    observed = one.observe(hit)
+    assert observed["ok"] is True, observed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_toxic_that_does_nothing_is_not_felt(cluster, hit, fault, kind):
+    one = on_link(fault, kind)
+    cluster.degrade = lambda link, toxics: None
+    one.inject(hit)
+    assert one.observe(hit)["ok"] is False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_faults_of_one_kind_on_a_link_do_not_undo_each_other(cluster, hit, fault, kind):
+    one, other = on_link(fault, kind), on_link(fault, kind)
+    one.inject(hit)
+    other.inject(dataclasses.replace(hit, id="f2"))
+    one.undo(hit)
+    assert all(name.startswith("f2-") for name in cluster.toxics["learner-3"])
+    assert cluster.toxics["learner-3"]
+
+
+def test_a_toxic_that_hits_half_of_the_connections_is_felt_by_their_share(cluster, hit, fault):
+    one = on_link(fault, "latency", toxicity=0.5)
+    one.inject(hit)
+    assert {toxic.toxicity for toxic in cluster.toxics["learner-3"].values()} == {0.5}
+    assert one.observe(hit)["ok"] is False  # every single one was hit: that is not what was asked for
+    through, turns = cluster.probe, iter(range(1000))
+    quiet = cluster.__class__().probe
+    sometimes = dataclasses.replace(hit, probe=lambda link, *more, **options: (
+        through if next(turns) % 2 else quiet)(link, *more, **options))
+    observed = one.observe(sometimes)
+    assert observed["ok"] is True
+    assert observed["hit"] == "8 of 16"
+
+
+def test_the_syncer_as_a_target_means_all_links(cluster, hit, fault):
+    one = fault(kind="partition", targets="syncer", **{"for": "3s"})
+    one.inject(hit)
+    assert cluster.down == {"learner-1", "learner-2", "learner-3"}
+    one.undo(hit)
+    assert not cluster.down
+
+
+def test_of_many_links_one_that_did_not_feel_it_is_told(cluster, hit, fault):
+    one = fault(kind="latency", targets="syncer", delay="20ms", **{"for": "3s"})
+    one.inject(hit)
+    cluster.toxics["learner-1"].clear()
+    observed = one.observe(hit)
+    assert observed["ok"] is False
+    assert observed["delay_s"] == pytest.approx(0)
+
+
+def test_a_partition_is_felt_when_no_probe_gets_through(cluster, hit, fault):
+    one = fault(kind="partition", targets=["learner-1", "learner-2"], **{"for": "3s"})
+    one.inject(hit)
+    assert one.observe(hit)["ok"] is True
+    one.undo(hit)
+    assert one.verify(hit) == {"back": True}
+    assert one.observe(hit)["ok"] is False
+
+
+def test_a_partition_one_way_swallows_what_goes_there_and_leaves_the_link_up(cluster, hit, fault):
+    one = fault(kind="partition", targets="learner-1", direction="upstream", **{"for": "3s"})
+    one.inject(hit)
+    assert not cluster.down
+    assert [(toxic.type, toxic.stream) for toxic in cluster.toxics["learner-1"].values()] == [("timeout", "upstream")]
+    assert one.observe(hit)["ok"] is True
+    one.undo(hit)
+    assert not cluster.toxics["learner-1"]
+
+
+def test_a_profile_sets_what_is_not_said_otherwise(fault):
+    far = fault(kind="latency", targets="learner-1", profile="transatlantic", **{"for": "3s"})
+    assert (far.delay, far.jitter, far.rate) == (0.045, 0.002, 30e6)
+    farther = fault(kind="latency", targets="learner-1", profile="transatlantic", delay="60ms", **{"for": "3s"})
+    assert (farther.delay, farther.jitter) == (0.06, 0.002)
+    assert "transatlantic" in far.describe()
+    assert fault(**far.model_dump(mode="json", by_alias=True)) == far
+
+
+@pytest.mark.parametrize("settings", [{"kind": "partition", "toxicity": 0.5}, {"kind": "slicer", "variation": 20000},
+                                      {"kind": "latency", "profile": "lunar"}, {"kind": "timeout", "toxicity": 0}])
+def test_settings_that_make_no_sense_are_refused(fault, settings):
+    with pytest.raises(ValueError):
+        fault(targets="learner-1", **{"for": "3s"}, **settings)

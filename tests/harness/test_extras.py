@@ -1,0 +1,48 @@
+"""What lacks a package says which extra brings it, before anything starts."""
+
+import sys
+
+import pytest
+
+from chaos.doctor import examine
+from chaos.runner.backends import compose, local
+from chaos.scenario.loading import load
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
+from harness.extras import MissingExtraError, lacking, require
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """As if nothing but what `pip install diloco-chaos` brings were there."""
+    for name in ("torch", "docker"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_a_package_that_is_there_is_not_missed():
+    assert lacking("numpy", "trainer", "anything") == ""
+    require("numpy", "trainer", "anything")
+
+
+def test_one_that_is_not_there_is_named_with_what_brings_it(bare):
+    with pytest.raises(MissingExtraError, match=r"^model tiny needs torch, which is not installed: "
+                                                r"pip install 'diloco-chaos\[trainer\]'$"):
+        require("torch", "trainer", "model tiny")
+
+
+def test_a_plan_whose_model_needs_torch_is_refused_and_a_quadratic_one_is_not(bare):
+    plan = freeze(load("kill-one")[0], 0)
+    with pytest.raises(ScenarioError, match=r"model tiny needs torch.*diloco-chaos\[trainer\]"):
+        local().refuse(plan)
+    local().refuse(plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"model": "quadratic"})}))
+
+
+def test_containers_need_docker_py(bare):
+    with pytest.raises(MissingExtraError, match=r"--on compose needs docker.*diloco-chaos\[compose\]"):
+        compose()
+
+
+def test_the_doctor_tells_both(bare):
+    advice = {line.name: line.advice for line in examine()}
+    assert "diloco-chaos[compose]" in advice["docker"]
+    assert {line.state for line in examine() if line.name in ("docker", "torch")} <= {"optional", "ok"}
