@@ -68,7 +68,8 @@ def test_the_image_holds_exactly_the_packages_that_a_node_imports():
 
 def test_the_bounds_of_packages_are_the_projects():
     named = requirements((ROOT / "docker" / "requirements.txt").read_text().splitlines())
-    project = requirements(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = requirements(stated["dependencies"] + stated["optional-dependencies"]["trainer"])
     assert named == {name: project[name] for name in named}
 
 

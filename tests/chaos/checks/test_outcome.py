@@ -313,7 +313,7 @@ def test_what_is_left_of_a_fault_is_named(storm):
     assert verdict.evidence == ["toxic latency_upstream on learner-3"]
 
 
-@pytest.mark.parametrize(("fault", "words"), [("f2", "learner-2 at 50% speed"), ("f3", "learner-3 12 ms"),
+@pytest.mark.parametrize(("fault", "words"), [("f2", "learner-2 at 50% speed"), ("f3", "learner-3 +12 ms"),
                                               ("f4", "learner-4 cut off")])
 def test_a_fault_that_was_never_healed_is_named(storm, fault, words):
     verdict = storm.without(storm.one("healed", fault=fault)).verdict("all_undone")

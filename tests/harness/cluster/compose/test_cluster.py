@@ -374,7 +374,7 @@ def test_a_file_beside_the_run_can_be_altered(ground):
 
 
 def test_a_limit_of_file_sizes_is_felt_and_taken_back(ground):
-    large = "try:\n    write('large', 'x' * 5000)\nexcept OSError as error:\n    write('felt', error.errno)"
+    large = "try:\n    write('large', 'x' * 5000)\nexcept OSError as error:\n    write('observed', error.errno)"
     ground.order("signal.signal(signal.SIGXFSZ, signal.SIG_IGN)")
     ground.cluster.limit_writes("worker", 1000, 0.0)
     assert ground.owed() == ["lift", "containers"]
@@ -597,7 +597,7 @@ from harness.cluster.base import NodeSpec
 from harness.cluster.compose.cluster import ComposeCluster
 from harness.cleanup.undo_log import UndoLog
 run, token, source = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-undo_log = UndoLog(run.parent / "ledger.jsonl", token)
+undo_log = UndoLog(run.parent / "undo_log.jsonl", token)
 cluster = ComposeCluster(run, lambda *_, **__: None, undo_log)
 argv = ("{python}", "-c", source, str(run), "{host}", "{listen}", "{incarnation}")
 cluster.start([NodeSpec("hub", argv, listens=True)])
