@@ -23,6 +23,7 @@ from harness.cleanup.undo_log import UndoLogError
 from harness.cluster.base import ClusterError
 from harness.errors import printable
 from harness.extras import MissingExtraError
+from harness.providers import ProviderError
 from harness.trainer.model.corpus import CorpusError
 
 _NAME, _INTERRUPTED = "diloco-chaos", 130
@@ -39,7 +40,8 @@ def main() -> NoReturn:
             _fail(_NOTHING_LEFT, code)
     except Failure as failure:
         code = _fail(str(failure), failure.code)
-    except (ScenarioError, FolderError, CorpusError, UndoLogError, ClusterError, MissingExtraError) as error:
+    except (ScenarioError, FolderError, CorpusError, UndoLogError, ClusterError, MissingExtraError,
+            ProviderError) as error:
         code = _fail(str(error), 2)
     except NoReferenceError as error:
         code = _fail(str(error), 3)

@@ -2,78 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Discriminator
-
-from faults.base import FAULTS, Fault, FaultContext, Observation
+from faults.base import Drawn, Fault, FaultContext, Observation
 from faults.byzantine import Impersonation, Lie, Poison
 from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
+from faults.evidence import Effect, Evidence, Injection
 from faults.links.base import LinkFault
 from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.links.network import Bandwidth, Latency, Partition
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from faults.registry import FAULTS, AnyEntry, AnyFault
 from faults.simulated import ClockJump, PowerLoss
 from faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
 from faults.straggler import Straggler
 from faults.triggers import AbortWhen, After, Condition, When
 
-_Single = (Kill | Terminate | Restart | Pause | Zombie | Straggler | Corrupt | Truncate | Delete | WriteLimit | Poison
-           | Lie | CorruptMemory | Latency | Bandwidth | SlowClose | Timeout | Reset | Slicer | LimitData | Partition
-           | Join | OutOfMemory | Disconnect | FullDisk | RestartLinks | RestartEngine | PowerLoss | ClockJump)
-AnyFault = Annotated[_Single, Discriminator("kind")]
-"""What a plan holds."""
-AnyEntry = Annotated[_Single | Flapping | CrashLoop | Storm, Discriminator("kind")]
-"""What a scenario may name."""
-
 __all__ = [
-           "FAULTS",
-           "AbortWhen",
-           "After",
-           "AnyEntry",
-           "AnyFault",
-           "Bandwidth",
-           "ClockJump",
-           "Composite",
-           "Condition",
-           "Corrupt",
-           "CorruptMemory",
-           "CrashLoop",
-           "Damage",
-           "Delete",
-           "Disconnect",
-           "Ending",
-           "FailingWrites",
-           "Fault",
-           "FaultContext",
-           "Flapping",
-           "FullDisk",
-           "Impersonation",
-           "Join",
-           "Kill",
-           "Latency",
-           "Lie",
-           "LimitData",
-           "LinkFault",
-           "Observation",
-           "OutOfMemory",
-           "Partition",
-           "Pause",
-           "Poison",
-           "PowerLoss",
-           "Reset",
-           "Restart",
-           "RestartEngine",
-           "RestartLinks",
-           "Slicer",
-           "SlowClose",
-           "Storm",
-           "Straggler",
-           "Terminate",
-           "Timeout",
-           "Truncate",
-           "When",
-           "WriteLimit",
-           "Zombie",
+    "FAULTS",
+    "AbortWhen",
+    "After",
+    "AnyEntry",
+    "AnyFault",
+    "Bandwidth",
+    "ClockJump",
+    "Composite",
+    "Condition",
+    "Corrupt",
+    "CorruptMemory",
+    "CrashLoop",
+    "Damage",
+    "Delete",
+    "Disconnect",
+    "Drawn",
+    "Effect",
+    "Ending",
+    "Evidence",
+    "FailingWrites",
+    "Fault",
+    "FaultContext",
+    "Flapping",
+    "FullDisk",
+    "Impersonation",
+    "Injection",
+    "Join",
+    "Kill",
+    "Latency",
+    "Lie",
+    "LimitData",
+    "LinkFault",
+    "Observation",
+    "OutOfMemory",
+    "Partition",
+    "Pause",
+    "Poison",
+    "PowerLoss",
+    "Reset",
+    "Restart",
+    "RestartEngine",
+    "RestartLinks",
+    "Slicer",
+    "SlowClose",
+    "Storm",
+    "Straggler",
+    "Terminate",
+    "Timeout",
+    "Truncate",
+    "When",
+    "WriteLimit",
+    "Zombie",
 ]

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from faults.evidence import Effect, Evidence, Injection
 from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, NodeSpec
 from harness.trainer.protocol.byzantine import About, Content, Rogue
 from harness.trainer.protocol.probe import Sounding
 from harness.units import Seconds, show_seconds
 
-FAULTS: dict[str, type[Fault]] = {}
-"""Every kind of fault by the key that names it in a scenario; a subclass registers itself."""
-
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
+
+
+DURATIONS = ("500ms", "1s", "1500ms", "2s", "3s")
+RETURNS = ("1s", "0s", "200ms", "500ms", "2s", "3s")
+"""What `for` and `restart_after` are drawn from."""
+
+
+class Drawn(NamedTuple):
+    """How explorations and property tests draw a fault."""
+
+    order: int
+    """Shrinking goes towards faults of a lower number."""
+    settings: Mapping[str, Sequence[Any]] = {}
+    """A scenario's key -> the values to choose from, the simplest first."""
+    at_failpoints: bool = False
+    """Whether it may hit a node that holds at a point of the protocol."""
 
 
 class AskProbe(Protocol):
@@ -64,7 +76,9 @@ class FaultContext:
 
 
 class Fault(BaseModel):
-    """One fault of a plan.
+    """One fault of a plan. Everything about it stands in its class: docs/extending.md.
+
+    A subclass that has `kind: Literal["its_name"] = "its_name"` is a fault; one without is what others are made from.
 
     `inject` and `undo` are called from the harness' main thread and must not take long: other faults wait. What takes
     time to measure is measured by `observe`, in a thread of its own, while the fault lasts.
@@ -84,8 +98,22 @@ class Fault(BaseModel):
     """Whether a target that holds for it at a point of the protocol ends or goes on by it."""
     on_links: ClassVar[bool] = False
     """Whether it is a fault of its targets' links; else of their processes."""
-    target_role: ClassVar[str] = "any"
-    """Which nodes it may hit: `any`, `learner` or `syncer`."""
+    target_role: ClassVar[Literal["any", "learner", "syncer"]] = "any"
+    """Which nodes it may hit."""
+    halts_target: ClassVar[bool] = False
+    """Whether its target's process stands still while it lasts."""
+    taken_apart: ClassVar[bool] = False
+    """Whether freezing makes single faults of it."""
+    brings_target: ClassVar[bool] = False
+    """Whether its targets are not there before."""
+    cuts_off: ClassVar[bool] = False
+    """Whether nothing gets through to its targets, or from them, while it lasts."""
+    occupies: ClassVar[str] = ""
+    """What of a target it takes: two faults that take the same can't be on one target at a time. Empty: its kind."""
+    shown_as: ClassVar[Literal["", "slow", "far", "paused", "cut off"]] = ""
+    """How a timeline shows its targets while it lasts; empty: as what they do."""
+    drawn: ClassVar[Drawn | None] = None
+    """None: only people name it, explorations don't."""
 
     kind: str
     targets: tuple[str, ...] = Field(min_length=1, strict=False)
@@ -96,11 +124,6 @@ class Fault(BaseModel):
     when: When | None = None
     after: After | None = None
     duration: Seconds | None = Field(None, alias="for")
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "kind" in inspect.get_annotations(cls):  # else it is what others are made from
-            FAULTS[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()] = cls
 
     @field_validator("targets", mode="before")
     @classmethod
@@ -132,10 +155,17 @@ class Fault(BaseModel):
         """Measure what it does, while it lasts; may take a second. Empty: the tape tells."""
         return {}
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Whether it took effect, from the recorded run alone: the figures of what was observed, unless a subclass
+        knows events that prove it."""
+        figures = {name: value for name, value in on.observed.items() if name not in ("ok", "why", "error")}
+        words = ", ".join(f"{name} {value}" for name, value in figures.items())
+        return Effect(bool(on.observed.get("ok")), words or "nothing was observed")
+
     def undo(self, hit: FaultContext) -> None:
         """Take it back."""
 
-    def verify(self, hit: FaultContext) -> Observation:
+    def observe_undone(self, hit: FaultContext) -> Observation:
         """Measure that it is gone; `back` says so."""
         return {}
 
@@ -154,6 +184,10 @@ class Fault(BaseModel):
     def affected_nodes(self, learners: Sequence[str]) -> Sequence[str]:
         """Who feels it: its targets; every learner where all links are hit, those of the syncer."""
         return learners if self.on_links and not set(self.targets) <= set(learners) else self.targets
+
+    def ends_connections(self) -> bool:
+        """Whether those who talk to its targets see at once that they are gone."""
+        return self.stops_target
 
     def describe_trigger(self) -> str:
         """When it comes, for people."""

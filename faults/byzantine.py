@@ -6,9 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
+from harness.tape import Event
 from harness.trainer.protocol.byzantine import About, Content, Rogue
+
+_REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 
 
 class Impersonation(Fault):
@@ -16,7 +20,7 @@ class Impersonation(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
     reversible: ClassVar[bool] = False
-    target_role: ClassVar[str] = "learner"
+    target_role = "learner"
 
     count: int = Field(3, ge=1, le=1000)
     """Messages per target."""
@@ -37,6 +41,17 @@ class Impersonation(Fault):
         """Who does it."""
         raise NotImplementedError
 
+    def refused(self, event: Event) -> bool:
+        """Whether this refusal is one of what was sent."""
+        raise NotImplementedError
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """So many were sent, and so many refused; that none was merged is what exactly_once says."""
+        sent, wanted = int(on.observed.get("sent", 0)), self.count * len(self.targets)
+        found = [event for event in run.tape.of("refused", node=run.syncer) if event.t >= on.began
+                 and event.fields.get("learner") in self.targets and self.refused(event)]
+        return Effect(sent >= wanted and len(found) > 0, f"{sent} of {wanted} sent, {len(found)} refused")
+
     def expected_duration(self) -> float | None:
         """As long as it may take."""
         return self.timeout_s
@@ -45,6 +60,8 @@ class Impersonation(Fault):
 class Poison(Impersonation):
     """Contributions that can't be right: values that are not finite, or tensors of the wrong size."""
 
+    drawn = Drawn(150, {"content": ("nan", "inf", "shape"), "count": (1, 3)})
+
     kind: Literal["poison"] = "poison"
     content: Content = "nan"
     """`nan`, `inf`, or `shape`."""
@@ -52,6 +69,10 @@ class Poison(Impersonation):
     def rogue(self, hit: FaultContext, target: str) -> Rogue:
         """One that is asked for contributions."""
         return hit.rogue(target, self.content)
+
+    def refused(self, event: Event) -> bool:
+        """For what is wrong with it; of steps that nobody made."""
+        return bool(event["reason"] == _REASONS[self.content] and event.fields.get("last") == 0)
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -62,6 +83,8 @@ class Poison(Impersonation):
 class Lie(Impersonation):
     """Reports of absurd numbers: steps, tokens, a place in the data, or versions, beyond all that is possible."""
 
+    drawn = Drawn(160, {"about": ("step", "tokens", "position", "version"), "count": (1, 3)})
+
     kind: Literal["lie"] = "lie"
     about: About = "step"
     """`step`, `tokens`, `position` or `version`."""
@@ -69,6 +92,10 @@ class Lie(Impersonation):
     def rogue(self, hit: FaultContext, target: str) -> Rogue:
         """One that reports."""
         return hit.rogue(target, self.about)
+
+    def refused(self, event: Event) -> bool:
+        """As impossible."""
+        return str(event["reason"]).startswith("impossible report")
 
     def describe(self) -> str:
         """What it does, for people."""

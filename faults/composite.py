@@ -8,8 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from faults.base import FAULTS, Fault, names
+from faults.base import Fault, names
 from faults.process import TYPICAL_START_S
+from faults.registry import FAULTS
 from harness.cluster.base import Ability
 from harness.errors import first
 from harness.units import Seconds, show_seconds
@@ -22,6 +23,8 @@ Part = dict[str, Any]
 
 class Composite(Fault):
     """Has no `inject`: it is taken apart."""
+
+    taken_apart: ClassVar[bool] = True
 
     def kinds(self) -> frozenset[str]:
         """What it is made of."""

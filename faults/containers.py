@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import signal
 from typing import ClassVar, Literal
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import (
+    SILENT,
+    Effect,
+    Evidence,
+    Injection,
+    between_contributions,
+    exits,
+    status_words,
+)
 from faults.process import Ending
 from faults.state import FailingWrites
 from harness.cluster.base import Ability
 from harness.units import show_seconds
 
 _TYPICAL_RESTART_S = 1.0
+_BACK_S = 5.0
+"""A connection that a restart broke is made again within this time."""
 
 
 class OutOfMemory(Ending):
     """The kernel kills the node for want of memory: its limit is set just above what it uses, and more is asked for."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"exhaust_memory", "restart"})
+    drawn = Drawn(220, {"restart_after": RETURNS}, at_failpoints=True)
 
     kind: Literal["out_of_memory"] = "out_of_memory"
 
@@ -25,6 +38,18 @@ class OutOfMemory(Ending):
         for target in self.targets:
             hit.cluster.exhaust_memory(target, self.restart_after)
         return {}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """SIGKILL, and the engine says that it was for want of memory."""
+        found = exits(run, self.targets, on)
+        missing = [target for target in self.targets if target not in found]
+        if missing:
+            return Effect(False, f"{', '.join(missing)} did not end")
+        words = ", ".join(status_words(event["status"]) for event in found.values())
+        if not all(event.fields.get("oom") for event in found.values()):
+            return Effect(False, f"exit status {words}, but not for want of memory")
+        killed = all(event["status"] == -signal.SIGKILL for event in found.values())
+        return Effect(killed, f"exit status {words}, out of memory")
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -36,6 +61,8 @@ class Disconnect(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"disconnect"})
     on_links: ClassVar[bool] = True
+    shown_as = "cut off"
+    drawn = Drawn(180, {"for": DURATIONS})
 
     kind: Literal["disconnect"] = "disconnect"
 
@@ -50,6 +77,12 @@ class Disconnect(Fault):
         for target in self.targets:
             hit.cluster.disconnect(target, False)
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """How long nothing of a node that was off the network was merged."""
+        silent = min(between_contributions(run, target, on.began, on.ended or run.end)
+                     for target in self.affected_nodes(run.learners))
+        return Effect(silent >= SILENT * (self.duration or 0), f"nothing came through for {show_seconds(silent)}")
+
     def describe(self) -> str:
         """What it does, for people."""
         return f"{names(self.targets)} off the network {self.describe_duration()}"
@@ -61,6 +94,11 @@ class FullDisk(FailingWrites):
     needs: ClassVar[frozenset[Ability]] = frozenset({"fill_disk", "restart", "state"})
 
     kind: Literal["full_disk"] = "full_disk"
+
+    def _failed(self, reason: str, status: str, on: Injection) -> Effect:
+        if "No space left" not in reason:
+            return Effect(False, f"a write failed for another reason: {reason}")
+        return Effect(True, f"a write onto the full disk failed ({reason}), exit status {status}")
 
     def inject(self, hit: FaultContext) -> Observation:
         """Fill it."""
@@ -83,13 +121,24 @@ class RestartLinks(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"restart_links"})
     reversible: ClassVar[bool] = False
     on_links: ClassVar[bool] = True
-    target_role: ClassVar[str] = "syncer"
+    target_role = "syncer"
+    drawn = Drawn(230)
 
     kind: Literal["restart_links"] = "restart_links"
 
     def inject(self, hit: FaultContext) -> Observation:
         """Restart it, and wait until all links are there again."""
         return {"down_s": round(hit.cluster.restart_links(), 3)}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Every learner was lost, and came back."""
+        lost, back = ({event["learner"] for event in run.tape.of(name, node=run.syncer)
+                       if on.began - 0.1 < event.t < on.began + _BACK_S} for name in ("lost", "hello"))
+        missing = [name for name in run.learners if name not in lost & back]
+        if missing:
+            return Effect(False, f"{', '.join(missing)} did not lose its connection and come back")
+        return Effect(True, f"links down for {show_seconds(float(on.observed.get('down_s', 0.0)))}; "
+                            f"every connection made again")
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -106,7 +155,7 @@ class RestartEngine(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     reversible: ClassVar[bool] = False
-    target_role: ClassVar[str] = "syncer"
+    target_role = "syncer"
 
     kind: Literal["restart_engine"] = "restart_engine"
 
@@ -114,6 +163,12 @@ class RestartEngine(Fault):
         """Have it restarted."""
         hit.cluster.restart_engine()
         return {}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Nothing was recorded any more: the run ended there."""
+        last = max((event.t for event in run.tape.events if event.node != "harness"), default=on.began)
+        ended = [event for event in run.tape.of("end", node="harness") if "engine" in str(event["message"])]
+        return Effect(bool(ended), f"the run broke off; last event {show_seconds(max(0.0, last - on.began))} after it")
 
     def describe(self) -> str:
         """What it does, for people."""

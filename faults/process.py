@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+from itertools import pairwise
 from typing import ClassVar, Literal
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from harness.cluster.base import Ability
 from harness.units import Seconds, show_seconds
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""
+_PARTIAL_WITHIN_S = 2.0
+_LAST_WORDS_S = 0.2
 
 
 class Ending(Fault):
@@ -32,6 +37,10 @@ class Ending(Fault):
             end(target, self.restart_after)
         return {}
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """It ended in good order, or by SIGTERM before it could say so, or by the SIGKILL that follows."""
+        return statuses(run, self.targets, on, (0, -signal.SIGTERM, -signal.SIGKILL))
+
     def describe(self) -> str:
         """What it does, for people."""
         return f"{self.kind} {names(self.targets)}{self.back()}"
@@ -49,10 +58,29 @@ class Ending(Fault):
         return "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
 
 
-class Kill(Ending):
+class Killed(Ending):
+    """Ends without a last word."""
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """SIGKILL is what the kernel reports, and nothing came after it."""
+        ok, words = statuses(run, self.targets, on, (-signal.SIGKILL,))
+        for target in self.targets:
+            if (ghost := _ghost(run, target, on.began)) is not None:
+                return Effect(False, f"{words}, but {target}.{ghost} went on recording")
+        if not ok or self.when is None or not str(self.when.failpoint).endswith(".half"):
+            return Effect(ok, words)
+        partial = next((event for event in run.tape.of("partial_frame", node=run.syncer)
+                        if event["peer"] in self.targets and abs(event.t - on.began) < _PARTIAL_WITHIN_S), None)
+        if partial is None or not 0 < partial["bytes"] < partial["expected"]:
+            return Effect(False, f"{words}, but the syncer saw no part of a frame")
+        return Effect(True, f"{words}; {partial['bytes']} of {partial['expected']} bytes arrived")
+
+
+class Kill(Killed):
     """SIGKILL: no last word."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
+    drawn = Drawn(0, {"restart_after": RETURNS}, at_failpoints=True)
 
     kind: Literal["kill"] = "kill"
 
@@ -62,6 +90,7 @@ class Terminate(Ending):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
     gently: ClassVar[bool] = True
+    drawn = Drawn(10, {"restart_after": RETURNS}, at_failpoints=True)
 
     kind: Literal["terminate"] = "terminate"
 
@@ -71,6 +100,7 @@ class Restart(Ending):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
     gently: ClassVar[bool] = True
+    drawn = Drawn(20, {"restart_after": ("0s",)}, at_failpoints=True)
 
     kind: Literal["restart"] = "restart"
     restart_after: Seconds = 0.0
@@ -85,7 +115,8 @@ class Join(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"join"})
     reversible: ClassVar[bool] = False
-    target_role: ClassVar[str] = "learner"
+    brings_target: ClassVar[bool] = True
+    target_role = "learner"
 
     kind: Literal["join"] = "join"
     restart_after: ClassVar[float] = 0.0  # it has to be merged from, as after a kill
@@ -95,6 +126,15 @@ class Join(Fault):
         for target in self.targets:
             hit.cluster.join(hit.spec(target))
         return {}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Every target was started, and the syncer heard from it."""
+        hello = {event["learner"]: event.t for event in run.tape.of("hello", node=run.syncer) if event.t >= on.began}
+        missing = [target for target in self.targets if target not in hello]
+        if missing:
+            return Effect(False, f"the syncer never heard of {', '.join(missing)}")
+        took = max(hello[target] for target in self.targets) - on.began
+        return Effect(True, f"known to the syncer after {show_seconds(took)}")
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -111,6 +151,10 @@ class Pause(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"pause"})
     frees: ClassVar[bool] = True
+    halts_target: ClassVar[bool] = True
+    occupies: ClassVar[str] = "process"
+    shown_as = "paused"
+    drawn = Drawn(40, {"for": DURATIONS}, at_failpoints=True)
 
     kind: Literal["pause"] = "pause"
 
@@ -125,6 +169,18 @@ class Pause(Fault):
         for target in self.targets:
             hit.cluster.resume(target)
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Every target recorded nothing for as long as it was to last, or did if it was undone before."""
+        end = run.until(on)
+        asked = min(self.duration or 0.0, end - on.began)
+        silences = []
+        for target in self.targets:
+            times = [event.t for event in run.tape.events if event.node == target]
+            inside = [on.began, *(t for t in times if on.began < t < end), end]
+            silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
+        shortest = min(silences)
+        return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
+
     def describe(self) -> str:
         """What it does, for people."""
         return f"pause {names(self.targets)} {self.describe_duration()}"
@@ -138,7 +194,10 @@ class Zombie(Fault):
     """A stale incarnation: the process stands still, its successor is started beside it, and then it comes back."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"supersede"})
-    target_role: ClassVar[str] = "learner"
+    target_role = "learner"
+    halts_target: ClassVar[bool] = True
+    occupies: ClassVar[str] = "process"
+    drawn = Drawn(140, {"for": DURATIONS})
 
     kind: Literal["zombie"] = "zombie"
     restart_after: ClassVar[float] = 0.0  # the successor has to take its place, as after a kill
@@ -154,6 +213,25 @@ class Zombie(Fault):
         for target in self.targets:
             hit.cluster.revive(target)
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """A successor was started beside each target; the old one, back again, saw it, and ended."""
+        said = []
+        for target in self.targets:
+            successor = next((event["incarnation"] for event in run.tape.of("spawn", node="harness")
+                              if event["target"] == target and event.t >= on.began - 0.1), None)
+            if successor is None:
+                return Effect(False, f"{target} got no successor")
+            old = successor - 1
+            seen = any(event.node == target and event.incarnation == old for event in run.tape.of("superseded"))
+            gone = next((event for event in run.tape.of("exit", node="harness")
+                         if (event["target"], event["incarnation"]) == (target, old)), None)
+            if gone is None or not seen:
+                return Effect(False, f"{target}.{old} "
+                                     f"{'did not end' if gone is None else 'never saw that it was superseded'}")
+            said.append(f"{target}.{old} came back, saw {target}.{successor}, and ended "
+                        f"({status_words(gone['status'])})")
+        return Effect(True, "; ".join(said))
+
     def describe(self) -> str:
         """What it does, for people."""
         return f"supersede {names(self.targets)}, whose old process comes back after {show_seconds(self.duration or 0)}"
@@ -161,3 +239,12 @@ class Zombie(Fault):
     def expected_lost_time(self) -> float:
         """Until the successor trains."""
         return TYPICAL_START_S
+
+
+def _ghost(run: Evidence, target: str, at: float) -> int | None:
+    """The incarnation that was killed, where it recorded anything more than a moment later."""
+    gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == target
+            and event.fields.get("killed") and abs(event.t - at) < _PARTIAL_WITHIN_S]
+    return next((event["incarnation"] for event in gone for later in run.tape.events
+                 if (later.node, later.incarnation) == (target, event["incarnation"])
+                 and later.t > event.t + _LAST_WORDS_S), None)

@@ -6,16 +6,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, FaultContext, Observation, names
-from faults.process import Ending
+from faults.base import RETURNS, Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import Effect, Evidence, Injection
+from faults.process import Killed
 from harness.cluster.base import Ability
 from harness.units import Seconds, show_seconds
 
 
-class PowerLoss(Ending):
+class PowerLoss(Killed):
     """A kill that takes with it what was written and not yet on stable storage."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"lose_power", "restart"})
+    drawn = Drawn(30, {"restart_after": RETURNS}, at_failpoints=True)
 
     kind: Literal["power_loss"] = "power_loss"
 
@@ -35,6 +37,7 @@ class ClockJump(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"jump_clock"})
     reversible: ClassVar[bool] = False
+    drawn = Drawn(240, {"by": ("200ms", "1s", "5s")})
 
     kind: Literal["clock_jump"] = "clock_jump"
     by: Seconds = Field(1.0, gt=0, le=60)
@@ -44,6 +47,11 @@ class ClockJump(Fault):
         for target in self.targets:
             hit.cluster.jump_clock(target, self.by)
         return {"jumped_s": self.by}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """The node went on with another clock; it says so itself."""
+        by = float(on.observed.get("jumped_s", 0.0))
+        return Effect(by > 0, f"its clock is {show_seconds(by)} ahead")
 
     def describe(self) -> str:
         """What it does, for people."""

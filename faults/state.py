@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import signal
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import Effect, Evidence, Injection, exits, status_words
 from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
 from harness.memory import Content, Corruption, Part
 from harness.units import Seconds, show_seconds
+
+_DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3)}
 
 
 class Damage(Ending):
@@ -19,7 +23,7 @@ class Damage(Ending):
     on from replaces what was damaged."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart", "state"})
-    target_role: ClassVar[str] = "syncer"
+    target_role = "syncer"
 
     restart_after: Seconds | None = Field(1.0, gt=0)
     files: int = Field(1, ge=1, le=4096)
@@ -47,6 +51,22 @@ class Damage(Ending):
         """The file's content afterwards; None: it is gone."""
         raise NotImplementedError
 
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """The syncer was killed, and its successor found what was damaged."""
+        files = [name for name in str(on.observed.get("damaged", "")).split(", ") if name]
+        gone = exits(run, self.targets, on).get(self.targets[0])
+        if not files or gone is None or gone["status"] != -signal.SIGKILL:
+            return Effect(False, "no file was damaged" if not files else "the syncer was not killed")
+        later = [event for event in run.tape.of("repaired", "refused_checkpoint", node=self.targets[0])
+                 if event.incarnation == gone["incarnation"] + 1]
+        if any(event.event == "refused_checkpoint" for event in later):
+            return Effect(True, f"{', '.join(files)} damaged; the syncer refused to go on")
+        found = {event["file"]: event["reason"] for event in later}
+        missed = [name for name in files if name not in found]
+        if missed:
+            return Effect(False, f"the syncer did not notice {', '.join(missed)}")
+        return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
+
     def describe(self) -> str:
         """What it does, for people."""
         copies = " and their mirrors" if self.mirrors else ""
@@ -56,6 +76,8 @@ class Damage(Ending):
 
 class Corrupt(Damage):
     """Bits turn over."""
+
+    drawn = Drawn(190, _DRAWN)
 
     kind: Literal["corrupt"] = "corrupt"
 
@@ -73,6 +95,8 @@ class Corrupt(Damage):
 class Truncate(Damage):
     """The end is missing."""
 
+    drawn = Drawn(200, _DRAWN)
+
     kind: Literal["truncate"] = "truncate"
 
     def damaged(self, content: bytes, chance: random.Random) -> bytes:
@@ -82,6 +106,8 @@ class Truncate(Damage):
 
 class Delete(Damage):
     """The file is gone."""
+
+    drawn = Drawn(210, _DRAWN)
 
     kind: Literal["delete"] = "delete"
 
@@ -94,10 +120,22 @@ class FailingWrites(Fault):
     """What the syncer wants to save can't be written. It ends rather than go on without what it could not save, and
     comes back when it can."""
 
-    target_role: ClassVar[str] = "syncer"
+    target_role = "syncer"
     stops_target: ClassVar[bool] = True
 
     restart_after: Seconds = 1.0
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """A write of the target failed, and it ended for that reason."""
+        node = self.targets[0]
+        failed = next((event for event in run.tape.of("failed", node=node) if event.t > on.began), None)
+        gone = exits(run, self.targets, on).get(node)
+        if failed is None or gone is None:
+            return Effect(False, "no write failed" if failed is None else f"the {node} did not end")
+        return self._failed(str(failed["reason"]), status_words(gone["status"]), on)
+
+    def _failed(self, reason: str, status: str, on: Injection) -> Effect:
+        raise NotImplementedError
 
     def expected_lost_time(self) -> float:
         """Until it is back."""
@@ -110,6 +148,10 @@ class WriteLimit(FailingWrites):
     needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
 
     kind: Literal["write_limit"] = "write_limit"
+
+    def _failed(self, reason: str, status: str, on: Injection) -> Effect:
+        return Effect(True, f"a write beyond {on.observed.get('limit_bytes')} bytes failed ({reason}), "
+                            f"exit status {status}")
 
     def inject(self, hit: FaultContext) -> Observation:
         """Limit writes to a size between that of its tape, which must go on, and that of its largest checkpoint."""
@@ -140,7 +182,8 @@ class CorruptMemory(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"corrupt_memory", "pause"})
     reversible: ClassVar[bool] = False
     frees: ClassVar[bool] = True
-    target_role: ClassVar[str] = "learner"
+    target_role = "learner"
+    drawn = Drawn(170, {"content": ("nan", "bits"), "values": (16, 1, 256)})
 
     kind: Literal["corrupt_memory"] = "corrupt_memory"
     part: Part = "weights"
@@ -160,6 +203,20 @@ class CorruptMemory(Fault):
                 hit.cluster.pause(target)
                 hit.cluster.resume(target)
         return {}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """Every target says what happened to its memory, and what came of it."""
+        words = []
+        for target in self.targets:
+            hit = next((event for event in run.tape.of("corrupted", node=target) if event["fault"] == on.id), None)
+            if hit is None:
+                return Effect(False, f"{target} went on before its memory could fail")
+            reset = next((event for event in run.tape.of("reset", node=target)
+                          if event.t >= hit.t and event.incarnation == hit.incarnation), None)
+            what = ("went on with it" if reset is None else
+                    f"dropped all that it had after {show_seconds(reset.t - hit.t)}")
+            words.append(f"{target} {what}" + (f" ({reset['reason']})" if reset else ""))
+        return Effect(True, f"{self.values} {self.part} hit; " + "; ".join(words))
 
     def describe(self) -> str:
         """What it does, for people."""

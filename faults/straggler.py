@@ -6,15 +6,22 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import Drawn, Fault, FaultContext, Observation, names
+from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
+
+_SLACK = 0.12
+"""A duty cycle of a second and steps of tens of milliseconds round a straggler's speed by about so much."""
 
 
 class Straggler(Fault):
     """The node runs only a share of the time. What is observed of it is its rate of inner steps, from the tape."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"throttle"})
-    target_role: ClassVar[str] = "learner"
+    target_role = "learner"
+    occupies: ClassVar[str] = "process"
+    shown_as = "slow"
+    drawn = Drawn(130, {"for": ("2s", "4s", "6s"), "factor": (0.5, 0.25, 0.8)})
 
     kind: Literal["straggler"] = "straggler"
     factor: float = Field(0.25, gt=0, lt=1)
@@ -40,6 +47,16 @@ class Straggler(Fault):
         """Full speed again."""
         for target in self.targets:
             hit.cluster.throttle(target, None)
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """The share of its nominal steps that each target took."""
+        end = run.until(on)
+        if not all(run.step_time(target) for target in self.targets) or end <= on.began:
+            return Effect(False, "no nominal pace, or no time, to measure it against")
+        rates = [run.pace(target, on.began, end) for target in self.targets]
+        slack = _SLACK + self.spread / 2
+        near = all(abs(rate - self.factor) <= slack and 0 < rate < (1 + self.factor) / 2 for rate in rates)
+        return Effect(near, ", ".join(f"{rate:.0%} of nominal speed" for rate in rates))
 
     def describe(self) -> str:
         """What it does, for people."""

@@ -29,6 +29,16 @@ class Span:
     done: bool = True
     """Whether the injection was recorded to its end."""
 
+    @property
+    def id(self) -> str:
+        """The fault's."""
+        return self.planned.id
+
+    @property
+    def began(self) -> float:
+        """When it was injected; 0.0 where it never was."""
+        return self.injected or 0.0
+
     def overlaps(self, start: float, end: float) -> bool:
         """Whether it was on at any time between."""
         return self.injected is not None and self.injected < end and (self.ended is None or self.ended > start)
@@ -42,6 +52,16 @@ class History:
     tape: Tape
     curve: Sequence[Point] = ()
     references: Mapping[str, Reference] = field(default_factory=dict)
+
+    @property
+    def syncer(self) -> str:
+        """The syncer's name."""
+        return SYNCER
+
+    @property
+    def learners(self) -> Sequence[str]:
+        """The learners' names."""
+        return self.plan.cluster.names
 
     @cached_property
     def log_gaps(self) -> list[str]:

@@ -29,9 +29,6 @@ LOOKS = {
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
-_OVERLAYS = {"straggler": "slow", "pause": "paused", "latency": "far", "bandwidth": "far", "slicer": "far",
-             "slow_close": "far", "partition": "cut off", "timeout": "cut off", "reset": "cut off",
-             "limit_data": "cut off"}
 _PRIORITY = ("paused", "cut off", "slow", "far")
 
 
@@ -125,9 +122,9 @@ class Lanes:
 
     def _overlay(self, event: Event, add: bool) -> None:
         fault = self._kinds.get(str(event["fault"]))
-        name = _OVERLAYS.get(fault.kind if fault else "")
-        if name is None or fault is None:
+        if fault is None or not fault.shown_as:
             return
+        name = fault.shown_as
         learners = [name for name in self.nodes if name != SYNCER]
         for target in fault.affected_nodes(learners):
             lane = self.nodes[target]

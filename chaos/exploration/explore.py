@@ -22,12 +22,14 @@ from chaos.checks import DOUBTED
 from chaos.checks.base import Verdict
 from chaos.exploration import coverage
 from chaos.exploration.coverage import Pair
-from chaos.exploration.generate import HELD, KINDS, Document, plan_of, with_faults
+from chaos.exploration.generate import Document, held_for, plan_of, with_faults
+from chaos.exploration.generate import known as known_kinds
 from chaos.exploration.guide import draw
 from chaos.exploration.scenario_writer import text
 from chaos.exploration.shrink import shrunk
 from chaos.runner.simulate import simulate
 from chaos.scenario.model import Scenario
+from faults import FAULTS
 from harness.fingerprint import source_digest
 
 ROUND = 48
@@ -106,7 +108,7 @@ class Exploration:
 
 
 def explore(scenario: Scenario, corpus: Path, workers: Workers, *, runs: int, seed: int = 0, max_faults: int = 6,
-            kinds: Sequence[str] = tuple(KINDS), guided: bool = True,
+            kinds: Sequence[str] | None = None, guided: bool = True,
             tell: Callable[[Exploration], None] = lambda _: None, stop_at: str = "") -> Exploration:
     """Try so many schedules; what was tried before in this folder, with the same settings, is not tried again.
 
@@ -117,7 +119,7 @@ def explore(scenario: Scenario, corpus: Path, workers: Workers, *, runs: int, se
         runs: how many.
         seed: the random seed of everything that is drawn.
         max_faults: the most in one schedule.
-        kinds: of faults to choose from.
+        kinds: of faults to choose from; None: all that can be drawn.
         guided: whether pairs that were not hit yet come first; else chance alone decides.
         tell: called after each result.
         stop_at: end as soon as this check has failed.
@@ -125,11 +127,12 @@ def explore(scenario: Scenario, corpus: Path, workers: Workers, *, runs: int, se
     Raises:
         ExplorationError: the folder is another exploration's, or can't be written.
     """
+    kinds = known_kinds(kinds)
     bare = scenario.model_copy(update={"faults": ()}).model_dump_json(by_alias=True, exclude_unset=True)
     settings = {"scenario": hashlib.sha256(bare.encode()).hexdigest(), "seed": seed, "max_faults": max_faults,
                 "kinds": list(kinds), "guided": guided, "sources": source_digest()}
     results, known = _opened(corpus, settings)
-    state = Exploration(possible=coverage.possible({kind: KINDS[kind][1] for kind in kinds}, HELD))
+    state = Exploration(possible=coverage.possible({kind: FAULTS[kind].target_role for kind in kinds}, held_for()))
     state.taken_over = len(known)
     base = Scenario.model_validate_json(bare)
     for first in range(0, runs, ROUND):

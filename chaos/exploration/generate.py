@@ -7,7 +7,7 @@ asked for a choice at a time, the simplest first.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from chaos.scenario.model import SYNCER, Scenario
 from chaos.scenario.plan import Plan, freeze
 from chaos.scenario.problems import Numbers
 from chaos.scenario.validation import validate_semantics
-from faults import FAULTS
+from faults import FAULTS, Drawn
 from harness.cluster.base import SIMULATED
 
 T = TypeVar("T")
@@ -46,63 +46,40 @@ class ByChance:
         return options[self._chance.randrange(len(options))]
 
 
-_SHORT = ("500ms", "1s", "1500ms", "2s", "3s")
-_BACK = ("1s", "0s", "200ms", "500ms", "2s", "3s")
-_DELAY = ("20ms", "5ms", "50ms", "100ms")
-_WAYS = ("both", "upstream", "downstream")
-Settings = Callable[[Chooser], Document]
+
+@lru_cache
+def drawable() -> dict[str, Drawn]:
+    """The kinds that can be drawn, the simplest first, and how their settings are."""
+    found = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}
+    return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
 
 
-def _of(**options: Sequence[Any]) -> Settings:
-    return lambda chooser: {name.rstrip("_"): chooser.pick(values) for name, values in options.items()}
+def settings(chooser: Chooser, kind: str) -> Document:
+    """A kind's own settings."""
+    return {name: chooser.pick(values) for name, values in drawable()[kind].settings.items()}
 
 
-KINDS: dict[str, tuple[Settings, str]] = {
-    "kill": (_of(restart_after=_BACK), "any"),
-    "terminate": (_of(restart_after=_BACK), "any"),
-    "restart": (_of(restart_after=("0s",)), "any"),
-    "power_loss": (_of(restart_after=_BACK), "any"),
-    "pause": (_of(for_=_SHORT), "any"),
-    "partition": (_of(for_=_SHORT, direction=_WAYS), "any"),
-    "latency": (_of(for_=_SHORT, delay=_DELAY, jitter=("0s", "5ms", "20ms"), rate=("10MB/s", "1MB/s")), "any"),
-    "bandwidth": (_of(for_=_SHORT, rate=("1MB/s", "50kB/s", "10kB/s")), "any"),
-    "timeout": (_of(for_=_SHORT, close_after=("0s", "200ms"), direction=_WAYS), "any"),
-    "reset": (_of(for_=_SHORT, reset_after=("0s", "100ms")), "any"),
-    "slow_close": (_of(for_=_SHORT, delay=("200ms", "1s")), "any"),
-    "slicer": (_of(for_=_SHORT, size=(16384, 1024), delay=("2ms", "10ms")), "any"),
-    "limit_data": (_of(for_=_SHORT, size=(20_000, 2_000, 100_000)), "any"),
-    "straggler": (_of(for_=("2s", "4s", "6s"), factor=(0.5, 0.25, 0.8)), "learner"),
-    "zombie": (_of(for_=_SHORT), "learner"),
-    "poison": (_of(content=("nan", "inf", "shape"), count=(1, 3)), "learner"),
-    "lie": (_of(about=("step", "tokens", "position", "version"), count=(1, 3)), "learner"),
-    "corrupt_memory": (_of(content=("nan", "bits"), values=(16, 1, 256)), "learner"),
-    "disconnect": (_of(for_=_SHORT), "any"),
-    "corrupt": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
-    "truncate": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
-    "delete": (_of(restart_after=("1s", "200ms"), files=(1, 3)), "syncer"),
-    "out_of_memory": (_of(restart_after=_BACK), "any"),
-    "restart_links": (_of(), "syncer"),
-    "clock_jump": (_of(by=("200ms", "1s", "5s")), "any"),
-}
-"""Kind -> how its settings are chosen, and whom it may hit."""
+def held_for() -> frozenset[str]:
+    """Kinds that a node can be held at a point of the protocol for."""
+    return frozenset(kind for kind, drawn in drawable().items() if drawn.at_failpoints)
+
+
 _FAILPOINTS = {SYNCER: ("merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast"),
                "learner": ("upload.half",)}
-HELD = ("kill", "terminate", "restart", "power_loss", "out_of_memory", "pause")
-"""What a node can be held at a point of the protocol for."""
 
 
 def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before: Sequence[Document]) -> Document:
     """One more fault, after these."""
     kind = chooser.pick(kinds)
-    settings, on = KINDS[kind]
     learners = scenario.cluster.starters
-    target = chooser.pick({"any": (*learners, SYNCER), "learner": learners, "syncer": (SYNCER,)}[on])
-    return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser)}
+    role = FAULTS[kind].target_role
+    target = chooser.pick({"any": (*learners, SYNCER), "learner": learners, "syncer": (SYNCER,)}[role])
+    return {kind: target, **trigger(chooser, scenario, kind, target, before), **settings(chooser, kind)}
 
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    ways = ["at", "when"] + (["failpoint"] if kind in HELD else []) + (["after"] if before else [])
+    ways = ["at", "when"] + (["failpoint"] if kind in held_for() else []) + (["after"] if before else [])
     way = chooser.pick(ways)
     if way == "at":
         return {"at": chooser.pick(times(scenario))}
@@ -189,7 +166,7 @@ def allowing(scenario: Scenario) -> Scenario:
                if not set(fault.targets) <= learners or len(set(fault.targets)) == len(learners))
     lost = sum(cost for _, cost in costs)
     still = {target: (fault.expected_duration() or 0.0) + start for fault in scenario.faults
-             if fault.stops_target or fault.kind in ("pause", "zombie") for target in fault.targets}
+             if fault.stops_target or fault.halts_target for target in fault.targets}
     if learners <= set(still):  # they may all stand still at the same time
         gone += max(still.values())
     run = max(1.0, scenario.cluster.nominal_s)
@@ -212,9 +189,9 @@ def known(kinds: Sequence[str] | None) -> tuple[str, ...]:
         ValueError: one of them is not known here.
     """
     if kinds is None:
-        return tuple(KINDS)
-    strange = [kind for kind in kinds if kind not in KINDS]
+        return tuple(drawable())
+    strange = [kind for kind in kinds if kind not in drawable()]
     if strange:
         there = "can't be drawn" if strange[0] in FAULTS else "is no fault"
-        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(KINDS)}")
+        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(drawable())}")
     return tuple(kinds)

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from chaos.exploration.coverage import Pair
-from chaos.exploration.generate import KINDS, ByChance, Document, document, sensible, times
+from chaos.exploration.generate import ByChance, Document, document, sensible, times
+from chaos.exploration.generate import settings as drawn_settings
 from chaos.scenario.model import SYNCER, Scenario
 
 _SHARE = 0.7
@@ -33,7 +34,7 @@ def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: 
     learners = scenario.cluster.starters
     target = SYNCER if role == SYNCER else chooser.pick(learners)
     count = chooser.pick(range(20, 101, 5))
-    settings = KINDS[kind][0](chooser)
+    settings = drawn_settings(chooser, kind)
     waits = chooser.pick(("0s", "100ms", "300ms", "700ms", "1s", "1300ms"))
     holds: dict[str, str] = {"uploading": "upload.half", "committed": "commit.before_broadcast",
                              "saving": chooser.pick(("merge.before_commit", "checkpoint.before_rename"))}

@@ -57,9 +57,9 @@ class Sensing:
 
     def verify(self, planned: PlannedFault) -> None:
         """Begin to measure that a fault is gone."""
-        if type(planned.fault).verify is not Fault.verify:
+        if type(planned.fault).observe_undone is not Fault.observe_undone:
             hit = self.hit(planned)
-            self._pending.append(("verified", planned, self._prober.begin(lambda: planned.fault.verify(hit))))
+            self._pending.append(("verified", planned, self._prober.begin(lambda: planned.fault.observe_undone(hit))))
 
     def collect(self) -> Iterator[tuple[str, PlannedFault, Observation]]:
         """What has been measured since the last call: event, fault, result."""

@@ -8,7 +8,7 @@ from operator import mul
 from statistics import mean
 from typing import NamedTuple
 
-from faults import Fault, Join, Partition
+from faults import Fault
 from harness.trainer.config.cluster_config import BLOCKING, SYNCHRONOUS, TrainerConfig
 from harness.trainer.coordinator.sessions import heartbeat_s
 
@@ -122,16 +122,15 @@ def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
     would without it."""
     found = []
     for fault in faults:
-        cut_off = isinstance(fault, Partition)  # who is goes on alone, unless all wait for it
+        cut_off = fault.cuts_off  # who is goes on alone, unless all wait for it
         length = fault.duration or 0.0 if cut_off and _waiting(cluster) else fault.expected_lost_time()
         struck = frozenset(fault.targets) & frozenset(cluster.names)
-        joins = isinstance(fault, Join)
+        joins = fault.brings_target
         at = 0.0 if joins else fault.at
         if length > 0 and struck:
-            ended = fault.stops_target or (isinstance(fault, Partition) and fault.direction == "both")
             found.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
                                  fault.stops_target or cut_off or length > cluster.heartbeat_timeout, joins,
-                                 0.0 if ended else missed_after(cluster)))
+                                 0.0 if fault.ends_connections() else missed_after(cluster)))
     return found
 
 

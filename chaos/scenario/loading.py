@@ -156,8 +156,8 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
                                             nearest(key, _known_keys(detail["loc"])))
     elif detail["type"] == "union_tag_invalid":
         kind = detail["ctx"]["tag"]
-        message = (f"no fault {kind!r}{nearest(kind, FAULTS) or '.'} A fault begins with its kind and target, as in "
-                   f"`- kill: learner-1`; kinds are {', '.join(sorted(FAULTS))}")
+        message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
+                   f"in `- kill: learner-1`; kinds are {'. '.join([', '.join(sorted(FAULTS)), *FAULTS.broken()])}")
     elif detail["type"] == "missing":
         message = f"{key} is missing"
     elif where:

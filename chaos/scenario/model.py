@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from chaos.scenario.bounds import Bounds
-from faults import FAULTS, AbortWhen, AnyEntry, Fault, Join
+from faults import FAULTS, AbortWhen, AnyEntry, Fault
 from harness.errors import printable
 from harness.trainer.config.cluster_config import SYNCER as SYNCER
 from harness.trainer.config.cluster_config import TrainerConfig
@@ -59,7 +59,7 @@ class Scenario(BaseModel):
 
 def joiners(faults: Sequence[Fault]) -> list[str]:
     """The learners that come later, in the order of the faults that bring them."""
-    return [target for fault in faults if isinstance(fault, Join) for target in fault.targets]
+    return [target for fault in faults if fault.brings_target for target in fault.targets]
 
 
 def _named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:

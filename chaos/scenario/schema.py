@@ -18,8 +18,10 @@ def schema() -> dict[str, Any]:
     definitions = whole["$defs"]
     written = {}
     for kind, model in sorted(FAULTS.items()):
-        if model.__name__ in definitions:
-            written[kind] = _as_written(kind, model, definitions.pop(model.__name__))
+        form = model.model_json_schema(by_alias=True, mode="validation", ref_template="#/$defs/{model}")
+        definitions |= form.pop("$defs", {})
+        written[kind] = _as_written(kind, model, form)
+    del definitions["Fault"]  # what they have in common
     definitions |= {f"fault_{kind}": definition for kind, definition in written.items()}
     for key in ("cluster", "checks"):  # left empty, they say nothing
         whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
-from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Join, Storm
+from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm, Zombie
 from harness.tape import FIELDS
 from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.model.quadratic import QuadraticSpec
@@ -32,8 +32,6 @@ _OF_FRAGMENTS, _OF_GROUPS = {"outer_gradient", "received"}, {"grouped", "rolled_
 """Events of modes that exchange fragments, and of those that average gradients."""
 _OF_DONORS = {"donated", "recovering"}
 """Events of recovery from a peer."""
-_FAMILIES = {"pause": "process", "straggler": "process", "zombie": "process"}
-"""Kinds that undo each other."""
 _FOR_EVER = float("inf")
 _INSTANT_S = 1e-6
 _AT_MOST = 0.97
@@ -65,7 +63,8 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
             *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
             *_of_mode(scenario, fault), *_beyond(fault, abilities))]
     wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
-    wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
+    wrong += [(["faults", index], message) for index, message in (
+        *_held_twice(scenario), *_held_beside_its_successor(scenario, ids))]
     if not wrong:
         stretches = _stretches(scenario, ids)
         wrong = [(["faults", stretch.number], message) for stretch in stretches
@@ -95,10 +94,10 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
     """Who joins must not be there yet: the last learners, each once, and not all of them."""
     coming = joiners(scenario.faults)
     last = scenario.cluster.names[-len(coming):] if coming else []
-    if isinstance(fault, Join) and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
+    if fault.brings_target and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
         yield (f"join: only the last learners can come later, each once, and at least one must be there from the "
                f"beginning; this cluster has {', '.join(scenario.cluster.names)}")
-    elif isinstance(fault, Join) and scenario.cluster.quorum > scenario.cluster.learners - len(coming):
+    elif fault.brings_target and scenario.cluster.quorum > scenario.cluster.learners - len(coming):
         yield f"join: without {', '.join(coming)} the quorum of {scenario.cluster.quorum} is never reached"
 
 
@@ -191,10 +190,37 @@ def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
             seen.add(fault.when.node)
 
 
+def _held_beside_its_successor(scenario: Scenario, ids: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """An old process that holds at a failpoint while its successor is hit by the fault that waits for it: nobody would
+    let it go on. Once that fault has come nobody holds any more."""
+    for holding, fault in enumerate(scenario.faults):
+        if fault.when is None or fault.when.failpoint is None:
+            continue
+        for index, other in enumerate(scenario.faults):
+            if (fault.when.node in other.targets and any(issubclass(FAULTS[kind], Zombie) for kind in _kinds(other))
+                    and holding not in _before(scenario, ids, index)):
+                yield max(index, holding), (
+                    f"{other.describe()}: its old process may come back and hold at {fault.when.failpoint}, where "
+                    f"nobody would let it go on; let it come `after` the fault that waits there")
+
+
+def _before(scenario: Scenario, ids: dict[str, int], index: int) -> set[int]:
+    """The faults that must have come before one can."""
+    seen: set[int] = set()
+    while (after := scenario.faults[index].after) is not None and after.fault in ids and ids[after.fault] not in seen:
+        index = ids[after.fault]
+        seen.add(index)
+    return seen
+
+
+def _kinds(fault: Fault) -> frozenset[str]:
+    """What a fault is made of."""
+    return fault.kinds() if isinstance(fault, Composite) else frozenset({fault.kind})
+
+
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
     cluster = scenario.cluster
-    for kind in sorted(kinds & {"poison", "lie", "corrupt_memory"}) if cluster.mode in SYNCHRONOUS else ():
+    for kind in sorted(_kinds(fault) & {"poison", "lie", "corrupt_memory"}) if cluster.mode in SYNCHRONOUS else ():
         yield f"{kind}: mode {cluster.mode} takes no outer gradients, and this is about learners that give them"
     if isinstance(fault, CorruptMemory) and fault.part == "moments" and isinstance(cluster.spec, QuadraticSpec):
         yield f"corrupt_memory: model {cluster.model} is trained by plain gradient descent, which has no moments"
@@ -208,15 +234,7 @@ def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
 
 def _circular(scenario: Scenario, ids: dict[str, int]) -> list[int]:
     """Faults that wait for themselves, directly or through others."""
-    found = []
-    for index in range(len(scenario.faults)):
-        seen, here = set(), index
-        while (after := scenario.faults[here].after) is not None and after.fault in ids and here not in seen:
-            seen.add(here)
-            here = ids[after.fault]
-        if here == index and seen:
-            found.append(index)
-    return found
+    return [index for index in range(len(scenario.faults)) if index in _before(scenario, ids, index)]
 
 
 def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
@@ -287,8 +305,8 @@ def _alike(one: Fault, other: Fault) -> bool:
 
 def _families(fault: Fault) -> set[str]:
     """What a fault does to its target, so that nobody else may."""
-    kinds = fault.kinds() if isinstance(fault, Composite) else {fault.kind}
-    found = {_FAMILIES.get(kind, kind) for kind in kinds if FAULTS[kind].reversible}
+    kinds = _kinds(fault)
+    found = {FAULTS[kind].occupies or kind for kind in kinds if FAULTS[kind].reversible}
     if isinstance(fault, Storm) and any(FAULTS[kind].stops_target for kind in kinds):
         found.add("process")  # a process that a storm may have killed can't be paused
     return found

@@ -13,16 +13,21 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, Fault, FaultContext, Observation, names
+from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
 from harness.links.client import Toxic
 from harness.trainer.protocol.probe import Sounding
+from harness.units import show_seconds
 
 TOLERANCE = 0.5
 """A measured delay or rate within half of what was asked for counts as observed."""
 SLACK_S = 0.002
 """What timers and a busy machine add to any delay."""
 MOST_PROBE_BYTES = 1 << 22
+FOR: Mapping[str, Any] = {"for": DURATIONS}
+DIRECTIONS = ("both", "upstream", "downstream")
+"""What explorations draw of every fault of links, and of some."""
 _PROBES = 3
 _SAMPLE = 16  # probes for a toxic that hits only some connections
 
@@ -62,9 +67,23 @@ class LinkFault(Fault):
         observed: list[Observation] = several(lambda link: self._through(hit, link), links)
         return next((one for one in observed if not one["ok"]), observed[-1])
 
-    def verify(self, hit: FaultContext) -> Observation:
+    def observe_undone(self, hit: FaultContext) -> Observation:
         """Whether probes get through again."""
         return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """What the probes measured, in the toxic's own unit."""
+        value = on.observed.get(self.measures)
+        if value is None:
+            return Effect(False, "no probe noticed it")
+        words = _in_words(self.measures, float(value))
+        if self.measures == "delay_s":
+            words += " each way" if len(self.streams) == 2 else " one way"
+            rate = on.observed.get("rate_bytes_per_s")
+            words += f", {float(rate) / 1e6:.1f} MB/s" if rate else ""
+        if "hit" in on.observed:
+            words += f" on {on.observed['hit']} connections"
+        return Effect(bool(on.observed.get("ok")), words)
 
     def toxics(self, fault: str) -> list[Toxic]:
         """One per direction, under the fault's own name."""
@@ -122,6 +141,16 @@ class LinkFault(Fault):
     def what(self) -> str:
         """What is done to the link, for people."""
         raise NotImplementedError
+
+
+def _in_words(measure: str, value: float) -> str:
+    if measure == "rate_bytes_per_s":
+        return f"{value / 1e6:.2f} MB/s"
+    if measure == "bytes":
+        return f"{value:.0f} bytes came back"
+    before = {"close_s": "closed after ", "silent_s": "no answer in ", "reset_s": "broken after ",
+              "pause_s": "a piece every "}
+    return before.get(measure, "") + (f"{value * 1e3:.1f} ms" if value < 0.0995 else show_seconds(value))
 
 
 def _in_turn(ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:

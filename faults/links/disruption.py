@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import FaultContext
-from faults.links.base import MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from faults.base import Drawn, FaultContext
+from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from harness.trainer.protocol.probe import Sounding
 from harness.units import Seconds, between, show_seconds
 
@@ -20,6 +20,8 @@ class SlowClose(LinkFault):
 
     toxic: ClassVar[str] = "slow_close"
     measures: ClassVar[str] = "close_s"
+    shown_as = "far"
+    drawn = Drawn(100, {**FOR, "delay": ("200ms", "1s")})
 
     kind: Literal["slow_close"] = "slow_close"
     delay: Seconds = Field(0.5, gt=0)
@@ -52,6 +54,8 @@ class Timeout(LinkFault):
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
+    shown_as = "cut off"
+    drawn = Drawn(80, {**FOR, "close_after": ("0s", "200ms"), "direction": DIRECTIONS})
 
     kind: Literal["timeout"] = "timeout"
     close_after: Seconds = 0.0
@@ -75,6 +79,8 @@ class Reset(LinkFault):
 
     toxic: ClassVar[str] = "reset_peer"
     measures: ClassVar[str] = "reset_s"
+    shown_as = "cut off"
+    drawn = Drawn(90, {**FOR, "reset_after": ("0s", "100ms")})
 
     kind: Literal["reset"] = "reset"
     reset_after: Annotated[Seconds, between(0, 1, "1s at most")] = 0.0
@@ -98,6 +104,8 @@ class Slicer(LinkFault):
 
     toxic: ClassVar[str] = "slicer"
     measures: ClassVar[str] = "pause_s"
+    shown_as = "far"
+    drawn = Drawn(110, {**FOR, "size": (16384, 1024), "delay": ("2ms", "10ms")})
 
     kind: Literal["slicer"] = "slicer"
     size: int = Field(16384, ge=64, le=1 << 30)
@@ -139,6 +147,8 @@ class LimitData(LinkFault):
 
     toxic: ClassVar[str] = "limit_data"
     measures: ClassVar[str] = "bytes"
+    shown_as = "cut off"
+    drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)})
 
     kind: Literal["limit_data"] = "limit_data"
     size: int = Field(100_000, ge=1, le=MOST_PROBE_BYTES // 2)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import FaultContext, Observation
-from faults.links.base import MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from faults.base import Drawn, FaultContext, Observation
+from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
+from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from faults.links.profiles import PROFILES
 from harness.links.client import Toxic
 from harness.trainer.protocol.probe import Sounding
@@ -23,6 +24,9 @@ class Latency(LinkFault):
 
     toxic: ClassVar[str] = "latency"
     measures: ClassVar[str] = "delay_s"
+    shown_as = "far"
+    drawn = Drawn(60, {**FOR, "delay": ("20ms", "5ms", "50ms", "100ms"), "jitter": ("0s", "5ms", "20ms"),
+                       "rate": ("10MB/s", "1MB/s")})
 
     kind: Literal["latency"] = "latency"
     profile: Literal["", "metro", "continental", "transatlantic"] = ""
@@ -84,6 +88,8 @@ class Bandwidth(LinkFault):
 
     toxic: ClassVar[str] = "bandwidth"
     measures: ClassVar[str] = "rate_bytes_per_s"
+    shown_as = "far"
+    drawn = Drawn(70, {**FOR, "rate": ("1MB/s", "50kB/s", "10kB/s")})
 
     kind: Literal["bandwidth"] = "bandwidth"
     rate: Rate = Field(1e6, ge=1e3)
@@ -117,6 +123,9 @@ class Partition(LinkFault):
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
+    cuts_off: ClassVar[bool] = True
+    shown_as = "cut off"
+    drawn = Drawn(50, {**FOR, "direction": DIRECTIONS})
 
     kind: Literal["partition"] = "partition"
 
@@ -141,6 +150,30 @@ class Partition(LinkFault):
             return
         for link in hit.links(self.targets):
             hit.cluster.cut(link, False)
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """How long nothing came through: from the loss of the connection to the next hello; one way: from one
+        contribution to the next."""
+        if not on.observed.get("ok"):
+            return Effect(False, "a probe got through" if "ok" in on.observed else "no probe was made")
+        silent = []
+        for target in self.affected_nodes(run.learners):
+            if self.direction != "both":
+                silent.append(between_contributions(run, target, on.began, on.ended or run.end))
+                continue
+            lost = next((event.t for event in run.tape.of("lost", node=run.syncer)
+                         if event["learner"] == target and event.t > on.began - 0.1), None)
+            if lost is None:
+                return Effect(False, f"the syncer never lost {target}")
+            back = next((event.t for event in run.tape.of("hello", node=run.syncer)
+                         if event["learner"] == target and event.t > lost), run.end)
+            silent.append(back - lost)
+        return Effect(min(silent) >= SILENT * (self.duration or 0),
+                      f"nothing came through for {show_seconds(min(silent))}")
+
+    def ends_connections(self) -> bool:
+        """Both ways: they break. One way: they stand, and nobody is told."""
+        return self.direction == "both"
 
     def attributes(self) -> Mapping[str, int]:
         """For ever."""

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from chaos.cli import app
-from chaos.exploration.generate import KINDS, ByChance, choose, plan_of
+from chaos.exploration.generate import ByChance, choose, drawable, plan_of
 from chaos.exploration.strategies import scenario
 from chaos.runner.backends import simulated
 from chaos.runner.baselines import synchronous
@@ -33,7 +33,7 @@ PLANS = 200
 
 def plan(number):
     chance = random.Random(f"determinism/{number}")
-    return plan_of(SMALL, choose(ByChance(chance), SMALL, tuple(KINDS), 4), number)
+    return plan_of(SMALL, choose(ByChance(chance), SMALL, tuple(drawable()), 4), number)
 
 
 def digest(number):

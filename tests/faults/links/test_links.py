@@ -30,7 +30,7 @@ def test_a_toxic_is_put_on_both_directions_felt_and_taken_off(cluster, hit, faul
     assert observed[one.measures] == pytest.approx(KINDS[kind][2], rel=0.1)
     one.undo(hit)
     assert cluster.toxics["learner-3"] == {}
-    assert one.verify(hit) == {"back": True}
+    assert one.observe_undone(hit) == {"back": True}
 
 
 @pytest.mark.parametrize("direction", ["upstream", "downstream"])
@@ -97,7 +97,7 @@ def test_a_partition_is_felt_when_no_probe_gets_through(cluster, hit, fault):
     one.inject(hit)
     assert one.observe(hit)["ok"] is True
     one.undo(hit)
-    assert one.verify(hit) == {"back": True}
+    assert one.observe_undone(hit) == {"back": True}
     assert one.observe(hit)["ok"] is False
 
 

@@ -1,0 +1,118 @@
+"""What a fault may ask of a recorded run, to find out whether it took effect."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+from harness.tape import Event, Tape
+
+NEAR_S = 2.5
+"""An exit within this time of a fault is its work; SIGTERM becomes SIGKILL after two seconds."""
+SILENT = 0.9
+"""Share of its duration in which a fault that silences its target must have done so."""
+
+
+class Effect(NamedTuple):
+    """What came of a fault."""
+
+    ok: bool
+    """Whether that is what was asked for."""
+    observed: str
+    """In words, for the report: `exit status SIGKILL`."""
+
+
+class Injection(Protocol):
+    """A fault in time, in seconds since the run began."""
+
+    @property
+    def id(self) -> str:
+        """The fault's own: `f2`."""
+        ...
+
+    @property
+    def began(self) -> float:
+        """When it came."""
+        ...
+
+    @property
+    def ended(self) -> float | None:
+        """When it was undone; for one that ends its target: when that was started again. None: it lasted."""
+        ...
+
+    @property
+    def observed(self) -> Mapping[str, Any]:
+        """All that `inject`, `observe` and `observe_undone` returned."""
+        ...
+
+
+class Evidence(Protocol):
+    """A recorded run."""
+
+    tape: Tape
+
+    @property
+    def syncer(self) -> str:
+        """The syncer's name."""
+        ...
+
+    @property
+    def learners(self) -> Sequence[str]:
+        """The learners' names."""
+        ...
+
+    @property
+    def end(self) -> float:
+        """Up to where the run is judged, seconds since it began."""
+        ...
+
+    @property
+    def merges(self) -> Sequence[Event]:
+        """Merges up to there."""
+        ...
+
+    def until(self, span: Any) -> float:
+        """When an injection was over, or the end of what is judged."""
+        ...
+
+    def step_time(self, learner: str) -> float:
+        """Nominal seconds of a learner's inner step; 0 without pace."""
+        ...
+
+    def pace(self, learner: str, start: float, end: float) -> float:
+        """A learner's inner steps between two times as a share of the nominal ones."""
+        ...
+
+
+def exits(run: Evidence, targets: Sequence[str], on: Injection) -> dict[str, Event]:
+    """The exit of every target that a fault brought about."""
+    found: dict[str, Event] = {}
+    for event in run.tape.of("exit", node="harness"):
+        mine = event["target"] in targets and event.fields.get("killed")
+        if mine and on.began - 0.1 <= event.t <= max(on.began, on.ended or on.began) + NEAR_S:
+            found.setdefault(event["target"], event)
+    return found
+
+
+def statuses(run: Evidence, targets: Sequence[str], on: Injection, expected: Sequence[int]) -> Effect:
+    """Whether every target ended with one of these exit statuses."""
+    found = exits(run, targets, on)
+    missing = [target for target in targets if target not in found]
+    if missing:
+        return Effect(False, f"{', '.join(missing)} did not end")
+    words = ", ".join(status_words(event["status"]) for event in found.values())
+    return Effect(all(event["status"] in expected for event in found.values()), f"exit status {words}")
+
+
+def status_words(status: int) -> str:
+    """An exit status as people read it."""
+    return signal.Signals(-status).name if status < 0 else str(status)
+
+
+def between_contributions(run: Evidence, learner: str, start: float, end: float) -> float:
+    """The longest time without a contribution that has a part in this span."""
+    times = [merge.t for merge in run.merges if any(part["learner"] == learner for part in merge["contributions"])]
+    gaps = [later - earlier for earlier, later in pairwise([0.0, *times, run.end]) if earlier < end and later > start]
+    return max(gaps, default=0.0)

@@ -1,0 +1,94 @@
+"""Every kind of fault by its name, from whichever package provides it, and what a plan or a scenario may hold."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, Literal, Union, get_origin
+
+from pydantic import BeforeValidator, Discriminator, SerializeAsAny, TypeAdapter
+
+from faults.base import Fault
+from harness.providers import ProviderError, offers
+
+GROUP = "diloco_chaos.faults"
+"""Of entry points; each names a subclass of Fault, or a module or package in which there are some."""
+
+
+class Registry(Mapping[str, type[Fault]]):
+    """Kind -> class. Providers are imported when the first kind is asked for."""
+
+    def __getitem__(self, kind: str) -> type[Fault]:
+        return _found()[kind][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_found())
+
+    def __len__(self) -> int:
+        return len(_found())
+
+    def provider(self, kind: str) -> str:
+        """The package that a kind comes from, with its version."""
+        return _found()[kind][1]
+
+    def broken(self) -> list[str]:
+        """Providers that can't be loaded, and why: what they would have provided is missed."""
+        return [str(one) for one in offers(GROUP).broken]
+
+
+FAULTS = Registry()
+
+
+@cache
+def _found() -> dict[str, tuple[type[Fault], str]]:
+    found: dict[str, tuple[type[Fault], str]] = {}
+    for one in offers(GROUP).provided:
+        classes = list(_classes(one.content))
+        if not classes:
+            raise ProviderError(f"{one.name} of {one.provider} provides no fault: an entry point of {GROUP} names a "
+                                f"subclass of faults.Fault whose `kind` is a Literal, or a module with some")
+        for fault in classes:
+            kind = fault.model_fields["kind"].default
+            if kind in found and found[kind][0] is not fault:
+                raise ProviderError(f"the fault {kind!r} comes from two packages, {found[kind][1]} and {one.provider}: "
+                                    f"uninstall one of them")
+            found[kind] = fault, one.provider
+    return found
+
+
+def _classes(content: Any) -> Iterator[type[Fault]]:
+    """The faults in a module, and in the modules of a package; or the one that a class is."""
+    if isinstance(content, type) and issubclass(content, Fault):
+        yield from [content] if _named(content) else []
+    elif isinstance(content, ModuleType):
+        for module in _modules(content):
+            for _, value in inspect.getmembers(module, inspect.isclass):
+                if issubclass(value, Fault) and value.__module__ == module.__name__ and _named(value):
+                    yield value
+
+
+def _modules(module: ModuleType) -> Iterator[ModuleType]:
+    yield module
+    for entry in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+        yield import_module(entry.name)
+
+
+def _named(fault: type[Fault]) -> bool:
+    """Whether it has a kind of its own; else it is what others are made from."""
+    return get_origin(fault.model_fields["kind"].annotation) is Literal
+
+
+@cache
+def _any(composites: bool) -> TypeAdapter[Fault]:
+    kinds = [fault for fault in FAULTS.values() if composites or not fault.taken_apart]
+    return TypeAdapter(Annotated[Union[tuple(kinds)], Discriminator("kind")])  # type: ignore[arg-type]  # noqa: UP007
+
+
+AnyFault = Annotated[SerializeAsAny[Fault], BeforeValidator(lambda value: _any(False).validate_python(value))]
+"""What a plan holds."""
+AnyEntry = Annotated[SerializeAsAny[Fault], BeforeValidator(lambda value: _any(True).validate_python(value))]
+"""What a scenario may name."""
