@@ -1,1 +1,54 @@
-"""The experiment: plan, inject, observe, judge, report."""
+"""The experiment: plan, inject, observe, judge, report.
+
+What is named here is the public interface; everything else may change from one version to the next.
+
+    from chaos import freeze, load, simulate
+    result = simulate(freeze(load("kill-one")[0], seed=0))
+    assert result.judgement.exit_code == 0
+
+- load(name or file) -> (Scenario, its file); freeze(scenario, seed) -> Plan
+- run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
+- judge(history) -> Judgement; `History` is a recorded run
+- Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Late, Unknown: what a check is
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chaos.checks import judge as judge
+    from chaos.checks.base import Finding as Finding
+    from chaos.checks.base import Late as Late
+    from chaos.checks.base import Unknown as Unknown
+    from chaos.checks.base import check as check
+    from chaos.evidence.history import History as History
+    from chaos.runner.run import Result as Result
+    from chaos.runner.run import run_plan as run  # noqa: F401 - what users import
+    from chaos.runner.simulate import simulate as simulate
+    from chaos.scenario.loading import load as load
+    from chaos.scenario.plan import Plan as Plan
+    from chaos.scenario.plan import freeze as freeze
+    from faults.base import Drawn as Drawn
+    from faults.base import Fault as Fault
+    from faults.evidence import Effect as Effect
+    from faults.links.base import LinkFault as LinkFault
+
+_PUBLIC = {
+    "load": "chaos.scenario.loading", "freeze": "chaos.scenario.plan", "Plan": "chaos.scenario.plan",
+    "run": "chaos.runner.run:run_plan", "simulate": "chaos.runner.simulate", "judge": "chaos.checks",
+    "History": "chaos.evidence.history", "Result": "chaos.runner.run", "Fault": "faults.base",
+    "LinkFault": "faults.links.base", "Drawn": "faults.base", "Effect": "faults.evidence",
+    "check": "chaos.checks.base", "Finding": "chaos.checks.base", "Late": "chaos.checks.base",
+    "Unknown": "chaos.checks.base"}
+"""Name -> where it is: imported when it is asked for, so that pytest's plugin costs nothing where nobody needs it."""
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, other = _PUBLIC[name].partition(":")
+    return getattr(import_module(module), other or name)

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from chaos.evidence.run_folder import cache_folder, environment
 from harness.cleanup.undo_log import in_charge, undo_logs_folder
 from harness.extras import lacking
+from harness.providers import OURS, offers
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -33,7 +34,8 @@ class Line(NamedTuple):
 
 def examine() -> list[Line]:
     """Look at everything that a run may need."""
-    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _undo_logs(), _docker(), _compose(), _toxiproxy()]
+    return [_platform(), _cores(), _torch(), _corpus(), _cache(), _undo_logs(), _docker(), _compose(), _toxiproxy(),
+            *_packages()]
 
 
 def _platform() -> Line:
@@ -83,6 +85,21 @@ def _undo_logs() -> Line:
     if dead:
         return Line("left behind", "optional", f"{dead} undo logs of runs that died", "diloco-chaos clean undoes it")
     return Line("left behind", "ok", "nothing")
+
+
+def _packages() -> list[Line]:
+    """Other packages that provide faults, checks, scenarios or reports."""
+    lines = []
+    for what in ("faults", "checks", "scenarios", "reports"):
+        there = offers(f"diloco_chaos.{what}")
+        names: dict[str, list[str]] = {}
+        for one in there.provided:
+            names.setdefault(one.provider, []).append(one.name)
+        lines += [Line(what, "ok", f"{', '.join(found)} of {provider}") for provider, found in names.items()
+                  if provider.split()[0] != OURS]
+        lines += [Line(what, "optional", f"{one.name} of {one.provider}", f"can't be loaded: {one.reason}")
+                  for one in there.broken]
+    return lines
 
 
 def _docker() -> Line:

@@ -3,48 +3,16 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Check, Finding, Unknown, Verdict
-from chaos.checks.liveness import (
-    blast_radius,
-    no_global_stall,
-    participation,
-    reintegration,
-    self_healing,
-    uptime,
-)
-from chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
+from chaos.checks.base import Finding, Unknown, Verdict
 from chaos.checks.preconditions import doubt
-from chaos.checks.protocol import (
-    exactly_once,
-    quorum_respected,
-    replica_consistency,
-    staleness_bounded,
-    weights_correct,
-)
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, seconds_within
+from chaos.registry import CHECKS, Check
 from harness.trainer.config.cluster_config import SYNCHRONOUS
-
-CHECKS: dict[str, Check] = {check.__name__: check for check in (
-    no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
-    all_undone)}
-
-ALWAYS = {check.__name__ for check in (
-    exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
-    all_undone)}
-"""Checks that mean the same whether or not a fault was observed and the machine kept its pace."""
-
-
-OF_FRAGMENTS = {check.__name__ for check in (
-    replica_consistency, weights_correct, quorum_respected, staleness_bounded)}
-"""Checks of what Decoupled DiLoCo promises, which modes that average gradients don't have."""
-
-CUMULATIVE = {"goodput"}
-"""Checks that count what was merged later: a cut takes that away, so they can't even fail."""
 
 EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""
@@ -73,24 +41,37 @@ class Judgement(BaseModel):
         return 3 if "unknown" in verdicts or self.inconclusive or not self.checks else 0
 
 
-def judge(history: History) -> Judgement:
-    """Run every check that the plan has a use for."""
-    mute = OF_FRAGMENTS if history.plan.cluster.mode in SYNCHRONOUS else set[str]()
-    verdicts = [verdict for name, check in CHECKS.items()
-                if name not in mute and (verdict := _one(name, check, history)) is not None]
+def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgement:
+    """Run every check that the plan has a use for: all of ours, and those of other packages that it names.
+
+    Args:
+        history: the recorded run.
+        checks: to choose from; all that there are if not given.
+    """
+    used = applicable(history, CHECKS if checks is None else checks)
+    verdicts = [verdict for check in used.values() if (verdict := _one(check, history)) is not None]
     reason, gaps = _soundness(history)
     observed = next((verdict for verdict in verdicts if verdict.name == "faults_verified"), None)
     unverified = "a fault had no measurable effect" if observed is not None and observed.verdict != "passed" else ""
     incomplete = "the event log is incomplete" if gaps else ""
     final = []
     for verdict in verdicts:
-        why = incomplete if verdict.verdict == "passed" or verdict.name in CUMULATIVE else ""
-        if verdict.name not in ALWAYS:
-            why = reason or (unverified if verdict.verdict == "passed" else "") or why
+        check, holds = used[verdict.name], verdict.verdict == "passed"
+        why = ((reason if "sound run" in check.needs else "")
+               or (unverified if holds and check.unverified == "unknown" else "")
+               or (incomplete if holds or check.cumulative else ""))
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
     return Judgement(checks=final, inconclusive=reason or excused, gaps=gaps)
+
+
+def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
+    """Those of these checks that the plan has a use for."""
+    fragments = history.plan.cluster.mode not in SYNCHRONOUS
+    named, foreign = history.plan.checks.foreign, CHECKS.foreign()
+    return {name: check for name, check in checks.items()
+            if (fragments or "fragments" not in check.needs) and (name not in foreign or name in named)}
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:
@@ -101,7 +82,8 @@ def _soundness(history: History) -> tuple[str, list[str]]:
         return f"the harness' own tape can't be understood: {type(error).__name__} {error}", []
 
 
-def _one(name: str, check: Check, history: History) -> Verdict | None:
+def _one(check: Check, history: History) -> Verdict | None:
+    name = check.name
     try:
         finding = check(history)
     except Unknown as unknown:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence, Set
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from chaos.evidence.history import History
+from chaos.registry import Check, Need
 
 Word = Literal["passed", "failed", "unknown"]
 
@@ -37,8 +38,25 @@ class Finding(NamedTuple):
     """Where it does not hold: all that must be excused by what else went on for it to prove nothing."""
 
 
-Check = Callable[[History], Finding | None]
-"""None: there is nothing in the plan that this check is about."""
+def check(bound: Any = None, *, needs: Set[Need] = frozenset({"sound run"}),
+          unverified: Literal["unknown", "judged"] = "unknown",
+          cumulative: bool = False) -> Callable[[Callable[..., Finding | None]], Check]:
+    """A decorator that makes a check of a function from a history to a finding; None: nothing in the plan is about it.
+
+    Args:
+        bound: type of what a scenario says under the check's name: a pydantic model. The function gets it after the
+            history. None: it gets the history alone.
+        needs: what must be there for its verdict to mean anything.
+        unverified: what becomes of it where a fault had no measurable effect.
+        cumulative: whether it counts what was merged later, which an event log that is cut off lacks.
+    """
+    def of(function: Callable[..., Finding | None]) -> Check:
+        return Check(function, bound, frozenset(needs), unverified, cumulative)
+    return of
+
+
+PROMISE: dict[str, Any] = {"needs": frozenset(), "unverified": "judged"}
+"""Of checks that mean the same whether or not a fault was observed and the machine kept its pace."""
 
 
 class Verdict(BaseModel):

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import Finding, Late, Unknown, need, zero
+from chaos.checks.base import Finding, Late, Unknown, check, need, zero
 from chaos.evidence.history import History, Span
+from chaos.scenario.bounds import AtLeast, Participation, Stall, Within
 from chaos.scenario.model import SYNCER
 from faults import CorruptMemory, Latency, Zombie
 from harness.tape import Event
@@ -24,25 +25,27 @@ _GOOD_PART = 0.2
 """Share of a window in which others have to be in the way for a rate to be too low because of them."""
 
 
-def no_global_stall(history: History) -> Finding:
+@check(Stall)
+def no_global_stall(history: History, bound: Stall) -> Finding:
     """Longest gap between merges <= the allowed gap."""
     gaps = _gaps(history, history.merges)
     left, right = max(gaps, key=_length)
-    limit = _allowed_gap(history, right - left)
+    limit = _allowed_gap(history, bound, right - left)
     return Finding(right - left <= limit, f"longest gap {show_seconds(right - left)}", f"≤ {show_seconds(limit)}",
                    [f"no merge from {left:.2f} s to {right:.2f} s"], [Late(*gap, limit) for gap in gaps])
 
 
-def uptime(history: History) -> Finding:
+@check(AtLeast)
+def uptime(history: History, bound: AtLeast) -> Finding:
     """Share of the time in which the newest merge is no older than the allowed gap; a void one is none."""
     void = {id(merge) for merge in history.rolled_back}
     gaps = _gaps(history, [merge for merge in history.merges if id(merge) not in void])
     seconds = sum(map(_length, gaps))
     need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
-    limit = _allowed_gap(history, max(map(_length, gaps)))
+    limit = _allowed_gap(history, history.plan.checks.no_global_stall, max(map(_length, gaps)))
     down = sorted((right - left - limit, left, right) for left, right in gaps if right - left > limit)
-    value, bound = 1 - sum(late for late, _, _ in down) / seconds, history.plan.checks.uptime.at_least
-    return Finding(value >= bound, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound:.0%}",
+    value = 1 - sum(late for late, _, _ in down) / seconds
+    return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
                    [f"no merge from {left:.2f} s to {right:.2f} s, which is {show_seconds(late)} more than the allowed "
                     f"{show_seconds(limit)}" for late, left, right in reversed(down[-3:])],
                    [Late(*gap, limit) for gap in gaps])
@@ -59,32 +62,32 @@ def _length(gap: tuple[float, float]) -> float:
     return gap[1] - gap[0]
 
 
-def _allowed_gap(history: History, longest: float) -> float:
+def _allowed_gap(history: History, bound: Stall, longest: float) -> float:
     """Seconds between two merges that are no stall: max(1 s, 5 x the fault-free p99 gap). What a fault-free gap is need
     not be known where the longest is within the first of them."""
-    bound = history.plan.checks.no_global_stall
     if longest <= bound.max_gap:
         return bound.max_gap
-    return max(bound.max_gap, bound.max_gap_vs_baseline * _fault_free_p99(history, zero(history)))
+    return max(bound.max_gap, bound.max_gap_vs_baseline * _fault_free_p99(history, bound, zero(history)))
 
 
-def _fault_free_p99(history: History, start: float) -> float:
+def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     baseline = history.references.get("fault-free")
     if baseline and baseline.merge_gap_p99 is not None:
         return baseline.merge_gap_p99
     gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
     need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
-    need(p99 <= history.plan.checks.no_global_stall.max_gap, "merges stalled before the first fault, too")
+    need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
     return p99
 
 
-def self_healing(history: History) -> Finding | None:
+@check(Within)
+def self_healing(history: History, bound: Within) -> Finding | None:
     """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
     the scenario's bound."""
     if not history.plan.faults:
         return None
-    start, within = zero(history), history.plan.checks.self_healing.within
+    start, within = zero(history), bound.within
     need(history.seconds(start, history.first_fault) >= _LEAST_BASELINE_S,
          "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
@@ -153,14 +156,15 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
     return len(merges) / history.seconds(start, end), mean(len(merge["contributions"]) for merge in merges)
 
 
-def reintegration(history: History) -> Finding | None:
+@check(Within)
+def reintegration(history: History, bound: Within) -> Finding | None:
     """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
     whose memory failed, from then to the first merge of steps that it made later."""
     kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
     failed = [span for span in history.spans if isinstance(span.planned.fault, CorruptMemory)]
     if not kills and not failed:
         return None
-    within = history.plan.checks.reintegration.within
+    within = bound.within
     took: list[_Return] = []
     for span in kills:
         need(span.injected is not None, f"{span.planned.fault.describe()} was never injected")
@@ -245,12 +249,13 @@ def _ended_with_all(history: History, spawn: Event) -> bool:
     return any(spawn.t < down < merged and spawn["target"] != SYNCER for down, _ in history.outages)
 
 
-def blast_radius(history: History) -> Finding | None:
+@check(AtLeast)
+def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
     if not history.plan.faults:
         return None
     need(history.plan.cluster.step_time > 0, "without pace there is no nominal speed")
-    bound = history.plan.checks.blast_radius.at_least
+    least = bound.at_least
     found: list[tuple[float, str, Late]] = []
     busy: list[str] = []
     windows = _windows(history)
@@ -260,20 +265,20 @@ def blast_radius(history: History) -> Finding | None:
             if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
                 pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                if pace < bound <= pace + lost / (end - start) and (who := _starting(history, start, end)):
+                if pace < least <= pace + lost / (end - start) and (who := _starting(history, start, end)):
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
                                 f"{who} was being started")
                 else:
                     found.append((pace, words, _hindered(start, end)))
-    if busy and all(pace >= bound for pace, _, _ in found):
+    if busy and all(pace >= least for pace, _, _ in found):
         raise Unknown(busy[0])
     if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
         return None  # everybody was hit, always: there is nobody that this could be about
     need(found, "no learner was left alone long enough to tell")
     found.sort()
-    return Finding(found[0][0] >= bound, f"{found[0][0]:.0%} of nominal pace", f"≥ {bound:.0%}",
-                   [words for _, words, _ in found[:3]], [late for pace, _, late in found if pace < bound])
+    return Finding(found[0][0] >= least, f"{found[0][0]:.0%} of nominal pace", f"≥ {least:.0%}",
+                   [words for _, words, _ in found[:3]], [late for pace, _, late in found if pace < least])
 
 
 def _starting(history: History, start: float, end: float) -> str:
@@ -330,9 +335,9 @@ def _lost_computing(history: History, learner: str, start: float, end: float) ->
                if name == learner for event in events if start <= event.t < end)
 
 
-def participation(history: History) -> Finding | None:
+@check(tuple[Participation, ...])
+def participation(history: History, bounds: tuple[Participation, ...]) -> Finding | None:
     """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
-    bounds = history.plan.checks.participation
     if not bounds:
         return None
     measured, allowed, evidence, late, holds = [], [], [], list[Late](), True

@@ -6,10 +6,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from chaos.checks.base import Finding, Late, Unknown, need, zero
+from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, zero
 from chaos.checks.injection import measure
 from chaos.evidence.baseline import Point
 from chaos.evidence.history import History, Span
+from chaos.scenario.bounds import Goodput, LossParity
 from chaos.scenario.model import SYNCER
 
 _BACK_S = 3.0
@@ -18,14 +19,12 @@ _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
 
 
-def loss_parity(history: History) -> Finding | None:
+@check(LossParity)
+def loss_parity(history: History, bound: LossParity) -> Finding | None:
     """The final held-out loss against the fault-free baseline and against the synchronous run, each with its margin.
 
     Against the former at equal merged tokens, against the synchronous run at equal processed tokens.
     """
-    bound = history.plan.checks.loss_parity
-    if bound is None:
-        return None
     need(history.curve, "the run's snapshots were not evaluated")
     final = history.final
     need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
@@ -103,18 +102,18 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
     return left.loss + share * (right.loss - left.loss)
 
 
-def goodput(history: History) -> Finding:
+@check(Goodput, cumulative=True)
+def goodput(history: History, bound: Goodput) -> Finding:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap."""
     start = zero(history)
     wall = history.seconds(start, history.end)
     need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
     value = goodput_between(history, start, history.end)
     predicted = history.plan.predicted_availability()
-    bound = history.plan.checks.goodput.at_least
-    bound = 0.9 * predicted if bound is None else bound
-    return Finding(value >= bound, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {bound:.1%}",
+    least = 0.9 * predicted if bound.at_least is None else bound.at_least
+    return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
                    [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
-                   [Late(start, history.end, (1 - max(0.0, bound - value)) * (history.end - start))])
+                   [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))])
 
 
 def goodput_between(history: History, start: float, end: float) -> float:
@@ -127,6 +126,7 @@ def goodput_between(history: History, start: float, end: float) -> float:
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 
+@check(**PROMISE)
 def faults_verified(history: History) -> Finding | None:
     """Each fault was measured; one that had no measurable effect leaves the verdicts that depend on it unknown."""
     if not history.plan.faults:
@@ -140,6 +140,7 @@ def faults_verified(history: History) -> Finding | None:
                    [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results])
 
 
+@check(**PROMISE)
 def all_undone(history: History) -> Finding:
     """Nothing of any fault is left."""
     residue = history.tape.of("residue", node="harness")

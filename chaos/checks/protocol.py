@@ -8,7 +8,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
-from chaos.checks.base import Finding, Unknown, need
+from chaos.checks.base import PROMISE, Finding, Unknown, check, need
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
@@ -27,6 +27,7 @@ _CLOCK_S = 1e-4
 """Times are written to the microsecond; sums of them may differ by less than this."""
 
 
+@check(needs={"fragments"}, unverified="judged")
 def staleness_bounded(history: History) -> Finding:
     """No merged base older than S versions."""
     need(history.merges, "there are no merges")
@@ -41,6 +42,7 @@ def staleness_bounded(history: History) -> Finding:
                    impossible or [words])
 
 
+@check(needs={"fragments"}, unverified="judged")
 def quorum_respected(history: History) -> Finding:
     """Distinct live learners per merge >= K; the grace window recomputed from the recorded times."""
     need(history.merges, "there are no merges")
@@ -108,6 +110,7 @@ def _grace_problems(history: History, merge: Event) -> list[str]:
     return problems
 
 
+@check(**PROMISE)
 def exactly_once(history: History) -> Finding:
     """For every fragment no step is merged twice, and none is without a fate."""
     need(history.steps and history.merges, "there are no steps or no merges on the tape")
@@ -149,6 +152,7 @@ def _no_version_is_missing(history: History) -> None:
             raise Unknown(f"no merge tells of version {missing} of fragment {fragment}")
 
 
+@check(needs={"fragments"}, unverified="judged")
 def replica_consistency(history: History) -> Finding:
     """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back."""
     known: dict[tuple[int, int], str] = {}
@@ -181,6 +185,7 @@ def replica_consistency(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5])
 
 
+@check(needs={"fragments"}, unverified="judged")
 def weights_correct(history: History) -> Finding:
     """Counters rebuilt from the learner's own step and received events give the weight that the syncer used; what was
     merged is what the learner says it sent, with the outer step that the plan has at that count of tokens."""

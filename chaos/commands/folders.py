@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,21 +23,24 @@ if TYPE_CHECKING:
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
+          report: Annotated[str, typer.Option(help="Print this report instead, of ours or of another package.")] = "",
           ) -> None:
     """Judge a recorded run again: the same folder gives the same verdicts.
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
+    from chaos.report.registry import find
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import REPORT, document, exit_code, judged
+    write = find("json" if as_json else report) if as_json or report else None
     with understood(folder):
         run = RunFolder.open(folder)
         if not run.over:
             raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
         result = judged(run)
         story = document(result)
-        if as_json:
-            print_json(story)
+        if write is not None:
+            sys.stdout.write(write(result))
         else:
             show_report(result, Console())
         code = exit_code(result)

@@ -90,6 +90,7 @@ class Experiment:
             self._cluster.poll()
             now = self._stage.now()
             actions: list[Action] = []
+            stale: list[str] = []
             for event in self._stage.events():
                 self.observer.on_event(event)
                 if event.event == "steady":
@@ -97,12 +98,16 @@ class Experiment:
                 follows = self._orchestrator.on_event(event)
                 if event.event == "failpoint" and not follows:
                     self._let_go(event.node)
+                elif event.event == "failpoint" and event.incarnation < self._cluster.states()[event.node].incarnation:
+                    stale.append(event.node)  # what follows hits its successor, and nobody would let it go on
                 actions += follows
             actions += self._orchestrator.on_time(now)
             for action in actions:
                 if isinstance(action, End):
                     return self._over(action)
                 self._act(action)
+            for node in stale:
+                self._cluster.revive(node)
             for name, planned, observed in self._sensing.collect():
                 self._record(name, fault=planned.id, observed=observed)
             if self._stage.size > self.plan.tape_limit:
@@ -163,6 +168,7 @@ class Experiment:
         """A node that stands at a failpoint goes on: the fault that it waits for does not come any more."""
         self._cluster.pause(node)  # takes it over, should it stand there
         self._cluster.resume(node)
+        self._cluster.revive(node)  # it may be a process that was superseded
 
     def _try(self, planned: PlannedFault, undo: Callable[[], None]) -> None:
         try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Annotated, Any
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from chaos.registry import CHECKS
 from harness.units import Seconds, Share
 
 
@@ -68,9 +71,26 @@ class Participation(_Bound):
         return self
 
 
+def _foreign(named: tuple[str, Any]) -> Any:
+    """The bound of another package's check.
+
+    Raises:
+        ValidationError: there is no such check, or that is not its bound.
+    """
+    name, content = named
+    check = CHECKS.foreign().get(name)
+    if check is None:
+        raise ValidationError.from_exception_data("Bounds", [{"type": "extra_forbidden", "loc": (), "input": content}])
+    return check.parse(content)
+
+
 class Bounds(_Bound):
     """Every check that has a bound to set. Those that have none always run: staleness_bounded, quorum_respected,
-    exactly_once, replica_consistency, weights_correct, faults_verified, all_undone."""
+    exactly_once, replica_consistency, weights_correct, faults_verified, all_undone. A check of another package runs
+    where it is named here, and its bound is what the package says."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[Any, BeforeValidator(_foreign)]]
 
     no_global_stall: Stall = Stall()
     uptime: AtLeast = AtLeast(at_least=0.95)
@@ -80,3 +100,16 @@ class Bounds(_Bound):
     blast_radius: AtLeast = AtLeast(at_least=0.9)
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
+
+    @property
+    def foreign(self) -> dict[str, Any]:
+        """The checks of other packages that are named here, with their bounds."""
+        return self.model_extra or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_them(cls, value: Any) -> Any:
+        """What is under another package's name is that package's to understand: it has to know the name."""
+        if not isinstance(value, dict):
+            return value
+        return {name: content if name in cls.model_fields else (name, content) for name, content in value.items()}

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from chaos.registry import CHECKS
+from chaos.scenario.bounds import Bounds
 from chaos.scenario.document import annotated, plain, text_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.problems import Numbers, Problem, ScenarioError, nearest, place
@@ -175,9 +177,14 @@ def _known_keys(location: Sequence[Any]) -> list[str]:
             fault = FAULTS[part]
             model = fault
             continue
+        if model is Bounds and part in CHECKS.foreign():
+            model = next(iter(_models(CHECKS[part].bound)), BaseModel)
+            continue
         for candidate in _models(model.model_fields[part].annotation) if part in model.model_fields else []:
             model = candidate
-    return [field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets")]
+    foreign = CHECKS.foreign() if model is Bounds else ()
+    return [*(field.alias or name for name, field in model.model_fields.items() if name not in ("kind", "targets")),
+            *foreign]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from chaos.registry import CHECKS
 from chaos.scenario.availability import checkpoint_every, predicted
 from chaos.scenario.bounds import Bounds
 from chaos.scenario.model import Scenario, joiners
@@ -45,6 +46,13 @@ class Plan(BaseModel):
     faults: tuple[PlannedFault, ...]
     abort_when: AbortWhen | None = None
     checks: Bounds
+
+    @property
+    def providers(self) -> dict[str, str]:
+        """The packages, with their versions, that the plan's faults and the checks that it names come from."""
+        kinds = sorted({planned.fault.kind for planned in self.faults})
+        return ({f"fault {kind}": FAULTS.provider(kind) for kind in kinds}
+                | {f"check {name}": CHECKS.provider(name) for name in sorted(self.checks.foreign)})
 
     @property
     def digest(self) -> str:
@@ -103,13 +111,27 @@ def _unset_seed(fault: Fault) -> set[str]:
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """A plan with its digest, as JSON's types."""
-    return {"digest": plan.digest, "plan": plan.model_dump(mode="json", by_alias=True)}
+    """A plan with its digest and with who provided what is in it, as JSON's types."""
+    return {"digest": plan.digest, "providers": plan.providers, "plan": plan.model_dump(mode="json", by_alias=True)}
 
 
 def save(plan: Plan, path: Path) -> None:
     """Write a plan with its digest."""
     path.write_text(json.dumps(document(plan), indent=2) + "\n")
+
+
+def _lacking(content: Any) -> list[str]:
+    """What the plan has from packages that are not installed."""
+    providers = content.get("providers") if isinstance(content, dict) else None
+    found = []
+    for what, provider in providers.items() if isinstance(providers, dict) else ():
+        room, _, name = str(what).partition(" ")
+        known: Mapping[str, Any] = FAULTS if room == "fault" else CHECKS
+        if name not in known:
+            broken = "".join(f". {why}" for why in (FAULTS if room == "fault" else CHECKS).broken())
+            found.append(printable(f"the {room} {name!r} came from {provider}, which is not installed: install it"
+                                   f"{broken}"))
+    return found
 
 
 def load(path: Path) -> Plan:
@@ -120,6 +142,8 @@ def load(path: Path) -> Plan:
     """
     try:
         content = json.loads(path.read_text())
+        if lacking := _lacking(content):
+            raise ScenarioError(path, [Problem(why) for why in lacking])
         plan = Plan.model_validate(content["plan"])
         digest = content["digest"]
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chaos.registry import CHECKS
 from chaos.scenario.model import LEARNERS, Scenario
 from faults import FAULTS, Fault
 
@@ -23,6 +24,11 @@ def schema() -> dict[str, Any]:
         written[kind] = _as_written(kind, model, form)
     del definitions["Fault"]  # what they have in common
     definitions |= {f"fault_{kind}": definition for kind, definition in written.items()}
+    for name, check in CHECKS.foreign().items():
+        form = check.schema()
+        definitions |= form.pop("$defs", {})
+        definitions["Bounds"]["properties"][name] = {"anyOf": [form, {"type": "null"}]}
+    definitions["Bounds"]["additionalProperties"] = False
     for key in ("cluster", "checks"):  # left empty, they say nothing
         whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}
     for key in ("joining", "seed"):  # a plan's, not a person's
@@ -38,8 +44,8 @@ def schema() -> dict[str, Any]:
 
 def _as_written(kind: str, model: type[Fault], definition: dict[str, Any]) -> dict[str, Any]:
     properties = {key: value for key, value in definition["properties"].items() if key not in _HEADS}
-    targets = {"description": f"{(model.__doc__ or '').strip().splitlines()[0]} Target: a node, a list of them, or "
-                              f"`{LEARNERS}`.",
+    does = (model.__doc__ or f"The fault {kind}.").strip().splitlines()[0]
+    targets = {"description": f"{does} Target: a node, a list of them, or `{LEARNERS}`.",
                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1,
                                               "uniqueItems": True}]}
     return {"type": "object", "title": kind, "properties": {kind: targets, **properties}, "required": [kind],

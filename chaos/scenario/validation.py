@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
-from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm, Zombie
+from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
 from harness.tape import FIELDS
 from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
 from harness.trainer.model.quadratic import QuadraticSpec
@@ -63,8 +63,7 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
             *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
             *_of_mode(scenario, fault), *_beyond(fault, abilities))]
     wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
-    wrong += [(["faults", index], message) for index, message in (
-        *_held_twice(scenario), *_held_beside_its_successor(scenario, ids))]
+    wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
     if not wrong:
         stretches = _stretches(scenario, ids)
         wrong = [(["faults", stretch.number], message) for stretch in stretches
@@ -188,20 +187,6 @@ def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
                 yield index, (f"{fault.when.node} holds once: another fault waits for it at a failpoint already; "
                               f"use `event:` here")
             seen.add(fault.when.node)
-
-
-def _held_beside_its_successor(scenario: Scenario, ids: dict[str, int]) -> Iterator[tuple[int, str]]:
-    """An old process that holds at a failpoint while its successor is hit by the fault that waits for it: nobody would
-    let it go on. Once that fault has come nobody holds any more."""
-    for holding, fault in enumerate(scenario.faults):
-        if fault.when is None or fault.when.failpoint is None:
-            continue
-        for index, other in enumerate(scenario.faults):
-            if (fault.when.node in other.targets and any(issubclass(FAULTS[kind], Zombie) for kind in _kinds(other))
-                    and holding not in _before(scenario, ids, index)):
-                yield max(index, holding), (
-                    f"{other.describe()}: its old process may come back and hold at {fault.when.failpoint}, where "
-                    f"nobody would let it go on; let it come `after` the fault that waits there")
 
 
 def _before(scenario: Scenario, ids: dict[str, int], index: int) -> set[int]:

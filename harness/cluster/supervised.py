@@ -135,8 +135,9 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
 
     def revive(self, node: str) -> None:
         """Let the old one go on. Until its successor is heard of it is the rightful one; then it has to see that, or it
-        stays to the end of the run."""
+        stays to the end of the run. One that stopped itself at a failpoint goes on, too."""
         if node in self._superseded:
+            self._superseded[node].pause()  # takes it over
             self._superseded[node].resume()
 
     def limit_writes(self, node: str, size: int, restart_after: float) -> None:

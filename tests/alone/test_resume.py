@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from chaos.checks import ALWAYS
 from chaos.evidence.run_folder import RunFolder
 from chaos.runner.resume import origin_of
+from forged_runs import ALWAYS
 from harness import tape
 
 PLAN = """diloco_chaos: 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from chaos.checks import ALWAYS
+from forged_runs import ALWAYS
 from harness.tape import Event
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.

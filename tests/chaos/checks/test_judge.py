@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.checks import ALWAYS, CHECKS, Judgement, judge
+from chaos.checks import CHECKS, Judgement, judge
+from chaos.checks.base import check
 from chaos.evidence.history import History
+from forged_runs import ALWAYS
 from harness import tape
 from harness.tape import Tape
 
@@ -237,11 +239,11 @@ def test_a_tape_of_another_plan_proves_nothing_about_this_one(storm):
 
 # -- checks that fall over -----------------------------------------------------------------------------------------
 
-def test_a_check_that_raises_is_unknown_and_no_crash(calm, monkeypatch):
+def test_a_check_that_raises_is_unknown_and_no_crash(calm):
+    @check()
     def uptime(history):
         raise ZeroDivisionError("oh")
-    monkeypatch.setitem(CHECKS, "uptime", uptime)
-    judgement = calm.judged()
+    judgement = judge(calm.history(), dict(CHECKS) | {"uptime": uptime})
     verdict = next(verdict for verdict in judgement.checks if verdict.name == "uptime")
     assert (verdict.verdict, verdict.measured) == ("unknown", "the check crashed")
     assert verdict.evidence[0].startswith("ZeroDivisionError: oh (uptime, line ")

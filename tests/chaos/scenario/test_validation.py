@@ -178,23 +178,6 @@ def test_a_node_may_be_paused_where_it_holds():
     parse(scenario("{pause: learner-1, when: {node: learner-1, failpoint: upload.half}, for: 1s}"))
 
 
-HELD = "{kill: learner-1, when: {node: learner-1, failpoint: upload.half, count: 30}, restart_after: 1s}"
-
-
-@pytest.mark.parametrize("faults", [
-    [HELD, "{zombie: learner-1, at: 2s, for: 1s}"], ["{zombie: [learner-2, learner-1], at: 2s, for: 1s}", HELD],
-    [HELD, "{storm: [learner-1, learner-2], at: 2s, for: 9s, of: [{zombie: {for: 1s}}]}"],
-    [HELD, "{pause: learner-2, at: 2s, for: 1s}", "{zombie: learner-1, after: f2, for: 1s}"]])
-def test_an_old_process_that_could_hold_beside_its_successor_is_refused(faults):
-    message = refused(*faults)
-    assert "its old process may come back and hold at upload.half" in message
-    assert "`after`" in message
-
-
-def test_a_node_may_be_superseded_after_the_fault_that_it_held_for():
-    parse(scenario(HELD, "{zombie: learner-1, after: {fault: f1, wait: 2s}, for: 1s}"))
-    parse(scenario(HELD, "{zombie: learner-2, at: 2s, for: 1s}"))
-
 
 def test_a_fault_after_one_that_does_not_exist_is_told_with_those_that_do():
     message = refused("{kill: learner-1, at: 1s, id: first}", "{kill: learner-2, after: frist}")

@@ -1,0 +1,24 @@
+"""The checks that every run is judged by, in the order of the report."""
+
+from __future__ import annotations
+
+from chaos.checks.liveness import (
+    blast_radius,
+    no_global_stall,
+    participation,
+    reintegration,
+    self_healing,
+    uptime,
+)
+from chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
+from chaos.checks.protocol import (
+    exactly_once,
+    quorum_respected,
+    replica_consistency,
+    staleness_bounded,
+    weights_correct,
+)
+
+CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
+          exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
+          all_undone)

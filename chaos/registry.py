@@ -1,0 +1,116 @@
+"""Every check by its name, from whichever package provides it. `chaos.checks.base.check` makes one of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from harness.providers import OURS, ProviderError, offers
+
+GROUP = "diloco_chaos.checks"
+"""Of entry points; each names a check, or several of them in a tuple."""
+Need = Literal["fragments", "sound run"]
+"""`fragments`: learners exchange fragments, as in Decoupled DiLoCo; where gradients are averaged the check is left out.
+`sound run`: the machine kept its pace and the run came to its end, or the verdict is unknown."""
+
+
+class Nothing(BaseModel):
+    """What a scenario says of a check that has no bound, to have it run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A pure function from a recorded run to a finding, and what must be known to make a verdict of it."""
+
+    function: Callable[..., Any]
+    """(history) or (history, bound) -> Finding; None: nothing in the plan is about this."""
+    bound: Any
+    """Type of what a scenario says under the check's name; None: it has nothing to say."""
+    needs: frozenset[Need]
+    unverified: Literal["unknown", "judged"]
+    """What becomes of it where a fault had no measurable effect."""
+    cumulative: bool
+    """Whether it counts what was merged later: where the event log is cut off it can't even fail."""
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.function.__name__
+
+    def parse(self, content: Any) -> Any:
+        """What a scenario says under the check's name, as its bound.
+
+        Raises:
+            pydantic.ValidationError: it is not one.
+        """
+        return self._adapter.validate_python({} if content is None else content)
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of what a scenario may say under the check's name."""
+        return self._adapter.json_schema(ref_template="#/$defs/{model}")
+
+    @property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return _adapter(Nothing if self.bound is None else self.bound)
+
+    def __call__(self, history: Any) -> Any:
+        """The finding; None where the plan has no use for it."""
+        if self.bound is None:
+            return self.function(history)
+        bound = getattr(history.plan.checks, self.name)
+        return None if bound is None else self.function(history, bound)
+
+
+@cache
+def _adapter(bound: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(bound)
+
+
+class Registry(Mapping[str, Check]):
+    """Name -> check, ours first. Providers are imported when the first name is asked for."""
+
+    def __getitem__(self, name: str) -> Check:
+        return _found()[name][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_found())
+
+    def __len__(self) -> int:
+        return len(_found())
+
+    def provider(self, name: str) -> str:
+        """The package that a check comes from, with its version."""
+        return _found()[name][1]
+
+    def foreign(self) -> dict[str, Check]:
+        """Those of other packages: they run where a scenario names them."""
+        return {name: one for name, (one, provider) in _found().items() if provider.split()[0] != OURS}
+
+    def broken(self) -> list[str]:
+        """Providers that can't be loaded, and why."""
+        return [str(one) for one in offers(GROUP).broken]
+
+
+CHECKS = Registry()
+
+
+@cache
+def _found() -> dict[str, tuple[Check, str]]:
+    found: dict[str, tuple[Check, str]] = {}
+    for one in offers(GROUP).provided:
+        checks = list(one.content) if isinstance(one.content, Iterable) else [one.content]
+        if not checks or not all(isinstance(check, Check) for check in checks):
+            raise ProviderError(f"{one.name} of {one.provider} provides no check: an entry point of {GROUP} names a "
+                                f"function with the decorator chaos.check, or a tuple of such functions")
+        for check in checks:
+            if check.name in found and found[check.name][0] is not check:
+                raise ProviderError(f"the check {check.name!r} comes from two packages, {found[check.name][1]} and "
+                                    f"{one.provider}: uninstall one of them")
+            found[check.name] = check, one.provider
+    return found
