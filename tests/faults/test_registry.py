@@ -76,7 +76,7 @@ def test_a_wrong_key_of_it_is_told_with_the_nearest(acme):
 
 def test_editors_and_explorations_know_it(acme):
     assert "times" in schema()["$defs"]["fault_hiccup"]["properties"]
-    assert list(drawable())[-1] == "hiccup"
+    assert "hiccup" in drawable()
 
 
 def test_a_kind_that_is_missed_is_told_with_the_provider_that_cannot_be_loaded(tmp_path):

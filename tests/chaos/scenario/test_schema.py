@@ -16,7 +16,7 @@ from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 VALIDATOR = Draft202012Validator(schema())
-KINDS = sorted(set(FAULTS) - {"composite", "link_fault"})
+KINDS = sorted(FAULTS)
 
 
 def marks(text):

@@ -348,7 +348,7 @@ _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "li
              "power_loss": "", "clock_jump": ""}
 
 
-@pytest.mark.parametrize("kind", sorted(set(FAULTS) - {"composite", "link_fault"}))
+@pytest.mark.parametrize("kind", sorted(FAULTS))
 def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
     target = "syncer" if FAULTS[kind].target_role == "syncer" else "learner-4" if kind == "join" else "learner-1"
     fault = f"{{{kind}: {target}, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
