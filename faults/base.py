@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from faults.evidence import Effect, Evidence, Injection
 from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, NodeSpec
-from harness.trainer.protocol.byzantine import About, Content, Rogue
-from harness.trainer.protocol.probe import Sounding
+from harness.impersonation import About, Content, Impostor
+from harness.links.probe import Sounding
 from harness.units import Seconds, show_seconds
 
 Observation = dict[str, float | str | bool]
@@ -61,9 +61,9 @@ class FaultContext:
     probe: AskProbe
     baseline: Callable[[str], float]
     """Seconds of a round trip through a link that nothing was done to."""
-    rogue: Callable[[str, Content | About], Rogue]
+    rogue: Callable[[str, Content | About], Impostor]
     """rogue(learner, what): somebody who sends poison in its name, or lies about this."""
-    attack: Callable[[Rogue, str, int, float], int]
+    attack: Callable[[Impostor, str, int, float], int]
     """attack(rogue, learner, count, timeout_s) -> messages that were taken."""
     spec: Callable[[str], NodeSpec]
     """How a node is started, by its name."""

@@ -9,8 +9,8 @@ from pydantic import Field
 from faults.base import Drawn, Fault, FaultContext, Observation, names
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
+from harness.impersonation import About, Content, Impostor
 from harness.tape import Event
-from harness.trainer.protocol.byzantine import About, Content, Rogue
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 
@@ -37,7 +37,7 @@ class Impersonation(Fault):
         sent = sum(hit.attack(self.rogue(hit, target), target, self.count, self.timeout_s) for target in self.targets)
         return {"sent": sent}
 
-    def rogue(self, hit: FaultContext, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Impostor:
         """Who does it."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class Poison(Impersonation):
     content: Content = "nan"
     """`nan`, `inf`, or `shape`."""
 
-    def rogue(self, hit: FaultContext, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Impostor:
         """One that is asked for contributions."""
         return hit.rogue(target, self.content)
 
@@ -89,7 +89,7 @@ class Lie(Impersonation):
     about: About = "step"
     """`step`, `tokens`, `position` or `version`."""
 
-    def rogue(self, hit: FaultContext, target: str) -> Rogue:
+    def rogue(self, hit: FaultContext, target: str) -> Impostor:
         """One that reports."""
         return hit.rogue(target, self.about)
 

@@ -12,7 +12,6 @@ from chaos.checks.preconditions import doubt
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, seconds_within
 from chaos.registry import CHECKS, Check
-from harness.trainer.config.cluster_config import SYNCHRONOUS
 
 EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""
@@ -68,7 +67,7 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
     """Those of these checks that the plan has a use for."""
-    fragments = history.plan.cluster.mode not in SYNCHRONOUS
+    fragments = not history.plan.cluster.averages_gradients
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
             if (fragments or "fragments" not in check.needs) and (name not in foreign or name in named)}

@@ -17,7 +17,6 @@ from typing import Any
 from chaos.evidence.step_fates import Fates
 from chaos.scenario.plan import Plan
 from harness.tape import Event, Tape
-from harness.trainer.config.cluster_config import SYNCHRONOUS
 
 Node = tuple[str, int]
 """Name and incarnation."""
@@ -81,7 +80,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     for merge in rolled_back:
         for part in merge["contributions"]:
             void[part["learner"], part["incarnation"]].append(part["last"])
-    at_end = INTERRUPTED if plan.cluster.mode in SYNCHRONOUS else OUTSTANDING
+    at_end = INTERRUPTED if plan.cluster.averages_gradients else OUTSTANDING
     for node, tokens in done.items():
         _gapless(node, steps[node], accounting)
         before = list(accumulate((tokens[step] for step in taken[node]), initial=0))
@@ -96,7 +95,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
             for begin, end, fate in fates.runs():
                 accounting.by_fate[fate] += (before[end] - before[begin]) * size
     _used_once(steps, accounting)
-    if plan.cluster.mode not in SYNCHRONOUS:  # there a step that came to nothing is taken again
+    if not plan.cluster.averages_gradients:  # there a step that came to nothing is taken again
         _leased_once(steps, accounting)
     accounting.by_fate = Counter({fate: round(count / sum(accounting.sizes)) for fate,
                                   count in accounting.by_fate.items()})

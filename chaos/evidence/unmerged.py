@@ -9,7 +9,6 @@ from itertools import groupby, pairwise
 
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import MERGED, Node
-from harness.trainer.config.cluster_config import SYNCHRONOUS
 
 SKIPPED = "skipped"
 """Nobody trained on it as far as is known: a process that was not heard of any more may have, and its successor began
@@ -61,7 +60,7 @@ def _lost(history: History) -> Iterator[Unmerged]:
 def _skipped(history: History) -> Iterator[Unmerged]:
     """Those between where one process of a learner had come to and where the next one began."""
     cluster = history.plan.cluster
-    if cluster.mode in SYNCHRONOUS:  # there everybody begins where the group is
+    if cluster.averages_gradients:  # there everybody begins where the group is
         return
     for name in cluster.names:
         taken = {event["position"] for (node, _), events in history.steps.items() if node == name

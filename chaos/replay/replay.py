@@ -20,7 +20,7 @@ from harness.memory import Corruption
 from harness.tape import Event
 from harness.trainer.algorithm.outer_optimizer import OuterStep
 from harness.trainer.algorithm.tensors import Tensors, digest, shapes
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import outer_step
 from harness.trainer.coordinator.fragment_state import FragmentState
 from harness.trainer.coordinator.rounds import Contribution
@@ -57,7 +57,7 @@ def replay(history: History, initial: Tensors, replicas: MakeReplica,
         replicas: makes the learners' replicas.
         tell: called with the number of versions so far.
     """
-    if history.plan.cluster.mode in SYNCHRONOUS:
+    if history.plan.cluster.averages_gradients:
         return averaged.replay(history, initial, replicas, tell)
     if any("lr" not in event.fields for event in history.tape.of("step")):
         return Replay(missing="the tape does not tell the steps' learning rates: an earlier version wrote it")

@@ -18,7 +18,6 @@ from chaos.runner.orchestrator import SmoothedLoss
 from chaos.scenario.plan import Plan
 from harness.errors import printable
 from harness.tape import Event
-from harness.trainer.config.cluster_config import SYNCHRONOUS
 from harness.units import show_seconds
 
 _REFRESH_S = 0.12
@@ -162,7 +161,7 @@ class LiveView:
         bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
                     Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
         numbers = Text(progress.describe()[6:], style="bold")
-        numbers.append(f"   {progress.merges} {'steps' if cluster.mode in SYNCHRONOUS else 'merges'}", style="dim")
+        numbers.append(f"   {progress.merges} {'steps' if cluster.averages_gradients else 'merges'}", style="dim")
         return Group(
             Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
             charts.lanes(progress.lanes, 0.0, end, width, until=now), charts.legend(progress.lanes),

@@ -10,8 +10,9 @@ from chaos.runner.runtime import Prober
 from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault, FaultContext, LinkFault, Observation
 from harness.cluster.base import Cluster, NodeSpec
-from harness.trainer.protocol.byzantine import About, Content, Rogue, rogue
-from harness.trainer.protocol.probe import Sounding
+from harness.impersonation import About, Content, Impostor
+from harness.links.probe import Sounding
+from harness.trainer.protocol.byzantine import rogue
 
 _PROBES = 5
 
@@ -87,8 +88,8 @@ class Sensing:
     def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
-    def _rogue(self, learner: str, what: Content | About) -> Rogue:
+    def _rogue(self, learner: str, what: Content | About) -> Impostor:
         return rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, what)
 
-    def _attack(self, rogue: Rogue, learner: str, count: int, timeout_s: float) -> int:
+    def _attack(self, rogue: Impostor, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

@@ -15,10 +15,12 @@ from chaos.scenario.plan import Plan
 from faults import Fault, FaultContext, Observation
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import Cluster, Recorder
+from harness.impersonation import Impostor
+from harness.links.probe import Sounding
 from harness.machine import Sample, Watch
 from harness.tape import Event, Tail, TapeWriter
 from harness.trainer.protocol.byzantine import Rogue, attack
-from harness.trainer.protocol.probe import Sounding, probe
+from harness.trainer.protocol.probe import probe
 from harness.trainer.runtime.node import SETTINGS, NodeSettings
 
 TICK_S = 0.01
@@ -34,7 +36,7 @@ class Prober(Protocol):
         """See `harness.trainer.protocol.probe.probe`."""
         ...
 
-    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+    def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
         """See `harness.trainer.protocol.byzantine.attack`."""
         ...
 
@@ -189,8 +191,9 @@ class LiveProber:
         """By a connection of its own."""
         return probe(address, self._token, reply_bytes, send_bytes, watch_close=watch_close)
 
-    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+    def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
         """By a connection of its own."""
+        assert isinstance(rogue, Rogue), "made for this trainer's wire"
         return attack(rogue, address, count, timeout_s)
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:

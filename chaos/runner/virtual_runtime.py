@@ -19,13 +19,14 @@ from harness import tape
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import Cluster
 from harness.cluster.simulated.cluster import SimulatedCluster
+from harness.impersonation import Impostor
+from harness.links.probe import Sounding
 from harness.simulation.host import SimulatedHost
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
 from harness.tape import Event, Tape
 from harness.trainer.algorithm.tensors import Tensors
 from harness.trainer.protocol.byzantine import Rogue
-from harness.trainer.protocol.probe import Sounding
 from harness.trainer.runtime.node import SETTINGS, NodeSettings
 from harness.trainer.runtime.replica_factory import MakeReplica, replicas
 from harness.trainer.storage import checkpoint
@@ -153,7 +154,7 @@ class VirtualProber:
         self._spent += sounding.seconds
         return sounding
 
-    def attack(self, rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
+    def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
         """It can't be waited for: see `observe`."""
         raise NotImplementedError
 
@@ -209,5 +210,6 @@ class VirtualProber:
             self._world.stop()
             return
         rogue = fault.rogue(hit, targets[0])
+        assert isinstance(rogue, Rogue), "made for this trainer's wire"
         self._cluster.impostor(targets[0], rogue, fault.count, fault.timeout_s,
                                lambda more: self._attack(fault, hit, targets[1:], sent + more, future))

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from faults import Fault
-from harness.trainer.config.cluster_config import BLOCKING, SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.sessions import heartbeat_s
 
 CHECKPOINT_S = 0.005
@@ -41,14 +41,14 @@ def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
 
 
 def _waiting(cluster: TrainerConfig) -> bool:
-    return cluster.mode in BLOCKING or cluster.mode in SYNCHRONOUS
+    return cluster.exchanges_with_all or cluster.averages_gradients
 
 
 def _ahead(cluster: TrainerConfig) -> float:
     """How many times as quick as the slowest anybody can be: by the steps that it may make during an exchange."""
     if not _waiting(cluster):
         return math.inf
-    return 1 + cluster.overlap / cluster.sync_every if cluster.mode in BLOCKING else 1.0
+    return 1 + cluster.overlap / cluster.sync_every if cluster.exchanges_with_all else 1.0
 
 
 def checkpoint_every(cluster: TrainerConfig, faults: Sequence[Fault]) -> int:
@@ -100,7 +100,7 @@ def _stands_still(cluster: TrainerConfig, outages: Sequence[_Outage], end: float
         return late + _covered(alone, end) + sum(
             regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners), outage.unseen)
             for outage in broken)
-    again = 0.0 if cluster.mode in BLOCKING else done_again(cluster) * len(broken)
+    again = 0.0 if cluster.exchanges_with_all else done_again(cluster) * len(broken)
     return min(cluster.nominal_s, _covered(there, end)) + again
 
 

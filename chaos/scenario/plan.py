@@ -18,7 +18,7 @@ from chaos.scenario.model import Scenario, joiners
 from chaos.scenario.problems import Problem, ScenarioError
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.errors import first, printable
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.units import Seconds, Size
 
 
@@ -87,7 +87,7 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
 
 def with_checkpoints(cluster: TrainerConfig, faults: Sequence[PlannedFault]) -> TrainerConfig:
     """The cluster with an interval for its checkpoints, where its mode has any and none was given."""
-    if cluster.mode not in SYNCHRONOUS or cluster.checkpoint_every:
+    if not cluster.averages_gradients or cluster.checkpoint_every:
         return cluster
     every = checkpoint_every(cluster, [planned.fault for planned in faults])
     return cluster.model_copy(update={"checkpoint_every": every})

@@ -10,7 +10,7 @@ from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
 from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
 from harness.tape import FIELDS
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.model.quadratic import QuadraticSpec
 from harness.units import show_seconds
 
@@ -134,7 +134,7 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
 
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
-    averages = scenario.cluster.mode in SYNCHRONOUS
+    averages = scenario.cluster.averages_gradients
     mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
         _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if scenario.cluster.donates else _OF_DONORS)
     if event not in FIELDS:
@@ -151,7 +151,7 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
 def _most(cluster: TrainerConfig, event: str) -> int | None:
     """How often a node can record an event, even if all others are dead; None: nobody knows."""
     steps = (cluster.budget - cluster.warm_start) * cluster.learners
-    exchanges = steps if cluster.mode in SYNCHRONOUS else _exchanges(cluster, steps)
+    exchanges = steps if cluster.averages_gradients else _exchanges(cluster, steps)
     return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
 
@@ -205,7 +205,7 @@ def _kinds(fault: Fault) -> frozenset[str]:
 
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
     cluster = scenario.cluster
-    for kind in sorted(_kinds(fault) & {"poison", "lie", "corrupt_memory"}) if cluster.mode in SYNCHRONOUS else ():
+    for kind in sorted(_kinds(fault) & {"poison", "lie", "corrupt_memory"}) if cluster.averages_gradients else ():
         yield f"{kind}: mode {cluster.mode} takes no outer gradients, and this is about learners that give them"
     if isinstance(fault, CorruptMemory) and fault.part == "moments" and isinstance(cluster.spec, QuadraticSpec):
         yield f"corrupt_memory: model {cluster.model} is trained by plain gradient descent, which has no moments"

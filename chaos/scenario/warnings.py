@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from chaos.scenario.model import SYNCER
 from chaos.scenario.validation import longest
 from faults import Fault, Latency, LinkFault
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 
 _EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "sync_growth",
              "momentum_ramp", "max_staleness", "error_feedback", "recovery")
@@ -16,7 +16,7 @@ _EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_
 
 def idle(cluster: TrainerConfig) -> list[str]:
     """Settings of this scenario that mean nothing in its mode."""
-    found = [name for name in _EXCHANGE if cluster.mode in SYNCHRONOUS
+    found = [name for name in _EXCHANGE if cluster.averages_gradients
              and getattr(cluster, name) != TrainerConfig.model_fields[name].default]
     return [f"mode {cluster.mode} averages the gradients of every step: {', '.join(found)} "
             f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []

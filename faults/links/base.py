@@ -17,7 +17,7 @@ from faults.base import DURATIONS, Fault, FaultContext, Observation, names
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
 from harness.links.client import Toxic
-from harness.trainer.protocol.probe import Sounding
+from harness.links.probe import Sounding
 from harness.units import show_seconds
 
 TOLERANCE = 0.5

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from faults.base import Drawn, FaultContext
 from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
-from harness.trainer.protocol.probe import Sounding
+from harness.links.probe import Sounding
 from harness.units import Seconds, between, show_seconds
 
 _SLICES = 20

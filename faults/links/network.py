@@ -12,7 +12,7 @@ from faults.evidence import SILENT, Effect, Evidence, Injection, between_contrib
 from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from faults.links.profiles import PROFILES
 from harness.links.client import Toxic
-from harness.trainer.protocol.probe import Sounding
+from harness.links.probe import Sounding
 from harness.units import Rate, Seconds, show_seconds
 
 _RATE_PROBE_S = 0.15

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.links.pace import Pace
+from harness.links.probe import PROBE_TIMEOUT_S
 from harness.links.toxics import Attributes
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
-from harness.trainer.protocol.probe import PROBE_TIMEOUT_S
 
 _NEVER = float("inf")
 

@@ -5,7 +5,7 @@ from pydantic import TypeAdapter
 
 from faults import AnyEntry, FaultContext
 from harness.cluster.base import NodeSpec
-from harness.trainer.protocol.probe import Sounding
+from harness.links.probe import Sounding
 
 ADAPTER = TypeAdapter(AnyEntry)
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from chaos import Drawn, LinkFault
 from harness.links.client import Toxic
-from harness.trainer.protocol.probe import Sounding
+from harness.links.probe import Sounding
 from harness.units import Rate, Seconds, show_seconds
 
 

@@ -9,6 +9,7 @@ from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.simulated.incarnation import SimulatedIncarnation
 from harness.cluster.supervised import SupervisedCluster
+from harness.links.probe import PROBE_TIMEOUT_S, Sounding
 from harness.memory import Corruption
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
@@ -24,7 +25,6 @@ from harness.trainer.coordinator import syncer_part
 from harness.trainer.coordinator.syncer import Syncer
 from harness.trainer.data_parallel.hub import Hub
 from harness.trainer.protocol.byzantine import Rogue
-from harness.trainer.protocol.probe import PROBE_TIMEOUT_S, Sounding
 from harness.trainer.runtime.cores import learner_core, syncer_core
 from harness.trainer.runtime.failpoints import Failpoints
 from harness.trainer.runtime.node import holds

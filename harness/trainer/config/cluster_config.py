@@ -271,6 +271,16 @@ class TrainerConfig(BaseModel):
         return self.mode in SYNCHRONOUS or self.exchange.blocking
 
     @property
+    def averages_gradients(self) -> bool:
+        """Whether every step is one of the whole group, as in data parallelism: there are no fragments of one's own."""
+        return self.mode in SYNCHRONOUS
+
+    @property
+    def exchanges_with_all(self) -> bool:
+        """Whether fragments are exchanged, and every learner is waited for."""
+        return self.mode in BLOCKING
+
+    @property
     def donates(self) -> bool:
         """Whether learners bring others up to date."""
         return self.recovery == "peer" and self.mode not in SYNCHRONOUS

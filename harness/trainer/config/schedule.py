@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 
 
 def learning_rate(config: TrainerConfig, tokens: int) -> float:
@@ -15,7 +15,7 @@ def learning_rate(config: TrainerConfig, tokens: int) -> float:
     `tokens` is the count over all learners that the syncer sends: a learner that was away, or that is slow, is at the
     same position as everyone else, and every run ends fully decayed at the same number of processed tokens.
     """
-    peak = config.synchronous_lr if config.mode in SYNCHRONOUS else config.lr
+    peak = config.synchronous_lr if config.averages_gradients else config.lr
     step = tokens / config.tokens_of_all
     if step < config.warmup:
         return peak * (step + 1) / (config.warmup + 1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import time
 from abc import ABC, abstractmethod
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 
+from harness.impersonation import About, Content
 from harness.trainer.algorithm.codec import BLOCK
 from harness.trainer.algorithm.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
@@ -25,10 +26,6 @@ from harness.trainer.protocol.messages import (
 )
 from harness.trainer.protocol.wire import Decoder, FrameError, encode
 
-Content = Literal["nan", "inf", "shape"]
-"""Of an outer gradient."""
-About = Literal["step", "tokens", "position", "version"]
-"""What a report lies about."""
 _ABSURD = 10**12
 _CHUNK = 1 << 18
 _PAUSES_S = (0.02, 0.12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import restore
 from harness.trainer.coordinator.syncer import Syncer
 from harness.trainer.data_parallel.blocking import DataParallel
@@ -22,7 +22,7 @@ def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation
     Raises:
         CheckpointError: its state can't be trusted.
     """
-    if config.mode in SYNCHRONOUS:
+    if config.averages_gradients:
         hub = ElasticDataParallel if config.mode == "elastic_data_parallel" else DataParallel
         return hub(config, GroupCheckpoint.found(disk, config, initial), incarnation)
     found = restore(disk, config.fragment_table(), initial, config.warm_start)
@@ -32,7 +32,7 @@ def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation
 def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,
                  part: Content | None = None) -> Learner | DataParallelWorker:
     """A learner; where gradients are averaged, a peer. `part`: what it was at the cut that its run goes on from."""
-    if config.mode in SYNCHRONOUS:
+    if config.averages_gradients:
         return DataParallelWorker(config, name, incarnation, token, replica)
     learner = Learner(config, name, incarnation, token, replica)
     if part is not None:
