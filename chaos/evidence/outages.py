@@ -1,4 +1,4 @@
-"""When a whole run was down: it had been ended, and went on again from a cut. Fed with its tape's events. Pure."""
+"""When a whole run was down: it had been ended, and went on from a checkpoint. Fed with its tape's events. Pure."""
 
 from __future__ import annotations
 

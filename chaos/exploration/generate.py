@@ -47,7 +47,6 @@ class ByChance:
 
 
 
-@lru_cache
 def drawable() -> dict[str, Drawn]:
     """The kinds that can be drawn, the simplest first, and how their settings are."""
     found = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}

@@ -75,7 +75,7 @@ class Experiment:
         return (SYNCER, *self.plan.cluster.starters)
 
     def _catch_up(self, origin: Origin) -> Iterable[str]:
-        """Be where the run was at the cut; who is to be started."""
+        """Be where the run was at the checkpoint; who is to be started."""
         past = sorted(self._stage.events(), key=lambda event: event.t)
         for event in past:
             self.observer.on_event(event)

@@ -1,6 +1,25 @@
 """Decides when each fault comes and goes. A state machine: events and the time in, actions out.
 
 Time zero is the steady state: the moment at which the syncer has merged from every learner.
+
+Theory of operation
+-------------------
+A fault of the plan is *waiting*, *active* (it lasts until it is healed) or *over*. `on_event` and `on_time` return
+what is to be done; whoever drives this does it and records it, and the record comes back as an event. So a fault is
+over when the event log says so, not when this module has asked for it, and a run that is resumed is brought to the
+same state by its own log (`catch_up`).
+
+- A fault with `at` is due that long after zero; one with `when` when the log shows the event for the n-th time, or when
+  training meets a condition; one with `after` that long after all parts of another fault are over.
+- Time in which the whole run was down (it was ended, and resumed) does not count: due times are moved by it, and
+  nothing is injected before all train again.
+- A reversible fault is healed `duration` after its injection was recorded to its end; one that ends its target is over
+  when all its targets have been started again.
+- When the scenario's `abort_when` holds, everything active is healed, nothing more comes, and the run goes on for as
+  long as healing may take, so that what becomes of it is seen.
+
+`next_at` and `wake_on` say when there is something to do next. They make virtual time quick; with a driver that asks
+more often the result is the same.
 """
 
 from __future__ import annotations

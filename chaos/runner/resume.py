@@ -95,7 +95,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
     with backend.cleanup_guard() as undo_log:
         new = _copied(folder, origin, runs, backend)
         stage = backend.stage(origin.plan, new, settings.model_copy(
-            update={"cut": origin.checkpoint, "elapsed": origin.time}), undo_log)
+            update={"checkpoint": origin.checkpoint, "elapsed": origin.time}), undo_log)
         return concluded(Experiment(origin.plan, stage, audience.watch(origin.plan, "run"), origin), new, audience)
 
 

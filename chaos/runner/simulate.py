@@ -105,7 +105,7 @@ class Performed:
 
 def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
               origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> Performed:
-    """Perform a plan, from these values or from those that it says; with `origin`, go on from a cut with these parts.
+    """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts.
 
     Raises:
         CorpusError: as `simulate`.

@@ -46,7 +46,7 @@ class VirtualStage:
     def __init__(self, plan: Plan, parameters: Parameters, initial: Tensors, replicas: MakeReplica,
                  snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
                  origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> None:
-        """`snapshot(tensors, meta)` is told of each. `origin`: what the run goes on from; `parts`: of its cut."""
+        """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint."""
         self.run = run
         bare = plan.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
         self.world = World(f"{bare.digest}/{origin.checkpoint}" if origin else bare.digest)
@@ -59,7 +59,7 @@ class VirtualStage:
         pace = plan.cluster.step_time
         around = SimulatedHost(self.world, parameters, self._note, snapshot,
                                min(1.0, parameters.compute / pace) if pace else 1.0)
-        self.cuts = around.cuts
+        self.checkpoints = around.checkpoints
         self._simulated = SimulatedCluster(around, plan.cluster, initial, replicas, self.record, self.undo_log, parts)
         self.cluster: Cluster = self._simulated
         self.prober: Prober = VirtualProber(self.world, self._simulated)

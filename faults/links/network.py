@@ -140,7 +140,7 @@ class Partition(LinkFault):
         if self.direction != "both":
             return super().inject(hit)
         for link in hit.links(self.targets):
-            hit.cluster.cut(link, True)
+            hit.cluster.disable_link(link)
         return {}
 
     def undo(self, hit: FaultContext) -> None:
@@ -149,7 +149,7 @@ class Partition(LinkFault):
             super().undo(hit)
             return
         for link in hit.links(self.targets):
-            hit.cluster.cut(link, False)
+            hit.cluster.enable_link(link)
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """How long nothing came through: from the loss of the connection to the next hello; one way: from one

@@ -229,8 +229,12 @@ class Cluster(Protocol):
         """Take these toxics off a link; harmless where they are not there."""
         ...
 
-    def cut(self, link: str, cut: bool) -> None:
-        """Take a link down (its connections break, new ones are refused), or bring it up again."""
+    def disable_link(self, link: str) -> None:
+        """Take a link down: its connections break, new ones are refused."""
+        ...
+
+    def enable_link(self, link: str) -> None:
+        """Bring it up again, at the same address."""
         ...
 
     # -- the end -------------------------------------------------------------------------------------------------

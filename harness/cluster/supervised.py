@@ -60,7 +60,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         self._superseded: dict[str, AnyIncarnation] = {}
         self._addresses: dict[str, str] = {}  # link -> where the node's side of it listens
         self._toxics: dict[str, dict[str, Toxic]] = {}
-        self._cut: set[str] = set()
+        self._disabled: set[str] = set()
 
     # -- what places differ in -----------------------------------------------------------------------------------------
 
@@ -236,15 +236,17 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             self._toxics.get(link, {}).pop(toxic.name, None)
             self._paid_link(link, toxic.name)
 
-    def cut(self, link: str, cut: bool) -> None:
-        """Take a link down, or bring it up again at the same address."""
-        if cut:
-            self._owe_link(Enable, link)
-            self._cut.add(link)
-        self._links().set_enabled(link, not cut)
-        if not cut:
-            self._cut.discard(link)
-            self._paid_link(link)
+    def disable_link(self, link: str) -> None:
+        """Its connections break, new ones are refused."""
+        self._owe_link(Enable, link)
+        self._disabled.add(link)
+        self._links().set_enabled(link, False)
+
+    def enable_link(self, link: str) -> None:
+        """Bring it up again, at the same address."""
+        self._links().set_enabled(link, True)
+        self._disabled.discard(link)
+        self._paid_link(link)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

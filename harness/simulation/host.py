@@ -38,17 +38,17 @@ class SimulatedHost:
         self._load, self._training = load, 0
         self.world, self.parameters, self.record, self.snapshot = world, parameters, record, snapshot
         self.sizes = Sizes()
-        self.cuts: dict[int, dict[str, Content]] = {}
-        """Parts by cut and node."""
+        self.checkpoints: dict[int, dict[str, Content]] = {}
+        """Parts by checkpoint and node."""
         self.numbers, self.pids = count(1), count(1001)
         """Of connections, and of processes."""
         self._starting: list[Starting] = []
 
     def save(self, node: str, effect: Save) -> None:
-        """A node's part of a cut; older ones that may go, go."""
-        self.cuts.setdefault(effect.cut, {})[node] = Content(effect.tensors, effect.meta)
-        for cut in [cut for cut in self.cuts if cut < effect.keep]:
-            del self.cuts[cut]
+        """A node's part of a checkpoint; older ones that may go, go."""
+        self.checkpoints.setdefault(effect.checkpoint, {})[node] = Content(effect.tensors, effect.meta)
+        for number in [number for number in self.checkpoints if number < effect.keep]:
+            del self.checkpoints[number]
 
     def trains(self, more: int) -> None:
         """So many more learners are up, or less."""

@@ -179,11 +179,11 @@ class SimulatedProcess:
     def _save_part(self, effect: Save) -> None:
         """Beside everything else."""
         self.around.save(self.name, self._failpoints.noted(effect))
-        self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.cut)
+        self.world.after(self.around.parameters.write, self.feed, self._on_saved, effect.checkpoint)
 
-    def _on_saved(self, cut: int) -> Iterable[Effect]:
+    def _on_saved(self, checkpoint: int) -> Iterable[Effect]:
         assert self.core is not None, "it asked for that"
-        return self.core.on_saved(cut, self.now())
+        return self.core.on_saved(checkpoint, self.now())
 
     def _stop(self, effect: Stop) -> None:
         self.exit(0)

@@ -57,8 +57,11 @@ class Recorder:
         for toxic in toxics:
             self.toxics.get(link, {}).pop(toxic.name, None)
 
-    def cut(self, link, cut):
-        (self.down.add if cut else self.down.discard)(link)
+    def disable_link(self, link):
+        self.down.add(link)
+
+    def enable_link(self, link):
+        self.down.discard(link)
 
     def probe(self, link, reply_bytes=0, send_bytes=0, watch_close=False):
         """What a real link would do to a question."""

@@ -175,7 +175,7 @@ class ComposeCluster(SupervisedCluster[Node]):
     def _make_link(self, link: str) -> None:
         assert self._toxiproxy is not None, "there are no links before `start`"
         self._links().create(link, self._upstreams[link], listen=f"0.0.0.0:{self._ports[link]}",
-                             enabled=link not in self._cut)
+                             enabled=link not in self._disabled)
         self._addresses[link] = f"{self._toxiproxy.host}:{self._ports[link]}"
 
     def _links(self) -> Links:

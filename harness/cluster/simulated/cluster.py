@@ -41,7 +41,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
 
     def __init__(self, around: SimulatedHost, config: TrainerConfig, initial: Tensors, replicas: MakeReplica,
                  record: Recorder, undo_log: UndoLog, parts: Mapping[str, Content] | None = None) -> None:
-        """`parts`: of the cut that the run goes on from."""
+        """`parts`: of the checkpoint that the run goes on from."""
         self._around, self._config, self._initial, self._replicas = around, config, initial, replicas
         self._parts = dict(parts or {})
         self._world = around.world
@@ -113,7 +113,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
     def _link_is_back(self, link: Link) -> None:
         if link in self._coming:
             self._coming.remove(link)
-            if link.name not in self._cut:
+            if link.name not in self._disabled:
                 link.enable(True)
 
     def residue(self) -> list[str]:

@@ -63,7 +63,8 @@ class FragmentState:
     """What has changed since the version before, as it travels; empty where it is not known, or not compressed."""
     before: tuple[Tensors, ...] = ()
     """Values of the versions before this one, the newest first, as far back as an answer's base may lie; empty where
-    outer gradients are anchored at the learner's own base. A syncer that died has forgotten them; a cut holds them."""
+    outer gradients are anchored at the learner's own base. A syncer that died has forgotten them; a checkpoint has
+    them."""
     step: OuterStep | None = None
     """The outer step that made this very version, for the same reason as `contributions`; None for version 0."""
 

@@ -177,13 +177,13 @@ class FragmentStore(PeerSessions[LearnerSession]):
                              merged=merged if incarnation == peer.incarnation else 0, closed=closed),
                    state.update if changed else state.value, to=peer.connection)
 
-    def _cut(self) -> Iterable[Effect]:
+    def _checkpoint(self) -> Iterable[Effect]:
         """Have everybody save what they are now."""
         there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
-        number, told = self._cuts.begin(self.counters.step, [SYNCER, *there])
+        number, told = self._checkpoints.begin(self.counters.step, [SYNCER, *there])
         yield from told
         files = [Content(state.tensors() | state.older(), self._meta(state)) for state in self.states]
-        yield Save(number, *syncers(files), keep=self._cuts.whole)
+        yield Save(number, *syncers(files), keep=self._checkpoints.whole)
         for connection in there.values():
             yield Send(CheckpointRequest(number=number), to=connection)
 

@@ -55,7 +55,7 @@ class PeerSessions(ABC, Generic[P]):
         self.finished = False
         self.peers: dict[str, P] = {}
         self._by_connection: dict[int, P] = {}
-        self._cuts = GlobalCheckpoints(config.checkpoint_interval, incarnation)
+        self._checkpoints = GlobalCheckpoints(config.checkpoint_interval, incarnation)
 
     def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -71,9 +71,9 @@ class PeerSessions(ABC, Generic[P]):
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
 
-    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
-        """Its own part of a cut is on stable storage."""
-        return self._cuts.saved(SYNCER, cut)
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """Its own part of a checkpoint is on stable storage."""
+        return self._checkpoints.saved(SYNCER, checkpoint)
 
     @abstractmethod
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:

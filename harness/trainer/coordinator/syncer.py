@@ -2,6 +2,30 @@
 
 A state machine without I/O (arXiv 2604.21428, the decoupled syncer): it takes messages, timers and lost connections,
 each with the time, and returns effects. The same code runs on sockets and under virtual time.
+
+Theory of operation
+-------------------
+A fragment is in one of three states: idle, *due* (in `_waiting`) or *open* (in `_rounds`). One path leads through them:
+
+1. `_report`: a learner says how many steps it has made. That moves its place on the global clock, and may move the
+   clock itself (`_advance`). What the clock passes becomes due.
+2. `_advance` opens a round for a due fragment while fewer than ceil(tau) rounds are open, and asks every live learner
+   that has made a step of it since it last received it (`_ask`).
+3. `_answer` takes an outer gradient into the round. With the K-th answer the grace window begins: a timer is set, and
+   whoever answers within it still counts.
+4. `_consider` asks the round whether it may merge: all that were asked have answered, or the window is over. A learner
+   that is lost, or declines, is taken out of the round and everything is considered again; so a dead learner delays a
+   merge by no more than the window.
+5. `_merge` computes the new version, commits it, records it, and only then tells anybody. What has not been committed
+   never happened: a syncer that dies between commit and broadcast finds the version in its files, and tells it then.
+
+Three invariants hold at every return. A version of a fragment has one content, for ever. A step of a learner is in one
+merge of a fragment at most: the newest incarnation and the last merged step of each learner are part of the commit, and
+an answer that begins at or before that step is refused. No learner is waited for without a bound: an open round ends by
+the answers of those who are connected, by the window, or by the loss of a connection, which a heartbeat makes certain.
+
+Each of these functions is a generator of effects, carried out in order. A caller that stops in the middle (the process
+is killed) leaves what a crash leaves.
 """
 
 from __future__ import annotations
@@ -52,7 +76,7 @@ class Syncer(FragmentStore):
             return
         peer.connection = None
         yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
-        yield from self._cuts.broken(peer.name)
+        yield from self._checkpoints.broken(peer.name)
         self._recoveries.forget(peer.name)
         yield from self._without_donor(peer.name, now)
         for round_ in list(self._rounds.values()):
@@ -82,7 +106,7 @@ class Syncer(FragmentStore):
         if isinstance(message, Donation):
             return self._pass_on(peer, message, tensors, now)
         if isinstance(message, CheckpointAck):
-            return self._cuts.saved(peer.name, message.number)
+            return self._checkpoints.saved(peer.name, message.number)
         return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
 
     def _report(self, peer: LearnerSession, report: Report, now: float) -> Iterable[Effect]:
@@ -173,8 +197,8 @@ class Syncer(FragmentStore):
             self.counters.phase = phase
             before, self.counters.step = self.counters.step, step
             yield from self._send_clock(now)
-            if self._cuts.due(before, step):
-                yield from self._cut()
+            if self._checkpoints.due(before, step):
+                yield from self._checkpoint()
         if self.finished:
             return
         if self._blocking:

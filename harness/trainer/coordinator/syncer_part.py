@@ -21,7 +21,7 @@ def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
 
 
 def put_back(part: Content, disk: Disk) -> None:
-    """Make the syncer's folder what it was at the cut.
+    """Make the syncer's folder what it was at the checkpoint.
 
     Raises:
         OSError: a file can't be written.
@@ -32,14 +32,14 @@ def put_back(part: Content, disk: Disk) -> None:
             pass
 
 
-def put_back_once(run: Path, cut: int, node: str, part: Content, disk: Disk) -> None:
+def put_back_once(run: Path, number: int, node: str, part: Content, disk: Disk) -> None:
     """`put_back`, unless it has been done: what was lost after that must not be made good by what is old. A mark beside
     the part's file says so.
 
     Raises:
         OSError: a file can't be written.
     """
-    mark = part_file(run, cut, node).with_suffix(BACK)
+    mark = part_file(run, number, node).with_suffix(BACK)
     if not mark.exists():
         put_back(part, disk)
         mark.touch()

@@ -276,16 +276,16 @@ class Hub(PeerSessions[Member]):
         if message.step > self.saved.step:
             before, self.saved = self.saved.step, state
             yield state.commit()
-            if self._cuts.due(before, state.step) and not over:
-                yield from self._cut(state)
+            if self._checkpoints.due(before, state.step) and not over:
+                yield from self._checkpoint(state)
         if over:
             yield from self._finish(step=self.step, processed=self.tokens, merged=self.tokens)
 
-    def _cut(self, state: GroupCheckpoint) -> Iterable[Effect]:
+    def _checkpoint(self, state: GroupCheckpoint) -> Iterable[Effect]:
         """Let this checkpoint be one of the whole run: nobody else has anything that is not in it."""
-        number, told = self._cuts.begin(state.step, [SYNCER])
+        number, told = self._checkpoints.begin(state.step, [SYNCER])
         yield from told
-        yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._cuts.whole)
+        yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._checkpoints.whole)
 
     def _clock(self, now: float) -> Clock:
         return Clock(step=self.step, tokens=self.tokens, steady=self.steady, sent=now)

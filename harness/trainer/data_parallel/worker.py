@@ -114,8 +114,8 @@ class DataParallelWorker:
         elif self._waiting and self._epoch is not None and not self._done:
             yield self._compute(self._epoch)
 
-    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
-        """Peers make no cuts: the hub has its checkpoints."""
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """Peers save no parts: the hub has its checkpoints."""
         return ()
 
     def _sign(self, now: float) -> Timer:

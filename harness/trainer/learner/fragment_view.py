@@ -1,4 +1,4 @@
-"""What a learner holds of each fragment, and how that is kept in a cut."""
+"""What a learner holds of each fragment, and how that is kept in a checkpoint."""
 
 from __future__ import annotations
 

@@ -2,6 +2,29 @@
 
 A state machine without I/O (arXiv 2604.21428, the decoupled learner). While an inner step is under way what arrives is
 kept for the step's end; while the learner waits out its pace it stands at a boundary and answers at once.
+
+Theory of operation
+-------------------
+A learner *lacks* fragments, *trains*, or *stands*. It lacks some after its start and after a reset: it computes nothing
+until it holds a version of each (`_begin`). It stands only in modes that wait for a merge, when it has made all steps
+that it may make without one (`_next_step`). Else it trains: `Compute` begins a step, `on_computed` ends it.
+
+The weights change at two moments only: in a step, and at a boundary between two steps. While a step is under way what
+arrives waits in `_inbox`; at the boundary it is taken in this order, which the meaning of the counts depends on:
+
+1. what the learner is told (`_TOLD`: broadcasts, donations, a reset) is applied;
+2. the step is reported, with the counts that follow from that;
+3. what it is asked for (`_ASKED`: an outer gradient, a donation, a part of a checkpoint) is answered.
+
+What came behind a request for a checkpoint is taken after it: it must not be in the learner's part of that checkpoint.
+
+`held` has, for each fragment, the version that the learner began from and the steps made since. An outer gradient is
+base minus current, with those steps: it is cumulative, so that a lost one costs nothing and a repeated one is seen. A
+broadcast replaces the base and begins a new count; steps made between the answer and the broadcast are carried on top
+or dropped (`_receive`).
+
+Nothing here waits for the network. A connection that is lost makes void what was asked for on it; training goes on with
+the last clock that was heard.
 """
 
 from __future__ import annotations
@@ -77,7 +100,7 @@ class Learner:
         self._done = False
         self._clock: tuple[float, float] | None = None  # the newest clock: when it was sent, and when it came
         self._receipts: list[tuple[float, float]] = []  # broadcasts since the last report: round closed, when they came
-        self._resumed = False  # it goes on from a cut, and nobody was told yet
+        self._resumed = False  # it goes on from a checkpoint, and nobody was told yet
 
     def status(self) -> dict[str, object]:
         """For people who ask."""
@@ -87,7 +110,7 @@ class Learner:
     def on_connected(self, now: float) -> Iterable[Effect]:
         """A new connection stands: introduce yourself."""
         if self._resumed:
-            yield from self.on_lost("the run goes on from a cut", now)
+            yield from self.on_lost("the run goes on from a checkpoint", now)
             self._resumed = False
         self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, _ASKED)]
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
@@ -136,9 +159,9 @@ class Learner:
         else:
             yield from self._skip(began, now)
         inbox, self._inbox = self._inbox, []
-        cut = next((index for index, (message, _) in enumerate(inbox) if isinstance(message, CheckpointRequest)),
-                   len(inbox))
-        inbox, behind = inbox[:cut], inbox[cut:]  # what came after a cut must not be part of it
+        border = next((index for index, (message, _) in enumerate(inbox) if isinstance(message, CheckpointRequest)),
+                      len(inbox))
+        inbox, behind = inbox[:border], inbox[border:]  # what came after it must not be part of a checkpoint
         if inbox:
             yield from self._at_boundary([item for item in inbox if isinstance(item[0], _TOLD)], now, resume=False)
         took, self._stepped = 0.0 if self._stepped is None else now - self._stepped, now
@@ -294,22 +317,23 @@ class Learner:
                 value = {name: tensors[name] for name in fragment.names if name in tensors}
                 yield from self._receive(Broadcast(fragment=fragment.index, version=version, digest=digest), value)
 
-    # -- cuts --------------------------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------------------------
 
-    def _save(self, cut: CheckpointRequest) -> Iterable[Effect]:
+    def _save(self, asked: CheckpointRequest) -> Iterable[Effect]:
         """Everything that training goes on from, as of now."""
         tensors, fragments = packed(self.held)
         tensors |= arrays.add_prefix(_REPLICA, self.replica.state())
-        yield Record("checkpoint_part", {"checkpoint": cut.number, "step": self.step})
-        yield Save(cut.number, tensors, {"incarnation": self.incarnation, "step": self.step, "position": self.position,
-                                         "tokens": self.tokens, "fragments": fragments})
+        yield Record("checkpoint_part", {"checkpoint": asked.number, "step": self.step})
+        yield Save(asked.number, tensors, {
+            "incarnation": self.incarnation, "step": self.step, "position": self.position, "tokens": self.tokens,
+            "fragments": fragments})
 
-    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
         """What was to be saved is on stable storage."""
-        yield Send(CheckpointAck(number=cut))
+        yield Send(CheckpointAck(number=checkpoint))
 
     def restore(self, part: Content) -> None:
-        """Be what a learner was at a cut; all that it had under way is void, as after a connection that broke."""
+        """Be what a learner was at a checkpoint; what it had under way is void, as after a connection that broke."""
         self.replica.load(arrays.strip_prefix(_REPLICA, part.tensors))
         self.step, self.position, self.tokens = (int(part.meta[name]) for name in ("step", "position", "tokens"))
         self.held = unpacked(part.tensors, part.meta["fragments"])

@@ -54,13 +54,13 @@ class Commit(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Write this node's part of a cut, beside everything else, and call `on_saved(cut)` once it is safe."""
+    """Write this node's part of a checkpoint beside everything else; call `on_saved(checkpoint)` once it is safe."""
 
-    cut: int
+    checkpoint: int
     tensors: Tensors
     meta: dict[str, Any]
     keep: int = 0
-    """Older cuts than this may go; 0: none."""
+    """Older checkpoints than this may go; 0: none."""
 
 
 class Snapshot(NamedTuple):

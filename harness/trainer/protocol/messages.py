@@ -167,7 +167,7 @@ class CheckpointRequest(Message):
 
 @dataclass(kw_only=True, slots=True)
 class CheckpointAck(Message):
-    """A learner's part of a cut is on stable storage."""
+    """A learner's part of a checkpoint is on stable storage."""
 
     type: Literal["saved"] = "saved"
     number: Count

@@ -31,7 +31,7 @@ def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation
 
 def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,
                  part: Content | None = None) -> Learner | DataParallelWorker:
-    """A learner; where gradients are averaged, a peer. `part`: what it was at the cut that its run goes on from."""
+    """A learner; where gradients are averaged, a peer. `part`: what it was at the checkpoint that its run resumes."""
     if config.averages_gradients:
         return DataParallelWorker(config, name, incarnation, token, replica)
     learner = Learner(config, name, incarnation, token, replica)

@@ -44,8 +44,8 @@ class Core(Protocol):
         """A timer fired."""
         ...
 
-    def on_saved(self, cut: int, now: float) -> Iterable[Effect]:
-        """Its part of a cut is on stable storage."""
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """Its part of a checkpoint is on stable storage."""
         ...
 
     def status(self) -> Mapping[str, Any]:
@@ -124,13 +124,13 @@ class Driver:
                 self.feed(None)
 
     def _save(self, save: Save) -> None:
-        """Nobody waits for it; what can't be saved now costs this cut, and nothing else."""
+        """Nobody waits for it; what can't be saved now costs this checkpoint, and nothing else."""
         def saved(done: asyncio.Future[None]) -> None:
             error = done.exception()
             if error is None:
-                self.feed(lambda now: self._core.on_saved(save.cut, now))
+                self.feed(lambda now: self._core.on_saved(save.checkpoint, now))
             elif isinstance(error, OSError):
-                self.tape.record("not_saved", checkpoint=save.cut, reason=str(error))
+                self.tape.record("not_saved", checkpoint=save.checkpoint, reason=str(error))
             else:
                 self.fail(error)
         asyncio.get_running_loop().run_in_executor(

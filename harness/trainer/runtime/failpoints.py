@@ -9,15 +9,15 @@ from harness.trainer.protocol.effects import Save
 from harness.trainer.storage.disk import Content
 
 _PASSED = "passed"
-"""How often, in the metadata of a node's part of a cut."""
+"""How often, in the metadata of a node's part of a checkpoint."""
 
 
 class Failpoints:
     """Counts how often each was passed, from the moment at which the node learns of the steady state."""
 
     def __init__(self, wanted: Mapping[str, int], part: Content | None = None) -> None:
-        """`wanted`: point -> stop at its n-th occurrence. `part`: of the cut that this process goes on from; it goes on
-        counting, and stops at nothing at which it was not to stop before."""
+        """`wanted`: point -> stop at its n-th occurrence. `part`: of the checkpoint that this process goes on from; it
+        goes on counting, and stops at nothing at which it was not to stop before."""
         before = part.meta.get(_PASSED) if part is not None else None
         self._wanted = wanted if before is None else {
             point: times for point, times in wanted.items() if point in before}
@@ -31,5 +31,5 @@ class Failpoints:
         return self.passed[point] == self._wanted[point]
 
     def noted(self, part: Save) -> Save:
-        """A node's part of a cut, with how often each was passed."""
+        """A node's part of a checkpoint, with how often each was passed."""
         return part._replace(meta=part.meta | {_PASSED: dict(self.passed)})

@@ -56,7 +56,7 @@ class NodeSettings(BaseModel):
     """None for a model that needs none."""
     initial: Path | None = None
     """Checkpoint that the run begins from; None: fresh values from the seed."""
-    cut: int = 0
+    checkpoint: int = 0
     """Cut that the run goes on from; 0: it begins."""
     elapsed: float = 0.0
     """Seconds that it has lasted by then."""
@@ -157,8 +157,8 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
 
 
 def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:
-    """What this very process was at the cut that the run goes on from."""
-    part = global_checkpoint.part_of(options.run, settings.cut, options.name) if settings.cut else None
+    """What this very process was at the checkpoint that the run goes on from."""
+    part = global_checkpoint.part_of(options.run, settings.checkpoint, options.name) if settings.checkpoint else None
     return global_checkpoint.own(part, options.incarnation)
 
 
@@ -167,7 +167,7 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
     disk = FolderDisk(options.run / STATE)
     part = _part(options, settings)
     if part is not None:
-        syncer_part.put_back_once(options.run, settings.cut, options.name, part, disk)
+        syncer_part.put_back_once(options.run, settings.checkpoint, options.name, part, disk)
     core = syncer_core(settings.trainer, disk, settings.initial_values(), options.incarnation)
     points = Failpoints(holds(options.failpoint), part)
     return ServerDriver(core, tape, options.epoch, options.run, points, os.environ[TOKEN])

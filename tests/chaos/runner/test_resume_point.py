@@ -24,7 +24,7 @@ def ended(plan):
     """A run that is over, and its cuts that are still there: as if it had been killed at the very end."""
     done = performed(plan)
     tape = done.stage.tape()
-    return done, tape, [cut for cut in checkpoints_of(tape) if cut in done.stage.cuts]
+    return done, tape, [cut for cut in checkpoints_of(tape) if cut in done.stage.checkpoints]
 
 
 def gone_on(plan, origin, parts):
@@ -59,7 +59,7 @@ def test_nothing_is_lost_and_nothing_done_twice(cluster):
     assert cuts
     for cut in cuts:
         origin = Origin(plan, tape, "before", cut)
-        history = gone_on(plan, origin, done.stage.cuts[cut])
+        history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
         assert {verdict.name: verdict.verdict for verdict in judge(history).checks} == dict.fromkeys(
             [verdict.name for verdict in judge(history).checks], "passed")
@@ -79,7 +79,7 @@ def test_data_parallelism_goes_on_from_a_checkpoint_of_the_hub_and_comes_to_the_
     for cut in cuts:
         origin = Origin(plan, tape, "before", cut)
         assert origin.incarnations == {"syncer": 1, "learner-1": 1, "learner-2": 1, "learner-3": 1}
-        history = gone_on(plan, origin, done.stage.cuts[cut])
+        history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
         assert [back["step"] for back in history.tape.of("rolled_back")] == [origin.at["step"]]
         assert kept(history) == kept(History(plan, tape))
@@ -100,8 +100,8 @@ def test_it_goes_on_whatever_was_broken(cluster, data):
     done, tape, cuts = ended(plan)
     for cut in cuts:
         origin = Origin(plan, tape, "before", cut)
-        assert_consistent(origin, done.stage.cuts[cut])
-        history = gone_on(plan, origin, done.stage.cuts[cut])
+        assert_consistent(origin, done.stage.checkpoints[cut])
+        history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
         failed = {verdict.name for verdict in judge(history).checks if verdict.verdict == "failed"}
         assert not failed & NEVER_BROKEN
@@ -126,7 +126,7 @@ def test_what_is_lost_after_it_is_not_made_good_by_what_is_old():
                         "          checkpoint_interval: 20}\n"
                         "faults:\n  - {delete: syncer, files: 2, mirrors: true, at: 6s}\n"), 0)
     done, tape, cuts = ended(plan)
-    again = performed(plan, origin=Origin(plan, tape, "before", cuts[0]), parts=done.stage.cuts[cuts[0]])
+    again = performed(plan, origin=Origin(plan, tape, "before", cuts[0]), parts=done.stage.checkpoints[cuts[0]])
     assert again.outcome.kind == done.outcome.kind == "broken"
     refused, = again.stage.tape().of("refused_checkpoint")
     assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused["reason"]
@@ -140,7 +140,7 @@ def behind_a_cut(node, point, counts):
         done, tape, _ = ended(plan)
         came = History(plan, tape).spans[0].injected
         for event in reversed(tape.of("checkpoint_begun")):
-            if event.t < came - 0.1 and event["checkpoint"] in done.stage.cuts:
+            if event.t < came - 0.1 and event["checkpoint"] in done.stage.checkpoints:
                 yield count, plan, done, tape, came, event["checkpoint"]
                 break
 
@@ -149,7 +149,7 @@ def behind_a_cut(node, point, counts):
                                                       ("syncer", "checkpoint.before_rename", 124)])
 def test_a_fault_at_a_point_of_the_protocol_comes_when_it_would_have(node, point, count):
     count, plan, done, tape, came, cut = next(behind_a_cut(node, point, range(count, count + 10)))
-    again = gone_on(plan, Origin(plan, tape, "before", cut), done.stage.cuts[cut])
+    again = gone_on(plan, Origin(plan, tape, "before", cut), done.stage.checkpoints[cut])
     assert again.tape.of("failpoint")[0]["count"] == count
     assert again.spans[0].injected == pytest.approx(came, abs=4)  # it takes as long until everybody is there again
 
@@ -209,5 +209,5 @@ def test_a_run_that_went_on_can_go_on_again_from_where_it_did():
     kept = Tape(origin.begun)
     again = Origin(plan, kept, "second", checkpoints_of(kept)[0])
     assert (again.checkpoint, again.events) == (cuts[-1], origin.events)
-    history = gone_on(plan, again, done.stage.cuts[cuts[-1]])
+    history = gone_on(plan, again, done.stage.checkpoints[cuts[-1]])
     assert_the_same_bit_for_bit(history)

@@ -177,10 +177,10 @@ def test_a_hubs_links_are_those_of_its_callers(ground):
 def test_the_links_can_be_those_of_the_real_toxiproxy(make_ground):
     ground = make_ground(toxiproxy=REAL)
     cluster = ground.start()
-    cluster.cut("worker", True)
+    cluster.disable_link("worker")
     assert ground.owed() == ["enable"]
     assert cluster.residue() == ["worker is partitioned"]
-    cluster.cut("worker", False)
+    cluster.enable_link("worker")
     assert ground.owed() == cluster.residue() == []
 
 

@@ -50,11 +50,11 @@ def test_nodes_are_connected_through_links_that_can_be_cut(ground):
     assert ground.reach() == b"hello 0"
     assert ground.cluster.links_of("worker") == ["worker"]
     assert ground.cluster.links_of("hub") == ["worker"]
-    ground.cluster.cut("worker", True)
+    ground.cluster.disable_link("worker")
     assert not api(ground).enabled("worker")
     assert not ground.reached()
     assert ground.cluster.residue() == ["worker is partitioned"]
-    ground.cluster.cut("worker", False)
+    ground.cluster.enable_link("worker")
     assert api(ground).enabled("worker")
     assert ground.reach() == b"hello 0"
     assert ground.cluster.residue() == []
@@ -73,14 +73,14 @@ def test_a_degraded_link_is_residue_until_it_is_restored(ground):
 def test_links_that_are_restarted_are_as_they_were(ground):
     before = ground.cluster.address("worker")
     ground.cluster.degrade("worker", [LATENCY])
-    ground.cluster.cut("worker", True)
+    ground.cluster.disable_link("worker")
     assert ground.cluster.restart_links() > 0
     ground.cluster.poll()
     assert ground.cluster.address("worker") == before
     assert api(ground).toxics("worker") == [LATENCY]
     assert not api(ground).enabled("worker")
     assert not ground.reached()
-    ground.cluster.cut("worker", False)
+    ground.cluster.enable_link("worker")
     ground.cluster.restore("worker", [LATENCY])
     assert ground.reach() == b"hello 0"
     assert ground.cluster.residue() == []
@@ -468,7 +468,7 @@ def test_two_clusters_at_once_dont_see_each_other(ground, contained):
     before = other.number()
     other.cluster.kill("worker", 0.0)
     other.comes_back("worker", before)
-    other.cluster.cut("worker", True)
+    other.cluster.disable_link("worker")
     assert ground.reached()
     pids = [other.pid(), other.pid("hub")]
     other.stop()

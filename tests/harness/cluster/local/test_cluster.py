@@ -22,11 +22,11 @@ def reach(address):
 def test_nodes_are_connected_through_links_that_can_be_cut(ground):
     cluster = ground.start()
     assert reach(cluster.address("worker")) == b"hello"
-    cluster.cut("worker", True)
+    cluster.disable_link("worker")
     with pytest.raises(OSError):
         assert reach(cluster.address("worker")) == b"hello"
     assert cluster.residue() == ["worker is partitioned"]
-    cluster.cut("worker", False)
+    cluster.enable_link("worker")
     assert reach(cluster.address("worker")) == b"hello"
     assert cluster.residue() == []
 

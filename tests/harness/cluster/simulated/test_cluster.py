@@ -287,7 +287,7 @@ def test_a_learner_keeps_no_state():
 
 def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_over():
     run = Run(budget=300).until("steady")
-    run.cluster.cut(FIRST, True)
+    run.cluster.disable_link(FIRST)
     since = run.world.now
     run.past(3.0)
     assert [event for at, node, _, event, _ in run.events if at >= since and event == "disconnected"] == [
@@ -295,7 +295,7 @@ def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_over():
     assert all(at < since for at, *_ in run.of("hello"))
     assert run.steps(FIRST, since) > 10
     assert run.cluster.residue() == [f"{FIRST} is partitioned"]
-    run.cluster.cut(FIRST, False)
+    run.cluster.enable_link(FIRST)
     run.past(2.0)
     assert [fields["learner"] for at, *_, fields in run.of("hello") if at > since] == [FIRST]
     assert run.cluster.residue() == []
@@ -317,7 +317,7 @@ def test_a_node_off_the_network_is_missed_for_its_silence_and_comes_back():
 
 def test_links_that_restart_take_all_connections_with_them_but_not_a_cut():
     run = Run(budget=300).until("steady")
-    run.cluster.cut(FIRST, True)
+    run.cluster.disable_link(FIRST)
     since = run.world.now
     down = run.cluster.restart_links()
     run.past(down / 2)
@@ -330,7 +330,7 @@ def test_links_that_restart_take_all_connections_with_them_but_not_a_cut():
 
 def test_links_that_are_about_to_be_there_again_are_not_left_cut_off():
     run = Run(budget=300).until("steady")
-    run.cluster.cut(FIRST, True)
+    run.cluster.disable_link(FIRST)
     run.cluster.restart_links()
     assert [words for words in run.cluster.residue() if "partitioned" in words] == [f"{FIRST} is partitioned"]
 
@@ -358,7 +358,7 @@ def test_a_probe_finds_a_link_that_is_down_or_leads_nowhere():
     assert run.cluster.sound(FIRST, 0, 0, False).end == "answered"
     run.cluster.disconnect(FIRST, True)
     assert run.cluster.sound(FIRST, 0, 0, False).end == "silent"
-    run.cluster.cut(FIRST, True)
+    run.cluster.disable_link(FIRST)
     assert run.cluster.sound(FIRST, 0, 0, False).end == "refused"
     run.cluster.pause(SYNCER)
     assert run.cluster.sound(SECOND, 0, 0, False).end == "silent"

@@ -123,7 +123,7 @@ def test_what_came_after_a_cut_is_no_part_of_it_and_what_came_before_is(learner,
     list(learner.on_message(CheckpointRequest(number=7), {}, 0.01))
     list(learner.on_message(*of(learner, 1, 1, later), 0.02))
     (part,) = saves(stepped(learner, 0.05))
-    assert part.cut == 7
+    assert part.checkpoint == 7
     assert [version for version, _ in part.meta["fragments"]] == [1, 0, 0, 0]
     assert [held.version for held in learner.held] == [1, 1, 0, 0]
     name = learner.table[1].names[0]
