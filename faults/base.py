@@ -110,7 +110,7 @@ class Fault(BaseModel):
     """Whether nothing gets through to its targets, or from them, while it lasts."""
     occupies: ClassVar[str] = ""
     """What of a target it takes: two faults that take the same can't be on one target at a time. Empty: its kind."""
-    shown_as: ClassVar[Literal["", "slow", "far", "paused", "cut off"]] = ""
+    shown_as: ClassVar[Literal["", "slow", "far", "paused", "partitioned"]] = ""
     """How a timeline shows its targets while it lasts; empty: as what they do."""
     drawn: ClassVar[Drawn | None] = None
     """None: only people name it, explorations don't."""

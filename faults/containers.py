@@ -61,7 +61,7 @@ class Disconnect(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"disconnect"})
     on_links: ClassVar[bool] = True
-    shown_as = "cut off"
+    shown_as = "partitioned"
     drawn = Drawn(180, {"for": DURATIONS})
 
     kind: Literal["disconnect"] = "disconnect"

@@ -138,7 +138,7 @@ def _no_version_is_missing(history: History) -> None:
     newest: dict[int, int] = defaultdict(int)
     first = {fragment: version for initial in history.tape.of("initial", node=SYNCER)[:1]
              for fragment, version in enumerate(initial["versions"])}
-    for merge in history.tape.of("merge", node=SYNCER) + history.merges_told_later:
+    for merge in history.tape.of("merge", node=SYNCER) + history.recovered_merges:
         seen[merge["fragment"]].add(merge["version"])
         newest[merge["fragment"]] = max(newest[merge["fragment"]], merge["version"])
     for resumed in history.tape.of("resumed", node=SYNCER):

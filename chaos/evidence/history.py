@@ -116,7 +116,7 @@ class History:
         return [merge for merge in self.merges if any(merge.t <= t and merge["version"] > step for t, step in backs)]
 
     @cached_property
-    def merges_told_later(self) -> list[Event]:
+    def recovered_merges(self) -> list[Event]:
         """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
         went into them, and nothing else."""
         told = {(merge["fragment"], merge["version"]) for merge in self.tape.of("merge", node=SYNCER)}
@@ -156,7 +156,7 @@ class History:
     @cached_property
     def accounting(self) -> TokenAccounting:
         """The fate of every processed token."""
-        return account(self.plan, self.tape, self.steps, self.merges + self.merges_told_later, self.rolled_back)
+        return account(self.plan, self.tape, self.steps, self.merges + self.recovered_merges, self.rolled_back)
 
     @cached_property
     def spans(self) -> list[Span]:

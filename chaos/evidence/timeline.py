@@ -24,12 +24,12 @@ LOOKS = {
     "slow": Look("╌", "yellow"),
     "far": Look("~", "blue"),
     "paused": Look("=", "yellow"),
-    "cut off": Look("/", "magenta"),
+    "partitioned": Look("/", "magenta"),
     "killed": Look("x", "red"),
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
-_PRIORITY = ("paused", "cut off", "slow", "far")
+_PRIORITY = ("paused", "partitioned", "slow", "far")
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Lanes:
         for target in fault.affected_nodes(learners):
             lane = self.nodes[target]
             (lane.overlays.add if add else lane.overlays.discard)(name)
-            if not add and name == "cut off" and lane.base == "training":
+            if not add and name == "partitioned" and lane.base == "training":
                 lane.base = "healing"  # until it is merged from again
             lane.update(event.t)
 

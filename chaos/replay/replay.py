@@ -232,7 +232,7 @@ def _by_fragment(history: History, count: int) -> list[deque[Event]]:
     found: list[dict[int, Event]] = [{} for _ in range(count)]
     for merge in history.tape.of("merge"):
         found[merge["fragment"]].setdefault(merge["version"], merge)
-    for merge in history.merges_told_later:
+    for merge in history.recovered_merges:
         told = next(event for event in history.tape.of("resumed") if event.t == merge.t)
         fields = merge.fields | {"digest": told["digests"][merge["fragment"]]}
         whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)

@@ -54,7 +54,7 @@ class Timeout(LinkFault):
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
-    shown_as = "cut off"
+    shown_as = "partitioned"
     drawn = Drawn(80, {**FOR, "close_after": ("0s", "200ms"), "direction": DIRECTIONS})
 
     kind: Literal["timeout"] = "timeout"
@@ -79,7 +79,7 @@ class Reset(LinkFault):
 
     toxic: ClassVar[str] = "reset_peer"
     measures: ClassVar[str] = "reset_s"
-    shown_as = "cut off"
+    shown_as = "partitioned"
     drawn = Drawn(90, {**FOR, "reset_after": ("0s", "100ms")})
 
     kind: Literal["reset"] = "reset"
@@ -147,7 +147,7 @@ class LimitData(LinkFault):
 
     toxic: ClassVar[str] = "limit_data"
     measures: ClassVar[str] = "bytes"
-    shown_as = "cut off"
+    shown_as = "partitioned"
     drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)})
 
     kind: Literal["limit_data"] = "limit_data"

@@ -1,4 +1,4 @@
-"""Where a node is: far away, behind a thin link, or cut off."""
+"""Where a node is: far away, behind a thin link, or partitioned."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Partition(LinkFault):
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
     cuts_off: ClassVar[bool] = True
-    shown_as = "cut off"
+    shown_as = "partitioned"
     drawn = Drawn(50, {**FOR, "direction": DIRECTIONS})
 
     kind: Literal["partition"] = "partition"
@@ -184,8 +184,8 @@ class Partition(LinkFault):
         return None if sounding.answered else sounding.seconds
 
     def what(self) -> str:
-        """Cut off."""
-        return "cut off"
+        """Partitioned."""
+        return "partitioned"
 
 
 def _bandwidth(rate: float) -> Mapping[str, int]:

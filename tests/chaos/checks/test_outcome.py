@@ -214,7 +214,7 @@ def test_what_was_felt_stands_beside_what_was_asked_for(storm):
         "f1: kill learner-1, back after 2.0 s: exit status SIGKILL",
         "f2: learner-2 at 50% speed for 4.0 s: 50% of nominal speed",
         "f3: learner-3 +12 ms ± 0 ms latency for 3.0 s: 12.0 ms each way",
-        "f4: learner-4 cut off for 2.0 s: nothing came through for 2.0 s"]
+        "f4: learner-4 partitioned for 2.0 s: nothing came through for 2.0 s"]
 
 
 def test_a_fault_that_was_not_felt_is_unknown_and_never_failed(storm):
@@ -314,7 +314,7 @@ def test_what_is_left_of_a_fault_is_named(storm):
 
 
 @pytest.mark.parametrize(("fault", "words"), [("f2", "learner-2 at 50% speed"), ("f3", "learner-3 +12 ms"),
-                                              ("f4", "learner-4 cut off")])
+                                              ("f4", "learner-4 partitioned")])
 def test_a_fault_that_was_never_healed_is_named(storm, fault, words):
     verdict = storm.without(storm.one("healed", fault=fault)).verdict("all_undone")
     assert verdict.verdict == "failed"

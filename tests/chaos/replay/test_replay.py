@@ -80,7 +80,7 @@ def test_it_is_the_same_again_whatever_was_broken(compressed, data):
     result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", **compressed)))
     found = again(result.history)
     assert (found.difference, found.missing) == (None, "")
-    told = result.history.tape.of("merge") + result.history.merges_told_later
+    told = result.history.tape.of("merge") + result.history.recovered_merges
     assert found.versions == len({(merge["fragment"], merge["version"]) for merge in told})
 
 

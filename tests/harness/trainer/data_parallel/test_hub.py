@@ -221,7 +221,8 @@ def test_the_first_checkpoint_at_or_after_where_one_is_due_is_one_of_the_whole_r
     assert talk.told("checkpoint_incomplete") == [{"checkpoint": 1,
                                                    "without": "syncer"}]  # it is not safe yet, and overtaken
     (save,) = [effect for effect in talk.effects if isinstance(effect, Save)]
-    assert (save.keep, [*talk.hub.on_saved(save.checkpoint, 9.0)]) == (0, [Record("checkpoint_complete", {"checkpoint": 2})])
+    done = [*talk.hub.on_saved(save.checkpoint, 9.0)]
+    assert (save.keep, done) == (0, [Record("checkpoint_complete", {"checkpoint": 2})])
 
 
 def test_where_no_cuts_are_asked_for_or_the_run_is_over_a_checkpoint_is_the_hubs_alone():
