@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chaos.checks.base import Unknown as Unknown
     from chaos.checks.base import check as check
     from chaos.evidence.history import History as History
+    from chaos.runner.backends import Backend as Backend
     from chaos.runner.run import Result as Result
     from chaos.runner.run import run_plan as run  # noqa: F401 - what users import
     from chaos.runner.simulate import simulate as simulate
@@ -41,7 +42,7 @@ _PUBLIC = {
     "History": "chaos.evidence.history", "Result": "chaos.runner.run", "Fault": "faults.base",
     "LinkFault": "faults.links.base", "Drawn": "faults.base", "Effect": "faults.evidence",
     "check": "chaos.checks.base", "Finding": "chaos.checks.base", "Late": "chaos.checks.base",
-    "Unknown": "chaos.checks.base"}
+    "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends"}
 """Name -> where it is: imported when it is asked for, so that pytest's plugin costs nothing where nobody needs it."""
 
 __all__ = [*_PUBLIC]

@@ -26,8 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Command line options."""
     group = parser.getgroup("diloco-chaos")
     group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
-    group.addoption("--chaos-on", choices=["local", "compose", "simulated"], default="local",
-                    help="run scenarios as processes, in containers, or under virtual time (default: local)")
+    group.addoption("--chaos-on", default="local", metavar="BACKEND",
+                    help="run scenarios as processes (local, the default), in containers (compose), under virtual time "
+                         "(simulated), or on another package's backend")
     group.addoption("--chaos-step-time", default="",
                     help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
     group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
@@ -101,9 +102,7 @@ class ScenarioItem(pytest.Item):
         from chaos.scenario.plan import freeze
         from chaos.scenario.step_time import paced
         frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
-        on = self.config.getoption("--chaos-on")
-        backend = (backends.compose() if on == "compose" else
-                   backends.simulated() if on == "simulated" else backends.local())
+        backend = backends.named(self.config.getoption("--chaos-on"))
         if refused := backend.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         if pace := self.config.getoption("--chaos-step-time"):
@@ -126,11 +125,12 @@ class ScenarioItem(pytest.Item):
         from harness.cleanup.undo_log import UndoLogError
         from harness.cluster.base import ClusterError
         from harness.extras import MissingExtraError
+        from harness.providers import ProviderError
         from harness.trainer.model.corpus import CorpusError
         if isinstance(excinfo.value, ScenarioFailed):
             return excinfo.value.report()
         ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, UndoLogError, ClusterError,
-                PaceError, MissingExtraError)
+                PaceError, MissingExtraError, ProviderError)
         if isinstance(excinfo.value, ours):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))

@@ -34,8 +34,8 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with so many seeds in a row, and print the pass "
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="local (processes), compose (containers) or simulated (virtual "
-                                    "time).")] = "local",
+    on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
+                                    "time), or another package's.")] = "local",
     toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
                                            "toxiproxy-server.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to inspect with "
@@ -170,9 +170,8 @@ def backend_of(on: str, port: int, toxiproxy: str) -> Backend:
     """Where to run, as the options say."""
     if on == "local":
         return backends.local(port, _toxiproxy(toxiproxy))
-    if on not in backends.BACKENDS:
-        known = ", ".join(backends.BACKENDS)
-        raise Failure(f"--on {on}: unknown backend{nearest(on, backends.BACKENDS)}; there are {known}", 2)
+    if on not in ("compose", "simulated"):
+        return backends.named(on)
     if on == "simulated" and (toxiproxy != "embedded" or port):
         raise Failure("--toxiproxy: under virtual time there is no server of the links; leave it out", 2)
     if on == "simulated":

@@ -7,16 +7,17 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from chaos.evidence.run_folder import RunFolder
 from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
-from chaos.scenario.problems import Problem, ScenarioError
+from chaos.scenario.problems import Problem, ScenarioError, nearest
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULATED, Ability, Cluster, Recorder
 from harness.cluster.local.cluster import LocalCluster
 from harness.extras import require
+from harness.providers import ProviderError, offers
 from harness.simulation.parameters import Parameters
 from harness.trainer.model.device import Device
 from harness.trainer.model.device import missing as unavailable
@@ -25,15 +26,15 @@ from harness.trainer.runtime.node import NodeSettings
 if TYPE_CHECKING:
     from chaos.scenario.plan import Plan
 
-Name = Literal["local", "compose", "simulated"]
-BACKENDS: tuple[Name, ...] = get_args(Name)
+GROUP = "diloco_chaos.backends"
+"""Of entry points; each names a function without arguments that returns a `Backend` of the entry point's name."""
 
 
 @dataclass(frozen=True)
 class Backend:
     """Where runs are performed: its name, what it can do, and how a run is staged there."""
 
-    name: Name
+    name: str
     abilities: frozenset[Ability]
     stage: MakeStage
     virtual: str = ""
@@ -76,6 +77,30 @@ class Backend:
         """
         if found := self.refusals(plan):
             raise ScenarioError(plan.scenario, [Problem(why) for why in found])
+
+
+def names() -> list[str]:
+    """All backends, ours first."""
+    return [one.name for one in offers(GROUP).provided]
+
+
+def named(name: str) -> Backend:
+    """A backend with its usual settings.
+
+    Raises:
+        ProviderError: there is none of this name.
+        EngineError, MissingExtraError: it can't be used here.
+    """
+    there = offers(GROUP)
+    found = next((one for one in there.provided if one.name == name), None)
+    if found is None:
+        raise ProviderError(". ".join([f"unknown backend {name!r}{nearest(name, names())}; there are "
+                                       f"{', '.join(names())}", *map(str, there.broken)]))
+    backend = found.content() if callable(found.content) else None
+    if not isinstance(backend, Backend) or backend.name != name:
+        raise ProviderError(f"{name} of {found.provider} is no backend: an entry point of {GROUP} names a function "
+                            f"without arguments that returns a chaos.runner.backends.Backend called {name!r}")
+    return backend
 
 
 def local(links_port: int = 0, toxiproxy: str = "") -> Backend:

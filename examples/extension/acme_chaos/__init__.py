@@ -1,1 +1,1 @@
-"""A fault, a check, a report and a scenario of our own. `nic-brownout.yaml` beside this file joins the library."""
+"""A fault, a check, a report, a backend and a scenario of our own; `nic-brownout.yaml` here joins the library."""

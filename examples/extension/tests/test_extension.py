@@ -48,7 +48,7 @@ def test_mistakes_are_told_like_those_of_built_in_faults(tmp_path):
     assert "unknown key 'reconects'; did you mean 'reconnects'?" in said
 
 
-@pytest.mark.parametrize("on", ["simulated", "local"])
+@pytest.mark.parametrize("on", ["simulated", "acme-far", "local"])
 def test_it_runs_and_is_in_the_report(on, tmp_path):
     said = command("run", "nic-brownout", "--on", on, "--step-time", "auto", "--runs-dir", tmp_path,
                    "--retries-inconclusive", "2")
