@@ -1,10 +1,53 @@
-"""Backends by name, ours and other packages'."""
+"""What each place can do."""
 
 import pytest
 
+from chaos.runner import backends
 from chaos.runner.backends import named, names
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
 from harness.providers import ProviderError
 from packages import installed
+
+
+@pytest.fixture
+def needs_containers(scenario_text):
+    return freeze(parse(scenario_text("{out_of_memory: learner-1, at: 1s}", "{kill: learner-2, at: 1s}")), 0)
+
+
+def test_what_only_containers_have_is_refused_elsewhere_before_anything_starts(needs_containers):
+    assert backends.local().refusals(needs_containers) == [
+        "out_of_memory: processes alone can't do that: run it with --on compose or --on simulated"]
+    with pytest.raises(ScenarioError, match="processes alone can't do that"):
+        backends.local().refuse(needs_containers)
+
+
+def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
+    plan = freeze(parse(scenario_text("{kill: learner-1, at: 1s}", "{join: learner-3, at: 1s}")), 0)
+    assert backends.local().refusals(plan) == []
+
+
+def test_what_repeats_a_run_names_its_place():
+    assert [place.option for place in (backends.local(), backends.simulated())] == ["", " --on simulated"]
+
+
+def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
+    monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "/bin/true")
+    plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 3s}")), 0)
+    assert "no engine in a simulation" in backends.simulated().refusals(plan)[0]
+
+
+@pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
+def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monkeypatch, command):
+    monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)
+    monkeypatch.setattr("harness.cluster.compose.cluster.must_be_ready", lambda: None)
+    plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 1s}")), 0)
+    found = backends.compose().refusals(plan)
+    assert found == [] if command else "set DILOCO_CHAOS_ENGINE_RESTART" in found[0]
+
+
+# -- by name, ours and other packages' --------------------------------------------------------------------------
 
 ENTRY = "[diloco_chaos.backends]\nacme = acme_backends:make\n"
 FAR = """
