@@ -7,11 +7,13 @@ RERUNS ?= 1
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-all bench figures sweep tune variants soak attack lint setup clean
+.PHONY: help demo check coverage test test-all bench figures sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      set up, break a real run on purpose, show the verdict"
+	@echo "make check     lint, types, and the unit tests that start no process (about a minute on two cores)"
+	@echo "make coverage  the same tests, and how much of the code they reach"
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
@@ -47,6 +49,20 @@ setup: $(VENV)/.ready
 
 demo: setup
 	$(BIN)/diloco-chaos run scenarios/flagship.yaml --retries-inconclusive $(RERUNS)
+
+# Tests of cores without I/O, of YAML, plans, checks and files: they start no process, and take a minute.
+QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidence tests/chaos/test_registry.py \
+  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/protocol tests/harness/trainer/storage \
+  tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
+  tests/harness/trainer/data_parallel tests/harness/test_errors.py tests/harness/test_extras.py \
+  tests/harness/test_memory.py tests/harness/test_providers.py tests/harness/test_tape.py tests/docker
+
+check: lint
+	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile
+
+coverage: setup
+	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov chaos --cov faults --cov harness \
+	  --cov-report term:skip-covered --no-cov-on-fail
 
 # Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
 define TESTS

@@ -151,7 +151,7 @@ def test_elastic_data_parallelism_goes_back_to_the_checkpoint_where_nobody_has_a
 
 
 @modes
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_is_broken_every_token_of_the_budget_is_merged_once_and_replicas_agree(mode, data):
     broken = data.draw(plans(learners=3, max_faults=4, budget="100 steps", mode=mode))

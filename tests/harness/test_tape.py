@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import tape
@@ -48,7 +48,6 @@ def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):
 
 
 @given(st.integers(1, 200))
-@settings(deadline=None)
 def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path_factory, cut):
     folder = tmp_path_factory.mktemp("tape")
     writer = TapeWriter(folder, "a", 0, 0.0)

@@ -10,7 +10,7 @@ from forged_runs import ALWAYS
 from harness.tape import Event
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.
-OFTEN = settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+OFTEN = settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 SELDOM = settings(OFTEN, max_examples=12)
 
 

@@ -167,7 +167,7 @@ def test_the_gap_is_relative():
     assert relative_gap(_point(150, 4.95), [_point(100, 5.0), _point(200, 4.0)], "processed") == pytest.approx(0.1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.floats(1, 9)), min_size=1, max_size=6), st.integers(-10, 1010))
 def test_a_curve_never_leaves_the_losses_that_it_was_made_of(pairs, tokens):
     losses = [loss for _, loss in pairs]
@@ -198,7 +198,7 @@ def test_a_curve_that_rises_again_counts_where_it_first_was_as_low():
     assert first_at(curve, "processed", 2.0) == 300
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(1, 9), min_size=2, max_size=6), st.floats(1, 9))
 def test_where_a_curve_first_is_as_low_its_loss_is_that(losses, loss):
     curve = [_point(100 * number, value) for number, value in enumerate(losses)]

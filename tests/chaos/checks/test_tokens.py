@@ -190,7 +190,7 @@ def test_every_step_of_every_fragment_of_a_real_run_has_exactly_one_fate(request
     _assert_complete(request.getfixturevalue(run).history())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_whatever_messages_are_lost_nothing_is_merged_twice_and_nothing_is_without_a_fate(perform, data):
     kinds = st.sampled_from(["answer", "broadcast", "request", "report", "hello", "welcome"])

@@ -12,7 +12,7 @@ from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from chaos.scenario.warnings import warnings_of
 
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=25)
 
 
 @given(plan=plans(max_faults=3))
@@ -44,7 +44,7 @@ class Small(Schedule):
     most = 2
 
 
-Small.TestCase.settings = settings(max_examples=5, stateful_step_count=3, deadline=None,
+Small.TestCase.settings = settings(max_examples=5, stateful_step_count=3,
                                    suppress_health_check=list(HealthCheck))
 TestSchedule = Small.TestCase
 

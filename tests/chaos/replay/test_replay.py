@@ -74,7 +74,7 @@ def test_it_is_the_same_again_from_a_warm_start_of_which_adamws_moments_are_a_pa
 
 @pytest.mark.parametrize("compressed", [{}, {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}],
                          ids=["whole", "int4"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_it_is_the_same_again_whatever_was_broken(compressed, data):
     result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", **compressed)))
@@ -86,7 +86,7 @@ def test_it_is_the_same_again_whatever_was_broken(compressed, data):
 
 @pytest.mark.parametrize("ways", [{}, {"gradients": "bfloat16", "broadcasts": "bfloat16"}], ids=["whole", "bfloat16"])
 @pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_averaged_gradients_are_the_same_again_whatever_was_broken(mode, ways, data):
     result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", mode=mode, **ways)))

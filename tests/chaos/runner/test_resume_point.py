@@ -93,7 +93,7 @@ def kept(history):
 
 @pytest.mark.parametrize("cluster", [{}, COMPRESSED, {"mode": "data_parallel"}, {"mode": "elastic_data_parallel"}],
                          ids=["whole", "int4", "data parallelism", "elastic data parallelism"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_it_goes_on_whatever_was_broken(cluster, data):
     plan = data.draw(plans(learners=3, max_faults=4, budget="100 steps", checkpoint_interval=15, **cluster))

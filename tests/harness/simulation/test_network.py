@@ -18,7 +18,7 @@ STEPS = st.lists(st.one_of(
     st.tuples(st.just("vanish"), st.booleans())), max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS, st.integers(0, 1000))
 def test_every_frame_arrives_once_and_in_order_through_all_changes(line, steps, seed):
     between, sent = line(jitter=0.0009, seed=seed), 0

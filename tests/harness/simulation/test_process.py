@@ -33,7 +33,7 @@ def old_disk():
 
 # -- computing ---------------------------------------------------------------------------------------------------------
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0.01, 0.4), st.floats(0.01, 5.0)), max_size=4))
 def test_a_computation_that_stands_still_finishes_later_by_exactly_that_time(machines, stops):
     both, stood, ran = machines(client={"on_connected": [[Compute(0, 0.1)]]}), 0.0, 0.0

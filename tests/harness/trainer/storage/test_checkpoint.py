@@ -65,7 +65,7 @@ def test_a_damaged_file_is_refused(tmp_path, harm):
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_no_turned_byte_goes_unnoticed(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "turned"
     save(path, TENSORS, {"version": 3, "merged": {"learner-1": [0, 7]}})
