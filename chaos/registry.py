@@ -63,7 +63,7 @@ class Check:
         """The finding; None where the plan has no use for it."""
         if self.bound is None:
             return self.function(history)
-        bound = getattr(history.plan.checks, self.name)
+        bound = history.plan.checks.bound(self.name)
         return None if bound is None else self.function(history, bound)
 
 

@@ -106,6 +106,10 @@ class Bounds(_Bound):
         """The checks of other packages that are named here, with their bounds."""
         return self.model_extra or {}
 
+    def bound(self, name: str) -> Any:
+        """What is said of a check; None: nothing."""
+        return getattr(self, name) if name in type(self).model_fields else self.foreign.get(name)
+
     @model_validator(mode="before")
     @classmethod
     def _name_them(cls, value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -126,11 +126,10 @@ def _lacking(content: Any) -> list[str]:
     found = []
     for what, provider in providers.items() if isinstance(providers, dict) else ():
         room, _, name = str(what).partition(" ")
-        known: Mapping[str, Any] = FAULTS if room == "fault" else CHECKS
-        if name not in known:
-            broken = "".join(f". {why}" for why in (FAULTS if room == "fault" else CHECKS).broken())
-            found.append(printable(f"the {room} {name!r} came from {provider}, which is not installed: install it"
-                                   f"{broken}"))
+        registry = FAULTS if room == "fault" else CHECKS
+        if name not in registry:
+            found.append(". ".join([printable(f"the {room} {name[:80]!r} came from {str(provider)[:80]}, which is not "
+                                              f"installed: install it"), *registry.broken()]))
     return found
 
 

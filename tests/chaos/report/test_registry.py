@@ -1,0 +1,44 @@
+"""Reports by name, ours and other packages'."""
+
+import json
+
+import pytest
+
+from chaos.report.live import NullAudience
+from chaos.report.registry import find
+from chaos.runner.backends import simulated
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.providers import ProviderError
+from packages import installed
+
+ENTRY = "[diloco_chaos.reports]\nacme = acme_reports:acme\n"
+SMALL = "diloco_chaos: 1\nname: small\ncluster: {learners: 2, model: quadratic, budget: 60 steps}\n"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return run_plan(freeze(parse(SMALL), 0), tmp_path_factory.mktemp("runs"), NullAudience(), simulated())
+
+
+def test_json_is_what_stands_in_the_folder(result):
+    assert json.loads(find("json")(result)) == json.loads((result.folder.path / "report.json").read_text())
+
+
+def test_one_of_another_package_is_found_by_its_name(result, tmp_path):
+    source = "def acme(result):\n    return result.history.plan.scenario\n"
+    with installed(tmp_path, "acme-reports", ENTRY, acme_reports=source):
+        assert find("acme")(result) == "small"
+
+
+def test_an_unknown_one_is_told_with_those_that_there_are(tmp_path):
+    with installed(tmp_path, "acme-reports", ENTRY, acme_reports="import no_such_printer"), \
+            pytest.raises(ProviderError, match=r"no report 'acm'; there are json\. acme of acme-reports 1.2 can't be"):
+        find("acm")
+
+
+def test_what_is_no_function_is_told(tmp_path):
+    with installed(tmp_path, "acme-reports", ENTRY, acme_reports="acme = 7"), \
+            pytest.raises(ProviderError, match=r"acme of acme-reports 1.2 is no report"):
+        find("acme")
