@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from faults.evidence import Effect, Evidence, Injection
 from faults.triggers import After, When
-from harness.cluster.base import Ability, Cluster, NodeSpec
+from harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
 from harness.impersonation import About, Content, Impostor
 from harness.links.probe import Sounding
 from harness.units import Seconds, show_seconds
 
+C = TypeVar("C")
+"""A capability: one of `harness.cluster.base.CAPABILITIES`."""
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
@@ -69,6 +71,16 @@ class FaultContext:
     """How a node is started, by its name."""
     together: Together
     """Ask about several things at the same time."""
+
+    def having(self, capability: type[C]) -> C:
+        """The cluster, as one that has more than every cluster.
+
+        Raises:
+            ClusterError: this one does not; a plan that needs it is refused before anything starts.
+        """
+        if not isinstance(self.cluster, capability):
+            raise ClusterError(f"this backend has no {capability.__name__}")
+        return self.cluster
 
     def links(self, targets: Sequence[str]) -> list[str]:
         """The links of the targets, each once."""

@@ -17,7 +17,7 @@ from faults.evidence import (
 )
 from faults.process import Ending
 from faults.state import FailingWrites
-from harness.cluster.base import Ability
+from harness.cluster.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
 from harness.units import show_seconds
 
 _TYPICAL_RESTART_S = 1.0
@@ -36,7 +36,7 @@ class OutOfMemory(Ending):
     def inject(self, hit: FaultContext) -> Observation:
         """Take it away from every target."""
         for target in self.targets:
-            hit.cluster.exhaust_memory(target, self.restart_after)
+            hit.having(MemoryLimits).exhaust_memory(target, self.restart_after)
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
@@ -69,13 +69,13 @@ class Disconnect(Fault):
     def inject(self, hit: FaultContext) -> Observation:
         """Take every target off."""
         for target in self.targets:
-            hit.cluster.disconnect(target, True)
+            hit.having(Network).disconnect(target, True)
         return {}
 
     def undo(self, hit: FaultContext) -> None:
         """Put them back."""
         for target in self.targets:
-            hit.cluster.disconnect(target, False)
+            hit.having(Network).disconnect(target, False)
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """How long nothing of a node that was off the network was merged."""
@@ -102,12 +102,12 @@ class FullDisk(FailingWrites):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Fill it."""
-        return {"filled_bytes": hit.cluster.fill_disk(self.targets[0], self.restart_after)}
+        return {"filled_bytes": hit.having(Disks).fill_disk(self.targets[0], self.restart_after)}
 
     def undo(self, hit: FaultContext) -> None:
         """Take back what fills it."""
         for target in self.targets:
-            hit.cluster.empty_disk(target)
+            hit.having(Disks).empty_disk(target)
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -128,7 +128,7 @@ class RestartLinks(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Restart it, and wait until all links are there again."""
-        return {"down_s": round(hit.cluster.restart_links(), 3)}
+        return {"down_s": round(hit.having(LinkServer).restart_links(), 3)}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every learner was lost, and came back."""
@@ -161,7 +161,7 @@ class RestartEngine(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Have it restarted."""
-        hit.cluster.restart_engine()
+        hit.having(Engine).restart_engine()
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:

@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.base import RETURNS, Drawn, Fault, FaultContext, Observation, names
 from faults.evidence import Effect, Evidence, Injection
 from faults.process import Killed
-from harness.cluster.base import Ability
+from harness.cluster.base import Ability, Clocks, Power
 from harness.units import Seconds, show_seconds
 
 
@@ -24,7 +24,7 @@ class PowerLoss(Killed):
     def inject(self, hit: FaultContext) -> Observation:
         """End every target."""
         for target in self.targets:
-            hit.cluster.lose_power(target, self.restart_after)
+            hit.having(Power).lose_power(target, self.restart_after)
         return {}
 
     def describe(self) -> str:
@@ -45,7 +45,7 @@ class ClockJump(Fault):
     def inject(self, hit: FaultContext) -> Observation:
         """Set it forward."""
         for target in self.targets:
-            hit.cluster.jump_clock(target, self.by)
+            hit.having(Clocks).jump_clock(target, self.by)
         return {"jumped_s": self.by}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from harness.links.client import Toxic
 from harness.memory import Corruption
@@ -21,12 +21,14 @@ Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", 
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
-EVERYWHERE = frozenset(ABILITIES[:ABILITIES.index("exhaust_memory")])
-"""What needs no containers."""
-CONTAINERS = frozenset(ABILITIES[:ABILITIES.index("lose_power")])
-"""What containers can do."""
-SIMULATED = frozenset(ABILITIES) - {"restart_engine"}
-"""What a simulation can do."""
+EVERYWHERE: frozenset[Ability] = frozenset({
+    "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
+    "corrupt_memory"})
+"""What every cluster can do."""
+CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
+                                               "restart_engine"}
+SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
+                                              "lose_power", "jump_clock"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
 """Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
 
@@ -75,9 +77,10 @@ class NodeState:
 
 
 class Cluster(Protocol):
-    """One run's nodes. All calls come from one thread; none of them blocks for long.
+    """One run's nodes: what every backend has. All calls come from one thread; none of them blocks for long.
 
-    What lasts (a pause, a toxic, a limit) is written to the run's undo log before it is done.
+    What lasts (a pause, a toxic, a limit) is written to the run's undo log before it is done. What only some backends
+    have is a protocol of its own: `CAPABILITIES`.
     """
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
@@ -147,44 +150,6 @@ class Cluster(Protocol):
         """Have values in a training process' memory fail, before its next inner step; `corrupted` on its tape tells."""
         ...
 
-    # -- what processes do not have ------------------------------------------------------------------------------
-
-    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
-        """Have the kernel kill the node's process for want of memory; it is started again as after a kill."""
-        ...
-
-    def disconnect(self, node: str, off: bool) -> None:
-        """Take a node off the network, or put it back: nobody is told, packets vanish."""
-        ...
-
-    def fill_disk(self, node: str, restart_after: float) -> int:
-        """Fill the disk that the node's state lies on, until nothing fits any more; bytes that were written. It may die
-        of it; then it is started again."""
-        ...
-
-    def empty_disk(self, node: str) -> None:
-        """Take back what `fill_disk` wrote; harmless where there is nothing."""
-        ...
-
-    def restart_links(self) -> float:
-        """End the link server and start it again with the same links and toxics; seconds that it took. Every connection
-        breaks."""
-        ...
-
-    def restart_engine(self) -> None:
-        """Begin to restart what all nodes run on, by the command that the user gave for it."""
-        ...
-
-    # -- what only a simulation has ------------------------------------------------------------------------------
-
-    def lose_power(self, node: str, restart_after: float | None) -> None:
-        """As `kill`, and with it goes what was not on stable storage."""
-        ...
-
-    def jump_clock(self, node: str, seconds: float) -> None:
-        """Set the clock that the node sees forward by so much, as when a machine was suspended."""
-        ...
-
     # -- state: the files of a node that is down -----------------------------------------------------------------
 
     def wait_gone(self, node: str) -> None:
@@ -250,3 +215,78 @@ class Cluster(Protocol):
     def stop(self) -> None:
         """End every node and link; can be called at any time, twice too."""
         ...
+
+
+@runtime_checkable
+class MemoryLimits(Protocol):
+    """Nodes have memory of their own that can be used up."""
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """Have the kernel kill the node's process for want of memory; it is started again as after a kill."""
+        ...
+
+
+@runtime_checkable
+class Network(Protocol):
+    """Nodes are on a network that they can be taken off."""
+
+    def disconnect(self, node: str, off: bool) -> None:
+        """Take a node off the network, or put it back: nobody is told, packets vanish."""
+        ...
+
+
+@runtime_checkable
+class Disks(Protocol):
+    """A node's state lies on a small disk of its own."""
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Fill the disk that the node's state lies on, until nothing fits any more; bytes that were written. It may die
+        of it; then it is started again."""
+        ...
+
+    def empty_disk(self, node: str) -> None:
+        """Take back what `fill_disk` wrote; harmless where there is nothing."""
+        ...
+
+
+@runtime_checkable
+class LinkServer(Protocol):
+    """The links' server can be restarted while nodes go on."""
+
+    def restart_links(self) -> float:
+        """End the link server and start it again with the same links and toxics; seconds that it took. Every connection
+        breaks."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """All nodes run on something that can be restarted under them."""
+
+    def restart_engine(self) -> None:
+        """Begin to restart what all nodes run on, by the command that the user gave for it."""
+        ...
+
+
+@runtime_checkable
+class Power(Protocol):
+    """What is not on stable storage can be lost."""
+
+    def lose_power(self, node: str, restart_after: float | None) -> None:
+        """As `kill`, and with it goes what was not on stable storage."""
+        ...
+
+
+@runtime_checkable
+class Clocks(Protocol):
+    """A node sees a clock of its own."""
+
+    def jump_clock(self, node: str, seconds: float) -> None:
+        """Set the clock that the node sees forward by so much, as when a machine was suspended."""
+        ...
+
+
+CAPABILITIES: dict[Ability, type] = {
+    "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
+    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks}
+"""What only some backends can do -> what their cluster then has."""

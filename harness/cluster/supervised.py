@@ -258,40 +258,6 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             left += [] if self._links().enabled(link) else [f"{link} is partitioned"]
         return left
 
-    # -- what only some places can do ----------------------------------------------------------------------------------
-
-    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
-        """Not here."""
-        raise NotImplementedError
-
-    def disconnect(self, node: str, off: bool) -> None:
-        """Not here."""
-        raise NotImplementedError
-
-    def fill_disk(self, node: str, restart_after: float) -> int:
-        """Not here."""
-        raise NotImplementedError
-
-    def empty_disk(self, node: str) -> None:
-        """Not here."""
-        raise NotImplementedError
-
-    def restart_links(self) -> float:
-        """Not here."""
-        raise NotImplementedError
-
-    def restart_engine(self) -> None:
-        """Not here."""
-        raise NotImplementedError
-
-    def lose_power(self, node: str, restart_after: float | None) -> None:
-        """Not here."""
-        raise NotImplementedError
-
-    def jump_clock(self, node: str, seconds: float) -> None:
-        """Not here."""
-        raise NotImplementedError
-
     def dump_stacks(self) -> None:
         """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended)."""
         for node in self._nodes.values():

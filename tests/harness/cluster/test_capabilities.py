@@ -1,0 +1,26 @@
+"""What a backend says that it can do is what its cluster has; what it lacks is refused with a sentence."""
+
+import pytest
+
+from faults import FaultContext
+from harness.cluster.base import ABILITIES, CAPABILITIES, CONTAINERS, EVERYWHERE, SIMULATED, ClusterError, Power
+from harness.cluster.compose.cluster import ComposeCluster
+from harness.cluster.local.cluster import LocalCluster
+from harness.cluster.simulated.cluster import SimulatedCluster
+
+
+@pytest.mark.parametrize(("cluster", "stated"), [
+    (LocalCluster, EVERYWHERE), (ComposeCluster, CONTAINERS), (SimulatedCluster, SIMULATED)])
+def test_a_cluster_has_what_its_backend_says(cluster, stated):
+    has = {ability for ability, capability in CAPABILITIES.items() if issubclass(cluster, capability)}
+    assert stated - EVERYWHERE == has
+
+
+def test_every_ability_is_everywhere_or_a_capability():
+    assert set(ABILITIES) == EVERYWHERE | CAPABILITIES.keys()
+
+
+def test_a_fault_that_asks_for_what_is_not_there_gets_a_sentence():
+    hit = FaultContext("f1", object(), *[None] * 6)
+    with pytest.raises(ClusterError, match="this backend has no Power"):
+        hit.having(Power)
