@@ -18,14 +18,16 @@ def explore(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file: its cluster and checks are used.")],
     runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many schedules to try.")] = 1000,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     max_faults: Annotated[int, typer.Option(min=1, max=20, help="The most faults in one schedule.")] = 6,
     faults: Annotated[str, typer.Option(help="Kinds to choose from, as in kill,pause; all if not given.")] = "",
-    corpus_dir: Annotated[Path, typer.Option(help="Where results and failing schedules are kept; an exploration "
-                                             "that was ended goes on there.")] = Path("explored"),
-    guided: Annotated[bool, typer.Option(help="Aim at protocol states that no fault met yet.")] = True,
-    workers: Annotated[str, typer.Option(help="local, or ray.")] = "local",
-    address: Annotated[str, typer.Option(help="Of a Ray cluster; one is started here if not given.")] = "",
+    corpus_dir: Annotated[Path, typer.Option(help="Where results and failing schedules are kept; an "
+                                             "interrupted exploration continues there.")] = Path("explored"),
+    guided: Annotated[bool, typer.Option(help="Prefer schedules in which a fault meets a protocol state for the "
+                                          "first time.")] = True,
+    workers: Annotated[str, typer.Option(help="Where schedules are tried: local, or ray (a Ray cluster).")] = "local",
+    address: Annotated[str, typer.Option(help="Address of a Ray cluster; without it one is started on this "
+                                         "machine.")] = "",
     torch: Annotated[bool, typer.Option(help="Train the scenario's own model, not a quadratic one.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
-          report: Annotated[str, typer.Option(help="Print this report instead, of ours or of another package.")] = "",
+          report: Annotated[str, typer.Option(help="Print this report instead: json, or one of another package.")] = "",
           ) -> None:
     """Judge a recorded run again: the same folder gives the same verdicts.
 
@@ -107,7 +107,7 @@ def _replayed(found: Replay) -> str:
 @app.command()
 def tokens(
     folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
-    fragment: Annotated[int | None, typer.Option(min=0, help="Of this one only.")] = None,
+    fragment: Annotated[int | None, typer.Option(min=0, help="Show this fragment only.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the batches that were leased and never merged: of each fragment, by learner, and why.
@@ -141,9 +141,9 @@ def tokens(
 
 @app.command()
 def clean(
-    runs: Annotated[bool, typer.Option("--runs", help="Thin out the folders of runs, too.")] = False,
-    keep: Annotated[int, typer.Option(min=0, help="With --runs: how many of the newest stay.")] = 10,
-    runs_dir: Annotated[Path, typer.Option(help="With --runs: where they are.")] = Path("runs"),
+    runs: Annotated[bool, typer.Option("--runs", help="Remove old folders of runs, too.")] = False,
+    keep: Annotated[int, typer.Option(min=0, help="With --runs: how many of the newest folders to keep.")] = 10,
+    runs_dir: Annotated[Path, typer.Option(help="With --runs: the folder that they are in.")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
     """Undo what dead runs left behind: whatever their undo logs still hold. Touches nothing that is not ours.

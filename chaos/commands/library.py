@@ -100,7 +100,7 @@ def schema() -> None:
 @app.command()
 def plan(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
-    seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario's choices.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write it to this file, and print it in words instead.")] = None,
 ) -> None:
     """Freeze a scenario and print the plan: every fault with its time, nothing left to chance.

@@ -31,11 +31,11 @@ def run(
     plan: Annotated[Path | None, typer.Option(help="Repeat this frozen plan (plan.json of a run).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training "
                                              "(0 if not given).")] = None,
-    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with so many seeds in a row, and print the pass "
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with this many seeds in a row, and print the pass "
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
-                                    "time), or another package's.")] = "local",
+                                    "time), or the backend of another package.")] = "local",
     toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
                                            "toxiproxy-server.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to inspect with "
@@ -43,11 +43,11 @@ def run(
     corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
     step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
-                                            "auto: as this one needs.")] = "",
-    device: Annotated[str, typer.Option(help="What learners compute on: cpu, cuda, or auto, which is cuda where there "
-                                        "is one.")] = "",
-    retries_inconclusive: Annotated[int, typer.Option(min=0, max=10, help="Run it again, so many times at most, while "
-                                                      "it proves nothing; never after a failed check.")] = 0,
+                                            "auto: what this machine can hold.")] = "",
+    device: Annotated[str, typer.Option(help="What learners compute on: cpu, cuda, or auto (cuda where there is "
+                                        "one).")] = "",
+    retries_inconclusive: Annotated[int, typer.Option(min=0, max=10, help="How many times to run it again while "
+                                                      "it is inconclusive. A failed run is never repeated.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
