@@ -20,18 +20,18 @@ from harness.trainer.config.cluster_config import MODES
 @app.command()
 def compare(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
-    modes: Annotated[str | None, typer.Option(help="Modes, separated by commas; by default all in which the plan makes "
-                                              "sense.")] = None,
+    modes: Annotated[str | None, typer.Option(help="Modes, as in decoupled,streaming; by default every one that "
+                                              "suits the plan.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="simulated (virtual time), local (processes) or compose "
                                     "(containers).")] = "simulated",
-    step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
+    step_time: Annotated[str, typer.Option(help="Time of a learner's step, as in 150ms; raise it on a slower machine; "
                                            "auto: what this machine can hold.")] = "",
     device: Annotated[str, typer.Option(help="What learners compute on; same as for `run`.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Run the same frozen plan in several modes, and print what each made of it.
+    """Run the same frozen plan in several training modes, and print the results side by side.
 
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """

@@ -28,10 +28,10 @@ def explore(
     workers: Annotated[str, typer.Option(help="Where schedules are tried: local, or ray (a Ray cluster).")] = "local",
     address: Annotated[str, typer.Option(help="Address of a Ray cluster; without it one is started on this "
                                          "machine.")] = "",
-    torch: Annotated[bool, typer.Option(help="Train the scenario's own model, not a quadratic one.")] = False,
+    torch: Annotated[bool, typer.Option(help="Train the scenario's own model (slow), not a quadratic.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try thousands of random fault schedules under virtual time, and shrink those that break something.
+    """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults.
 
     Example: `diloco-chaos explore base --runs 2000 --jobs 2`
     """

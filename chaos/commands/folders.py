@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
-          report: Annotated[str, typer.Option(help="Print this report instead: json, or one of another package.")] = "",
+          report: Annotated[str, typer.Option(help="Print the report of this name instead: json, or another "
+                                              "package's.")] = "",
           ) -> None:
     """Judge a recorded run again: the same folder gives the same verdicts.
 
@@ -56,7 +57,8 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: run
            ) -> None:
     """Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
 
-    Exit codes: 0 all the same, 1 the first difference is named, 2 the folder is wrong, 3 the tape does not tell enough.
+    Exit codes: 0 all the same, 1 different (the first difference is printed), 2 the folder is wrong, 3 the recording
+    (the tape) is incomplete.
 
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
@@ -107,10 +109,10 @@ def _replayed(found: Replay) -> str:
 @app.command()
 def tokens(
     folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
-    fragment: Annotated[int | None, typer.Option(min=0, help="Show this fragment only.")] = None,
+    fragment: Annotated[int | None, typer.Option(min=0, help="Only this fragment, by its number.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the batches that were leased and never merged: of each fragment, by learner, and why.
+    """List the batches (tokens) that were handed out and never merged: for each model fragment, by learner, and why.
 
     Example: `diloco-chaos tokens runs/20260101-120000-flagship-1a2b --fragment 0`
     """
@@ -141,12 +143,12 @@ def tokens(
 
 @app.command()
 def clean(
-    runs: Annotated[bool, typer.Option("--runs", help="Remove old folders of runs, too.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="Also delete old folders of runs, all but the newest.")] = False,
     keep: Annotated[int, typer.Option(min=0, help="With --runs: how many of the newest folders to keep.")] = 10,
     runs_dir: Annotated[Path, typer.Option(help="With --runs: the folder that they are in.")] = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
-    """Undo what dead runs left behind: whatever their undo logs still hold. Touches nothing that is not ours.
+    """Undo what runs that died left behind, by their undo logs. Touches nothing that diloco-chaos did not make.
 
     Example: `diloco-chaos clean --runs --keep 5`
     """

@@ -101,7 +101,7 @@ def schema() -> None:
 def plan(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario's choices.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write it to this file, and print it in words instead.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, and print it in words.")] = None,
 ) -> None:
     """Freeze a scenario and print the plan: every fault with its time, nothing left to chance.
 

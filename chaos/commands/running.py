@@ -28,7 +28,8 @@ from harness.trainer.model.device import DEVICES, Device, best
 @app.command()
 def run(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")] = "",
-    plan: Annotated[Path | None, typer.Option(help="Repeat this frozen plan (plan.json of a run).")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Instead of a scenario: repeat this frozen plan (plan.json of a "
+                                               "run).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training "
                                              "(0 if not given).")] = None,
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with this many seeds in a row, and print the pass "
@@ -36,13 +37,14 @@ def run(
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
                                     "time), or the backend of another package.")] = "local",
-    toxiproxy: Annotated[str, typer.Option(help="embedded, real (from the PATH), or the path of a "
-                                           "toxiproxy-server.")] = "embedded",
-    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the links' API, to inspect with "
-                                                "toxiproxy-cli; 0: any.")] = 0,
-    corpus: Annotated[str, typer.Option(help="Train on this file or folder, `stdlib`, or `markov`.")] = "",
+    toxiproxy: Annotated[str, typer.Option(help="The proxy of the links between nodes: embedded (ours), real (the "
+                                           "toxiproxy-server on the PATH), or a path of one.")] = "embedded",
+    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the link proxy's API, to inspect "
+                                                "with toxiproxy-cli; 0: any free port.")] = 0,
+    corpus: Annotated[str, typer.Option(help="What to train on: a file, a folder, `stdlib` (Python's own sources) or "
+                                        "`markov` (generated); by default the scenario says it.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
-    step_time: Annotated[str, typer.Option(help="Pace of a learner, as in 150ms, for a slower machine; "
+    step_time: Annotated[str, typer.Option(help="Time of a learner's step, as in 150ms; raise it on a slower machine; "
                                             "auto: what this machine can hold.")] = "",
     device: Annotated[str, typer.Option(help="What learners compute on: cpu, cuda, or auto (cuda where there is "
                                         "one).")] = "",
@@ -84,8 +86,8 @@ def run(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended: runs/ID.")],
-    from_checkpoint: Annotated[int, typer.Option(min=0, help="Resume from this global checkpoint; 0: from the newest "
-                                                 "that is whole.")] = 0,
+    from_checkpoint: Annotated[int, typer.Option(min=0, help="Number of the global checkpoint to resume from; 0: the "
+                                                 "newest that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
                                                   "given.")] = None,
     toxiproxy: Annotated[str, typer.Option(help="Same as for `run`.")] = "embedded",
@@ -94,7 +96,7 @@ def resume(
 ) -> None:
     """Resume a run after everything was killed, from its last global checkpoint, and judge it.
 
-    Nothing from before that checkpoint is lost or done twice; what lay after it is listed.
+    Work before the checkpoint is neither lost nor done twice. Work after it is lost, and listed.
 
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
