@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from harness.providers import OURS, ProviderError, offers
+from harness.providers import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.checks"
 """Of entry points; each names a check, or several of them in a tuple."""
@@ -72,45 +72,12 @@ def _adapter(bound: Any) -> TypeAdapter[Any]:
     return TypeAdapter(bound)
 
 
-class Registry(Mapping[str, Check]):
-    """Name -> check, ours first. Providers are imported when the first name is asked for."""
-
-    def __getitem__(self, name: str) -> Check:
-        return _found()[name][0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_found())
-
-    def __len__(self) -> int:
-        return len(_found())
-
-    def provider(self, name: str) -> str:
-        """The package that a check comes from, with its version."""
-        return _found()[name][1]
-
-    def foreign(self) -> dict[str, Check]:
-        """Those of other packages: they run where a scenario names them."""
-        return {name: one for name, (one, provider) in _found().items() if provider.split()[0] != OURS}
-
-    def broken(self) -> list[str]:
-        """Providers that can't be loaded, and why."""
-        return [str(one) for one in offers(GROUP).broken]
+def _provided(one: Provided) -> list[tuple[str, Check]]:
+    checks = list(one.content) if isinstance(one.content, Iterable) else [one.content]
+    if not checks or not all(isinstance(check, Check) for check in checks):
+        raise ProviderError(f"{one.name} of {one.provider} provides no check: an entry point of {GROUP} names a "
+                            f"function with the decorator chaos.check, or a tuple of such functions")
+    return [(check.name, check) for check in checks]
 
 
-CHECKS = Registry()
-
-
-@cache
-def _found() -> dict[str, tuple[Check, str]]:
-    found: dict[str, tuple[Check, str]] = {}
-    for one in offers(GROUP).provided:
-        checks = list(one.content) if isinstance(one.content, Iterable) else [one.content]
-        if not checks or not all(isinstance(check, Check) for check in checks):
-            raise ProviderError(f"{one.name} of {one.provider} provides no check: an entry point of {GROUP} names a "
-                                f"function with the decorator chaos.check, or a tuple of such functions")
-        for check in checks:
-            if check.name in found and found[check.name][0] is not check:
-                raise ProviderError(f"the check {check.name!r} comes from two packages, {found[check.name][1]} and "
-                                    f"{one.provider}: uninstall one of them")
-            found[check.name] = check, one.provider
-    return found
+CHECKS = Registry(GROUP, "check", _provided)

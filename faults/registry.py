@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -13,51 +13,21 @@ from typing import Annotated, Any, Literal, Union, get_origin
 from pydantic import BeforeValidator, Discriminator, SerializeAsAny, TypeAdapter
 
 from faults.base import Fault
-from harness.providers import ProviderError, offers
+from harness.providers import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.faults"
 """Of entry points; each names a subclass of Fault, or a module or package in which there are some."""
 
 
-class Registry(Mapping[str, type[Fault]]):
-    """Kind -> class. Providers are imported when the first kind is asked for."""
-
-    def __getitem__(self, kind: str) -> type[Fault]:
-        return _found()[kind][0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_found())
-
-    def __len__(self) -> int:
-        return len(_found())
-
-    def provider(self, kind: str) -> str:
-        """The package that a kind comes from, with its version."""
-        return _found()[kind][1]
-
-    def broken(self) -> list[str]:
-        """Providers that can't be loaded, and why: what they would have provided is missed."""
-        return [str(one) for one in offers(GROUP).broken]
+def _provided(one: Provided) -> list[tuple[str, type[Fault]]]:
+    classes = list(_classes(one.content))
+    if not classes:
+        raise ProviderError(f"{one.name} of {one.provider} provides no fault: an entry point of {GROUP} names a "
+                            f"subclass of faults.Fault whose `kind` is a Literal, or a module with some")
+    return [(fault.model_fields["kind"].default, fault) for fault in classes]
 
 
-FAULTS = Registry()
-
-
-@cache
-def _found() -> dict[str, tuple[type[Fault], str]]:
-    found: dict[str, tuple[type[Fault], str]] = {}
-    for one in offers(GROUP).provided:
-        classes = list(_classes(one.content))
-        if not classes:
-            raise ProviderError(f"{one.name} of {one.provider} provides no fault: an entry point of {GROUP} names a "
-                                f"subclass of faults.Fault whose `kind` is a Literal, or a module with some")
-        for fault in classes:
-            kind = fault.model_fields["kind"].default
-            if kind in found and found[kind][0] is not fault:
-                raise ProviderError(f"the fault {kind!r} comes from two packages, {found[kind][1]} and {one.provider}: "
-                                    f"uninstall one of them")
-            found[kind] = fault, one.provider
-    return found
+FAULTS = Registry(GROUP, "fault", _provided)
 
 
 def _classes(content: Any) -> Iterator[type[Fault]]:

@@ -6,11 +6,12 @@ An entry point is a line of a package's metadata that gives a name to a module o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+T = TypeVar("T")
 OURS = "diloco-chaos"
 """The distribution that these sources belong to."""
 
@@ -72,3 +73,50 @@ def offers(group: str) -> Offers:
 
 def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "an unknown package"
+
+
+class Registry(Mapping[str, T]):
+    """Name -> what is provided under it, ours first. Providers are imported when the first name is asked for."""
+
+    def __init__(self, group: str, what: str, contents: Callable[[Provided], Iterable[tuple[str, T]]]) -> None:
+        """`what` is in it, in one word; `contents`: all that an entry point of this group provides, by name."""
+        self._group, self._what, self._contents = group, what, contents
+        self._of: Offers | None = None
+        self._known: dict[str, tuple[T, str]] = {}
+
+    def __getitem__(self, name: str) -> T:
+        return self._found()[name][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+    def provider(self, name: str) -> str:
+        """The package that it comes from, with its version."""
+        return self._found()[name][1]
+
+    def foreign(self) -> dict[str, T]:
+        """What comes from other packages."""
+        return {name: one for name, (one, provider) in self._found().items() if provider.split()[0] != OURS}
+
+    def broken(self) -> list[str]:
+        """Providers that can't be loaded, and why: what they would have provided is missed."""
+        return [str(one) for one in offers(self._group).broken]
+
+    def _found(self) -> dict[str, tuple[T, str]]:
+        there = offers(self._group)
+        if there is not self._of:
+            self._known, self._of = self._collected(there), there
+        return self._known
+
+    def _collected(self, there: Offers) -> dict[str, tuple[T, str]]:
+        found: dict[str, tuple[T, str]] = {}
+        for one in there.provided:
+            for name, content in self._contents(one):
+                if name in found and found[name][0] is not content:
+                    raise ProviderError(f"the {self._what} {name!r} comes from two packages, {found[name][1]} and "
+                                        f"{one.provider}: uninstall one of them")
+                found[name] = content, one.provider
+        return found

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.providers import ProviderError, offers
+from harness.providers import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.scenarios"
 """Of entry points; each names a module or package in whose folder scenarios are."""
+
+
+def _provided(one: Provided) -> list[tuple[str, Path]]:
+    place = getattr(one.content, "__file__", None)
+    paths = sorted(Path(place).parent.glob("*.yaml")) if place else []
+    if not paths:
+        raise ProviderError(f"{one.name} of {one.provider} provides no scenario: an entry point of {GROUP} names a "
+                            f"module with `*.yaml` files beside it")
+    return [(path.stem, path) for path in paths]
+
+
+_LIBRARY = Registry(GROUP, "scenario", _provided)
 
 
 def find() -> dict[str, Path]:
@@ -16,16 +28,4 @@ def find() -> dict[str, Path]:
     Raises:
         ProviderError: two packages have a scenario of the same name, or one has none.
     """
-    found: dict[str, tuple[Path, str]] = {}
-    for one in offers(GROUP).provided:
-        place = getattr(one.content, "__file__", None)
-        paths = sorted(Path(place).parent.glob("*.yaml")) if place else []
-        if not paths:
-            raise ProviderError(f"{one.name} of {one.provider} provides no scenario: an entry point of {GROUP} names a "
-                                f"module with `*.yaml` files beside it")
-        for path in paths:
-            if path.stem in found:
-                raise ProviderError(f"the scenario {path.stem!r} comes from two packages, {found[path.stem][1]} and "
-                                    f"{one.provider}: uninstall one of them")
-            found[path.stem] = path, one.provider
-    return {name: path for name, (path, _) in sorted(found.items())}
+    return dict(sorted(_LIBRARY.items()))

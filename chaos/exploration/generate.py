@@ -46,7 +46,6 @@ class ByChance:
         return options[self._chance.randrange(len(options))]
 
 
-
 def drawable() -> dict[str, Drawn]:
     """The kinds that can be drawn, the simplest first, and how their settings are."""
     found = {kind: fault.drawn for kind, fault in FAULTS.items() if fault.drawn is not None}

@@ -9,11 +9,10 @@ from pathlib import Path
 from textwrap import dedent
 from unittest import mock
 
-import chaos.registry
 import faults.registry
 from harness.providers import offers
 
-_CACHES = (offers, faults.registry._found, faults.registry._any, chaos.registry._found)
+_CACHES = (offers, faults.registry._any)
 
 
 @contextmanager
