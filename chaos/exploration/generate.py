@@ -54,7 +54,13 @@ def drawable() -> dict[str, Drawn]:
 
 def settings(chooser: Chooser, kind: str) -> Document:
     """A kind's own settings."""
-    return {name: chooser.pick(values) for name, values in drawable()[kind].settings.items()}
+    return {name: chooser.pick(values) for name, values in _drawn(kind).settings.items()}
+
+
+def _drawn(kind: str) -> Drawn:
+    drawn = FAULTS[kind].drawn
+    assert drawn is not None, "chosen from those that can be drawn"
+    return drawn
 
 
 def held_for() -> frozenset[str]:
@@ -77,7 +83,7 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    ways = ["at", "when"] + (["failpoint"] if kind in held_for() else []) + (["after"] if before else [])
+    ways = ["at", "when"] + (["failpoint"] if _drawn(kind).at_failpoints else []) + (["after"] if before else [])
     way = chooser.pick(ways)
     if way == "at":
         return {"at": chooser.pick(times(scenario))}
@@ -186,10 +192,11 @@ def known(kinds: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         ValueError: one of them is not known here.
     """
+    there_are = drawable()
     if kinds is None:
-        return tuple(drawable())
-    strange = [kind for kind in kinds if kind not in drawable()]
+        return tuple(there_are)
+    strange = [kind for kind in kinds if kind not in there_are]
     if strange:
         there = "can't be drawn" if strange[0] in FAULTS else "is no fault"
-        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(drawable())}")
+        raise ValueError(f"{strange[0]!r} {there}; choose from {', '.join(there_are)}")
     return tuple(kinds)
