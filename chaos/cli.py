@@ -24,7 +24,7 @@ from harness.cluster.base import ClusterError
 from harness.errors import printable
 from harness.extras import MissingExtraError
 from harness.providers import ProviderError
-from harness.trainer.model.corpus import CorpusError
+from harness.trainer_api.trainer import TrainerError
 
 _NAME, _INTERRUPTED = "diloco-chaos", 130
 _NOTHING_LEFT = "interrupted; no process of ours is left"
@@ -40,7 +40,7 @@ def main() -> NoReturn:
             _fail(_NOTHING_LEFT, code)
     except Failure as failure:
         code = _fail(str(failure), failure.code)
-    except (ScenarioError, FolderError, CorpusError, UndoLogError, ClusterError, MissingExtraError,
+    except (ScenarioError, FolderError, TrainerError, UndoLogError, ClusterError, MissingExtraError,
             ProviderError) as error:
         code = _fail(str(error), 2)
     except NoReferenceError as error:

@@ -126,10 +126,10 @@ class ScenarioItem(pytest.Item):
         from harness.cluster.base import ClusterError
         from harness.extras import MissingExtraError
         from harness.providers import ProviderError
-        from harness.trainer.model.corpus import CorpusError
+        from harness.trainer_api.trainer import TrainerError
         if isinstance(excinfo.value, ScenarioFailed):
             return excinfo.value.report()
-        ours = (ScenarioError, FolderError, CorpusError, NoReferenceError, UndoLogError, ClusterError,
+        ours = (ScenarioError, FolderError, TrainerError, NoReferenceError, UndoLogError, ClusterError,
                 PaceError, MissingExtraError, ProviderError)
         if isinstance(excinfo.value, ours):
             return str(excinfo.value)

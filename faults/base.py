@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from faults.evidence import Effect, Evidence, Injection
 from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
-from harness.impersonation import About, Content, Impostor
 from harness.links.probe import Sounding
 from harness.units import Seconds, show_seconds
+from harness.wire.impersonation import About, Content, Impostor
 
 C = TypeVar("C")
 """A capability: one of `harness.cluster.base.CAPABILITIES`."""
@@ -41,7 +41,7 @@ class AskProbe(Protocol):
     """A question through a link."""
 
     def __call__(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        """See `harness.trainer.protocol.probe.probe`."""
+        """See `harness.wire.probe.probe`."""
         ...
 
 
@@ -210,8 +210,3 @@ class Fault(BaseModel):
     def describe_duration(self) -> str:
         """How long it lasts, for people."""
         return f"for {show_seconds(self.duration or 0)}"
-
-
-def names(targets: Sequence[str]) -> str:
-    """`learner-1, learner-2 and learner-3`."""
-    return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))

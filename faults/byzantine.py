@@ -6,11 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Drawn, Fault, FaultContext, Observation, names
+from faults.base import Drawn, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
-from harness.impersonation import About, Content, Impostor
 from harness.tape import Event
+from harness.units import names
+from harness.wire.impersonation import About, Content, Impostor
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from faults.base import Fault, names
+from faults.base import Fault
 from faults.process import TYPICAL_START_S
 from faults.registry import FAULTS
 from harness.cluster.base import Ability
 from harness.errors import first
-from harness.units import Seconds, show_seconds
+from harness.units import Seconds, names, show_seconds
 
 _MOST_PARTS = 200
 _CHOSEN = {"targets", "at", "when", "after", "id", "kind"}

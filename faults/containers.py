@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import ClassVar, Literal
 
-from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import (
     SILENT,
     Effect,
@@ -18,7 +18,7 @@ from faults.evidence import (
 from faults.process import Ending
 from faults.state import FailingWrites
 from harness.cluster.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
-from harness.units import show_seconds
+from harness.units import names, show_seconds
 
 _TYPICAL_RESTART_S = 1.0
 _BACK_S = 5.0

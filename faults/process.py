@@ -6,10 +6,10 @@ import signal
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from harness.cluster.base import Ability
-from harness.units import Seconds, show_seconds
+from harness.units import Seconds, names, show_seconds
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Drawn, Fault, FaultContext, Observation, names
+from faults.base import Drawn, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection, exits, status_words
 from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
 from harness.memory import Content, Corruption, Part
-from harness.units import Seconds, show_seconds
+from harness.units import Seconds, names, show_seconds
 
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3)}
 

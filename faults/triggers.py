@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.units import Seconds, show_seconds
-
-FailpointName = Literal["upload.half", "donate.half", "merge.before_commit", "checkpoint.before_rename",
-                        "commit.before_broadcast"]
-
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -65,7 +61,7 @@ class When(Condition):
     node: str = ""
     event: str = ""
     """Name of an event on the node's tape (docs/evidence.md)."""
-    failpoint: FailpointName | None = None
+    failpoint: str | None = Field(None, max_length=80)
     """A named point of the protocol at which the node stands still for the fault."""
     count: int = Field(1, ge=1, le=10**9)
 

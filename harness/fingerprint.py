@@ -7,17 +7,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 HARNESS = Path(__file__).parent
-TRAINER = HARNESS / "trainer"
+_TRAINING = ("trainer", "trainer_api", "core", "wire", "storage", "node")
+"""The rooms that what is trained depends on."""
 
 
 def source_digest() -> str:
-    """Digest of the trainer's Python files."""
-    return _digest(TRAINER.rglob("*.py"))
+    """Digest of the Python files of the built-in trainer and of what runs it."""
+    return _digest(_training())
 
 
 def node_digest() -> str:
     """Digest of everything that a node's process is made of."""
-    return _digest([*TRAINER.rglob("*.py"), *HARNESS.glob("*.py"), *(HARNESS / "cleanup").glob("*.py")])
+    return _digest([*_training(), *HARNESS.glob("*.py"), *(HARNESS / "cleanup").glob("*.py")])
+
+
+def _training() -> list[Path]:
+    return [path for room in _TRAINING for path in (HARNESS / room).rglob("*.py")]
 
 
 def _digest(files: Iterable[Path]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -125,6 +125,11 @@ def show_seconds(value: float) -> str:
     if value < 119.95:
         return f"{value:.1f} s"
     return f"{int(value // 60)} min {int(value % 60)} s"
+
+
+def names(targets: Sequence[str]) -> str:
+    """`learner-1, learner-2 and learner-3`."""
+    return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
 
 
 def round_up(value: float, step: float, at_least: float = 0.0) -> float:

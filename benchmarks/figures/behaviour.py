@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.figures.canonical import RUNS, perform
 from chaos.runner.simulate import Performed
 from harness.tape import Event
-from harness.trainer.algorithm.tensors import Tensors
+from harness.tensors import Tensors
 
 _LENGTH = 16
 """Hexadecimal digits of a digest."""

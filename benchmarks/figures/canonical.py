@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.built_in import config_of
 from chaos.runner.baselines import synchronous
 from chaos.runner.experiment import Experiment
-from chaos.runner.simulate import NullObserver, Performed, corpus_file
+from chaos.runner.simulate import NullObserver, Performed, data_file
 from chaos.runner.virtual_runtime import VirtualStage
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan, freeze
 from harness.simulation.parameters import Parameters
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.runtime.replica_factory import replicas
+from harness.tensors import Tensors
 
 STEADY = Parameters(start_learner=1.5931, start_syncer=0.4517, cores=16, delay=0.00061803, jitter=0, compute=0.020173,
                     compute_spread=0, write=0.00041411, sync=0.00039793, late=0, tick=0.01)
@@ -58,7 +58,7 @@ class Canonical:
     @property
     def torch(self) -> bool:
         """Whether its values depend on how torch was built."""
-        return self.plan.cluster.model != "quadratic"
+        return config_of(self.plan).model != "quadratic"
 
 
 def _modes() -> dict[str, Canonical]:
@@ -130,15 +130,14 @@ def perform(name: str) -> Performed:
 
 
 def _performed(plan: Plan, name: str) -> Performed:
-    cluster = plan.cluster
-    if cluster.warm_start and cluster.mode != "synchronous":
+    if plan.cluster.begun_tokens:
         initial = _performed(synchronous(plan.without_faults()), name).snapshots[0][0]
     else:
-        initial = cluster.spec.initial(cluster.seed)
+        initial = plan.under_test.initial(plan.cluster)
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
-    make = replicas(cluster, corpus_file(cluster), initial)
-    stage = VirtualStage(plan, STEADY, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)))
+    workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
+    stage = VirtualStage(plan, STEADY, workload, lambda tensors, meta: snapshots.append((tensors, meta)))
     stage.world.chance.seed(name)  # a plan's digest changes with every setting that is added
     outcome = Experiment(plan, stage, NullObserver()).perform()
     assert outcome.kind == "finished", f"the canonical run {name!r} did not finish: {outcome.kind} {outcome.message}"
-    return Performed(stage, outcome, snapshots, make)
+    return Performed(stage, outcome, snapshots, workload)

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from harness.trainer.protocol.messages import Hello, Report
-from harness.trainer.protocol.wire import encode
+from harness.wire.frames import encode
 
 SCENARIO = """diloco_chaos: 1
 name: attacked

@@ -18,12 +18,12 @@ from chaos.runner.backends import local
 from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.experiment import Experiment
 from chaos.runner.node_specs import node_specs
-from chaos.runner.simulate import corpus_file
+from chaos.runner.simulate import data_file
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import Plan, freeze
 from harness.cleanup.processes import TOKEN
-from harness.trainer.runtime.node import SETTINGS, NodeSettings
-from harness.trainer.storage import checkpoint
+from harness.node.settings import SETTINGS, NodeSettings
+from harness.storage import checkpoint
 
 SCENARIO = """diloco_chaos: 1
 name: bench-overhead
@@ -35,7 +35,7 @@ ROUNDS = 3
 def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Interleaved runs without pace: bare, harnessed, bare, ...; the ratio of the medians, and of each pair."""
     plan = freeze(parse(SCENARIO), 0)
-    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file(plan.cluster))
+    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data_file(plan))
     bare, harnessed = [], []
     for number in range(ROUNDS):
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from chaos.exploration.strategies import scenario
-from harness.trainer.algorithm.tensors import Tensors
+from harness.core.effects import Commit, Effect, Failpoint
+from harness.storage import checkpoint
+from harness.storage.disk import Content, Disk
+from harness.tensors import Tensors
 from harness.trainer.coordinator.fragment_state import FragmentState
 from harness.trainer.coordinator.syncer import Syncer
 from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.effects import Commit, Effect, Failpoint
 from harness.trainer.protocol.messages import Broadcast, Hello
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Content, Disk
 
 BASE = scenario()
 
@@ -48,7 +48,7 @@ def counters_kept(patch: Patch) -> str:
 def fresh_donor(patch: Patch) -> str:
     """A syncer that comes back gives initial values for what it had committed."""
     restored = FragmentState.restored
-    initial = BASE.cluster.spec.initial(0)
+    initial = BASE.under_test.initial(BASE.cluster)
 
     def fresh(tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
         found = restored(tensors, meta)

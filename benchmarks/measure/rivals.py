@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.built_in import config_of
 from benchmarks.interval import interval
 from chaos.checks.outcome import goodput_between
 from chaos.evidence.history import History
 from chaos.report.compare import under
 from chaos.runner.run import Result
 from chaos.runner.simulate import record
-from chaos.scenario.availability import done_again, missed_after
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import Plan, freeze
 from faults import Kill
@@ -102,7 +102,7 @@ def _restart_after(place: str) -> float:
 
 def _figures(history: History, seen: str = "at_once") -> dict[str, float]:
     assert history.zero is not None, "it was steady"
-    cluster, end = history.plan.cluster, history.zero + WINDOW_S
+    cluster, end = config_of(history.plan), history.zero + WINDOW_S
     gone = list(_gone(history))
     noticed = [lost - died for died, lost, _ in gone]
     return {"goodput": round(goodput_between(history, history.zero, end), 4),
@@ -125,9 +125,10 @@ def _predicted(cluster: TrainerConfig, gone: Sequence[tuple[float, float]], end:
     """What is left of the window up to `end`. `gone`: when each that was killed died, and was back."""
     gone = [(died, min(back, end)) for died, back in gone if died < end]
     if cluster.mode == "data_parallel":
-        still, alone = _union(gone), len(gone) * done_again(cluster)
+        still, alone = _union(gone), len(gone) * cluster.coupling.again_s
     elif cluster.mode == "elastic_data_parallel":
-        still = _union(_standing(gone, missed_after(cluster) if seen == "by_timeout" else 0.0, cluster.reconfiguration))
+        unseen = cluster.coupling.unseen_s if seen == "by_timeout" else 0.0
+        still = _union(_standing(gone, unseen, cluster.reconfiguration))
         alone = sum(_length([outage]) - _length(_both(outage, still)) for outage in gone) / LEARNERS
     else:
         still, alone = [], _length(gone) / LEARNERS

@@ -10,11 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.built_in import config_of
 from benchmarks.measure.planted import BASE, HARDER, PLANTED, Patch
 from chaos.exploration.explore import explore
 from chaos.exploration.generate import plan_of
 from chaos.exploration.workers import Processes
-from chaos.runner.simulate import corpus_file, performed, record
+from chaos.runner.simulate import data_file, performed, record
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan
 from harness.trainer.config.schedule import learning_rate
@@ -76,8 +77,8 @@ def _torch(say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _bare(plan: Plan, steps: int) -> float:
-    cluster = plan.cluster
-    make = replicas(cluster, corpus_file(cluster), cluster.spec.initial(cluster.seed))
+    cluster = config_of(plan)
+    make = replicas(cluster, data_file(plan), cluster.spec.initial(cluster.seed))
     learners = [make(index) for index in range(cluster.learners)]
     began = time.perf_counter()
     for step in range(steps):

@@ -23,8 +23,8 @@ from benchmarks.tuning.trials import Setting, key_of
 from chaos.evidence.run_folder import cache_folder
 from chaos.runner.simulate import performed
 from harness.fingerprint import source_digest
+from harness.storage import checkpoint
 from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.storage import checkpoint
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
 BASE: Setting = {

@@ -9,18 +9,18 @@ from chaos.evidence.baseline import Point
 from chaos.exploration.strategies import scenario
 from chaos.runner import baselines
 from chaos.runner.run import Result
-from chaos.runner.simulate import Performed, Simulated, corpus_file, performed
+from chaos.runner.simulate import Performed, Simulated, data_file, performed
 from chaos.scenario.loading import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan, freeze
-from harness.trainer.algorithm.tensors import Tensors
+from harness.node.evaluate import point
+from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import learning_rate, snapshot_marks
 from harness.trainer.data_parallel.hub import averaged
 from harness.trainer.model.corpus import HeldOut
 from harness.trainer.model.replica import start
-from harness.trainer.runtime.evaluate import point
-from harness.trainer.runtime.replica_factory import replicas
+from harness.trainer.runtime.replica_factory import evaluator, replicas
 
 Ended = TypeVar("Ended", Performed, Simulated, Result)
 
@@ -44,7 +44,7 @@ def in_lockstep(config: TrainerConfig, steps: int, held_out: HeldOut = "reported
     The synchronous run's learning rate is `synchronous_lr`, whatever the mode of this configuration.
     """
     mine = config.model_copy(update={"mode": "synchronous"})
-    make = replicas(mine, corpus_file(mine), mine.spec.initial(mine.seed), held_out=held_out)
+    make = replicas(mine, data_file(planned(mine)), mine.spec.initial(mine.seed), held_out=held_out)
     group = [make(index) for index in range(mine.learners)]
     marks, curve, tokens = snapshot_marks(mine), [], 0
     for step in range(steps + 1):
@@ -69,8 +69,8 @@ def decoupled(config: TrainerConfig, held_out: HeldOut = "reported", faults: Seq
     mine = config if shared else config.model_copy(update={"synchronous_lr": config.lr})
     begun = in_lockstep(mine, mine.warm_start).state if mine.warm_start else mine.spec.initial(mine.seed)
     done = ended(performed(planned(mine, faults=faults), initial=begun))
-    model = replicas(mine, corpus_file(mine), done.snapshots[-1][0], held_out=held_out)(0)
-    return [Point(**point(model, *snapshot)) for snapshot in done.snapshots]
+    loss = evaluator(replicas(mine, data_file(planned(mine)), done.snapshots[-1][0], held_out=held_out)(0))
+    return [Point(**point(loss, *snapshot)) for snapshot in done.snapshots]
 
 
 def ended(done: Ended) -> Ended:

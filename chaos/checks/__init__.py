@@ -67,7 +67,7 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
     """Those of these checks that the plan has a use for."""
-    fragments = not history.plan.cluster.averages_gradients
+    fragments = history.plan.cluster.exchanges_fragments
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
             if (fragments or "fragments" not in check.needs) and (name not in foreign or name in named)}

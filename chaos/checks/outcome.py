@@ -27,9 +27,9 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     """
     need(history.curve, "the run's snapshots were not evaluated")
     final = history.final
-    need(final.number == history.plan.cluster.snapshots, "training did not reach the end of its budget")
+    need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
     measured, allowed, evidence, holds = [], [], [
-        f"final loss {final.loss:.4f} {history.plan.cluster.spec.loss_unit}"], True
+        f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
         if margin is None:

@@ -14,7 +14,7 @@ from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
 from faults import ClockJump
 from harness.tape import Event
-from harness.trainer.config.schedule import outer_step
+from harness.trainer_api.settings import FragmentRules
 
 Sent = tuple[Any, ...]
 _SENT = itemgetter("digest", "base", "first", "step")
@@ -31,7 +31,7 @@ _CLOCK_S = 1e-4
 def staleness_bounded(history: History) -> Finding:
     """No merged base older than S versions."""
     need(history.merges, "there are no merges")
-    bound = history.plan.cluster.max_staleness
+    bound = _rules(history).max_staleness
     ages = [(merge["version"] - 1 - part["base"], f"{part['learner']}.{part['incarnation']} on version {part['base']} "
              f"into version {merge['version']} of fragment {merge['fragment']}")
             for merge in history.merges for part in merge["contributions"]]
@@ -46,10 +46,10 @@ def staleness_bounded(history: History) -> Finding:
 def quorum_respected(history: History) -> Finding:
     """Distinct live learners per merge >= K; the grace window recomputed from the recorded times."""
     need(history.merges, "there are no merges")
-    cluster = history.plan.cluster
+    rules = _rules(history)
     wrong: list[str] = []
     presence = _Presence(history)
-    smallest = cluster.learners
+    smallest = history.plan.cluster.learners
     jumps = [span.injected for span in history.spans if isinstance(span.planned.fault, ClockJump)
              and SYNCER in span.planned.fault.targets and span.injected is not None]
     for merge in history.merges:
@@ -57,14 +57,20 @@ def quorum_respected(history: History) -> Finding:
         names = {part["learner"] for part in parts}
         smallest = min(smallest, len(names))
         where = f"fragment {merge['fragment']} version {merge['version']} at {merge.t:.2f} s"
-        if len(names) < cluster.quorum or len(names) != len(parts):
+        if len(names) < rules.quorum or len(names) != len(parts):
             wrong.append(f"{where}: {len(names)} distinct learners in {len(parts)} contributions")
         if any(not presence.there(part["learner"], part["incarnation"], part["arrived"]) for part in parts):
             wrong.append(f"{where}: a contribution from a learner that was not there")
         if not any(merge["opened"] - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
             wrong += [f"{where}: {why}" for why in _grace_problems(history, merge)]
-    return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {cluster.quorum}, grace as measured", wrong[:5] or [
+    return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
         f"{len(history.merges)} merges recomputed"])
+
+
+def _rules(history: History) -> FragmentRules:
+    rules = history.plan.under_test.fragment_rules(history.plan.cluster)
+    assert rules is not None, "asked of trainers that exchange fragments"
+    return rules
 
 
 class _Presence:
@@ -86,13 +92,13 @@ class _Presence:
 
 
 def _grace_problems(history: History, merge: Event) -> list[str]:
-    cluster = history.plan.cluster
+    rules = _rules(history)
     arrivals = sorted(part["arrived"] for part in merge["contributions"])
-    if len(arrivals) < cluster.quorum:
+    if len(arrivals) < rules.quorum:
         return []
-    quorum_at = arrivals[cluster.quorum - 1]
-    slack = cluster.overlap * merge["step_time"] - (quorum_at - merge["opened"]) - merge["sync_time"]
-    grace = min(max(cluster.grace * slack, 0.0), merge["step_time"])
+    quorum_at = arrivals[rules.quorum - 1]
+    slack = rules.overlap * merge["step_time"] - (quorum_at - merge["opened"]) - merge["sync_time"]
+    grace = min(max(rules.grace * slack, 0.0), merge["step_time"])
     names = {part["learner"] for part in merge["contributions"]}
     waited = set(merge["asked"]) - names - set(merge["declined"])
     problems = []
@@ -213,7 +219,7 @@ def weights_correct(history: History) -> Finding:
 def _outer_step(history: History, merge: Event) -> str:
     """What is wrong with the rate and the momentum of a merge; empty where nothing is, or nothing was told of them."""
     told = merge.fields.get("outer")
-    planned = outer_step(history.plan.cluster, merge["processed"])
+    planned = _rules(history).outer_step(merge["processed"])
     return "" if told is None or list(planned) == list(told) else (
         f"fragment {merge['fragment']} version {merge['version']}: its outer rate and momentum were "
         f"{', '.join(map(str, told))}; the plan has {', '.join(map(str, planned))} there")
@@ -231,7 +237,7 @@ class _Counters:
             self._steps[node] = sorted(taken)
             self._tokens[node] = list(accumulate((taken[step] for step in self._steps[node]), initial=0))
         self._answers: dict[tuple[Node, int, int], tuple[int, Sent]] = {}
-        carry = history.plan.cluster.on_receipt == "carry"
+        carry = _rules(history).carries
         streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
         fragments = len(history.plan.cluster.fragment_table())
         for event in history.tape.of("outer_gradient", "received", "disconnected", "reset"):

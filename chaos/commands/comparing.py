@@ -14,7 +14,6 @@ from chaos.scenario.loading import load
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import nearest
 from chaos.scenario.warnings import warnings_of
-from harness.trainer.config.cluster_config import MODES
 
 
 @app.command()
@@ -36,17 +35,21 @@ def compare(
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
     from chaos.report.compare import compared, document, plans, show
-    asked = ",".join(MODES) if modes is None else modes
+    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device)
+    all_modes = plan.under_test.modes
+    if not all_modes:
+        raise Failure(f"{scenario}: trainer {plan.trainer} has no modes to compare", 2)
+    asked = ",".join(all_modes) if modes is None else modes
     chosen = list(dict.fromkeys(name for mode in asked.split(",") if (name := mode.strip())))
     if not chosen:
-        raise Failure(f"--modes {modes!r} names none; there are {', '.join(MODES)}", 2)
+        raise Failure(f"--modes {modes!r} names none; there are {', '.join(all_modes)}", 2)
     for mode in chosen:
-        if mode not in MODES:
-            raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, MODES)}; there are {', '.join(MODES)}", 2)
-    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device)
+        if mode not in all_modes:
+            raise Failure(f"--modes {modes}: no mode {mode!r}{nearest(mode, all_modes)}; "
+                          f"there are {', '.join(all_modes)}", 2)
     by_mode, senseless = plans(plan, chosen)
     if modes is not None and senseless:
-        there = plans(plan, MODES)[0]
+        there = plans(plan, all_modes)[0]
         raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
                                  f"there {'is' if len(there) == 1 else 'are'} for it: --modes {','.join(there)}"]), 2)
     backend = backend_of(on, 0, "embedded")

@@ -19,7 +19,7 @@ from harness.extras import MissingExtraError
 from harness.reaper import NOT_UNDONE
 
 if TYPE_CHECKING:
-    from chaos.replay.findings import Replay
+    from harness.trainer_api.trainer import Replay
 
 @app.command()
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
@@ -63,31 +63,32 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: run
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
     from chaos.evidence.run_folder import changed
-    from chaos.replay.replay import replay as again
     from chaos.runner.run import recorded
-    from harness.trainer.model.device import missing
-    from harness.trainer.runtime.node import SETTINGS, NodeSettings
-    from harness.trainer.runtime.replica_factory import replicas
-    from harness.trainer.storage.checkpoint import CheckpointError
+    from harness.node.settings import SETTINGS, NodeSettings
+    from harness.storage.checkpoint import CheckpointError
+    from harness.trainer_api.trainer import TrainerError, at
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
         try:
             settings = NodeSettings.model_validate(run.document(SETTINGS))
             initial = settings.initial_values()
-            if why := settings.trainer.lacking():
+            if why := settings.cluster.lacking():
                 raise MissingExtraError(why)
-            make = replicas(settings.trainer, settings.corpus_file, initial)
         except (ValueError, CheckpointError, OSError) as error:
             raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
                           f"{run.repeat}", 2) from error
-        if why := missing(settings.trainer.device):
-            raise Failure(f"{folder}: it was computed on device {settings.trainer.device}: {why}; replay it where "
-                          f"there is one", 2)
         for why in changed(run.manifest()):
             console.print(f"warning: {why}", style="yellow", markup=False)
         with console.status("replaying") as status:
-            found = again(recorded(run), initial, make, lambda versions: status.update(f"{versions:,} versions"))
+            try:
+                found = at(settings.trainer).replay(settings.cluster, recorded(run), settings.data, initial,
+                                                    lambda versions: status.update(f"{versions:,} versions"))
+            except OSError as error:
+                raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
+                              f"{run.repeat}", 2) from error
+            except TrainerError as error:
+                raise Failure(f"{folder}: {error}", 2) from error
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
                     "difference": found.difference and asdict(found.difference), "missing": found.missing})

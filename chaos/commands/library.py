@@ -16,7 +16,7 @@ from chaos.scenario.loading import load
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import ScenarioError
 from chaos.scenario.schema import schema as scenario_schema
-from chaos.scenario.warnings import idle, warnings_of
+from chaos.scenario.warnings import warnings_of
 from harness.errors import printable
 from scenarios import find
 
@@ -73,7 +73,8 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
         try:
             loaded, path = load(name)
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
-            warnings += [f"{path}: {text}" for text in idle(loaded.cluster) + warnings_of(loaded.cluster, faults)]
+            idle = loaded.under_test.idle(loaded.cluster)
+            warnings += [f"{path}: {text}" for text in idle + warnings_of(loaded.cluster, faults)]
         except ScenarioError as error:
             problems += printable(str(error)).splitlines()
     if as_json:

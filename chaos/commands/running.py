@@ -20,9 +20,10 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan, freeze
 from chaos.scenario.problems import nearest
 from chaos.scenario.step_time import AUTO, PaceError, duration, paced
-from chaos.scenario.warnings import idle, warnings_of
+from chaos.scenario.warnings import warnings_of
 from harness.cluster.base import ClusterError
-from harness.trainer.model.device import DEVICES, Device, best
+from harness.device import DEVICES, Device, best
+from harness.trainer_api.settings import TrainerSettings
 
 
 @app.command()
@@ -63,7 +64,7 @@ def run(
     backend = backend_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
-    for warning in idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
+    for warning in frozen[0].under_test.idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
@@ -138,14 +139,20 @@ def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> 
     return [freeze(loaded, number) for number in range(seed or 0, (seed or 0) + repeat)]
 
 
+def _with(plan: Plan, key: str, value: str) -> TrainerSettings:
+    if key not in type(plan.cluster).model_fields:
+        raise Failure(f"--{key}: trainer {plan.trainer} has no such setting", 2)
+    return plan.cluster.model_copy(update={key: value})
+
+
 def with_options(plan: Plan, corpus: str = "", deadline: str = "", step_time: str = "", device: str = "") -> Plan:
     """The plan with what the command line overrides; its digest tells that it is another one."""
     cluster = plan.cluster
     if corpus:
         path = corpus if corpus in ("stdlib", "markov") else str(Path(corpus).expanduser().resolve())
-        cluster = cluster.model_copy(update={"corpus": path})
+        cluster = _with(plan, "corpus", path)
     if device:
-        cluster = cluster.model_copy(update={"device": _device(device)})
+        cluster = _with(plan.model_copy(update={"cluster": cluster}), "device", _device(device))
     plan = plan.model_copy(update={"cluster": cluster})
     try:
         limit = duration(deadline) if deadline else None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict
 
-Kind = Literal["synchronous", "fault-free"]
+from harness.trainer_api.trainer import Kind
 
 
 class Point(BaseModel):

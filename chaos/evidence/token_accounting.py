@@ -80,7 +80,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     for merge in rolled_back:
         for part in merge["contributions"]:
             void[part["learner"], part["incarnation"]].append(part["last"])
-    at_end = INTERRUPTED if plan.cluster.averages_gradients else OUTSTANDING
+    at_end = OUTSTANDING if plan.cluster.exchanges_fragments else INTERRUPTED
     for node, tokens in done.items():
         _gapless(node, steps[node], accounting)
         before = list(accumulate((tokens[step] for step in taken[node]), initial=0))
@@ -95,7 +95,7 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
             for begin, end, fate in fates.runs():
                 accounting.by_fate[fate] += (before[end] - before[begin]) * size
     _used_once(steps, accounting)
-    if not plan.cluster.averages_gradients:  # there a step that came to nothing is taken again
+    if plan.cluster.exchanges_fragments:  # there a step that came to nothing is taken again
         _leased_once(steps, accounting)
     accounting.by_fate = Counter({fate: round(count / sum(accounting.sizes)) for fate,
                                   count in accounting.by_fate.items()})

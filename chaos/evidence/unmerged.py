@@ -60,12 +60,12 @@ def _lost(history: History) -> Iterator[Unmerged]:
 def _skipped(history: History) -> Iterator[Unmerged]:
     """Those between where one process of a learner had come to and where the next one began."""
     cluster = history.plan.cluster
-    if cluster.averages_gradients:  # there everybody begins where the group is
+    if not cluster.exchanges_fragments:  # there everybody begins where the group is
         return
     for name in cluster.names:
         taken = {event["position"] for (node, _), events in history.steps.items() if node == name
                  for event in events if "position" in event.fields}
-        begins = [(0, cluster.warm_start), *sorted((event.incarnation, event["position"])
+        begins = [(0, cluster.first_position), *sorted((event.incarnation, event["position"])
                                                    for event in history.tape.of("ready", node=name))]
         for (incarnation, begin), (_, end) in pairwise(begins):
             never = sorted(set(range(begin, end)) - taken)

@@ -68,10 +68,6 @@ def held_for() -> frozenset[str]:
     return frozenset(kind for kind, drawn in drawable().items() if drawn.at_failpoints)
 
 
-_FAILPOINTS = {SYNCER: ("merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast"),
-               "learner": ("upload.half",)}
-
-
 def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before: Sequence[Document]) -> Document:
     """One more fault, after these."""
     kind = chooser.pick(kinds)
@@ -83,7 +79,8 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    ways = ["at", "when"] + (["failpoint"] if _drawn(kind).at_failpoints else []) + (["after"] if before else [])
+    points = scenario.under_test.failpoints(scenario.cluster, "syncer" if target == SYNCER else "learner")
+    ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":
         return {"at": chooser.pick(times(scenario))}
@@ -94,10 +91,10 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
     if way == "failpoint":
         if target != SYNCER and scenario.cluster.donates and chooser.pick((True, False)):
             return {"when": {"node": target, "failpoint": "donate.half", "count": chooser.pick((1, 2))}}
-        points = _FAILPOINTS.get(target, _FAILPOINTS["learner"])
-        return {"when": {"node": target, "failpoint": chooser.pick(points), "count": count}}
+        usual = tuple(point for point in points if point != "donate.half")
+        return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": count}}
     node = chooser.pick((*scenario.cluster.starters, SYNCER))
-    event = "merge" if node == SYNCER else chooser.pick(("step", "outer_gradient", "upload", "received"))
+    event = "merge" if node == SYNCER else chooser.pick(scenario.under_test.drawn_events(scenario.cluster))
     return {"when": {"node": node, "event": event, "count": count}}
 
 

@@ -21,7 +21,7 @@ from chaos.exploration.scenario_writer import text
 from chaos.runner.simulate import Simulated, simulate
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan
-from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer_api.settings import TrainerSettings
 
 T = TypeVar("T")
 SMALL: dict[str, Any] = {"model": "quadratic", "learners": 3, "budget": "150 steps", "step_time": "60ms"}
@@ -40,7 +40,7 @@ class _ByHypothesis:
         return options[number]
 
 
-def scenario(cluster: TrainerConfig | Scenario | None = None, **settings: Any) -> Scenario:
+def scenario(cluster: TrainerSettings | Scenario | None = None, **settings: Any) -> Scenario:
     """A scenario without faults, for a cluster of these settings."""
     if isinstance(cluster, Scenario):
         return cluster
@@ -50,7 +50,7 @@ def scenario(cluster: TrainerConfig | Scenario | None = None, **settings: Any) -
 
 
 @st.composite
-def plans(draw: st.DrawFn, /, cluster: TrainerConfig | Scenario | None = None, *,
+def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None, *,
           faults: Sequence[str] | None = None, max_faults: int = 3, **settings: Any) -> Plan:
     """Frozen plans of a cluster, with up to so many faults.
 

@@ -8,7 +8,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -22,14 +21,8 @@ from chaos.report.live import Terminal
 from chaos.runner.backends import Backend
 from chaos.runner.run import Result, run_plan
 from chaos.scenario.plan import Plan, with_checkpoints
-from faults.base import names
-from harness.errors import first
-from harness.trainer.config.cluster_config import COMPLETE, SYNCHRONOUS, TrainerConfig, implied
+from harness.trainer_api.trainer import TrainerError
 
-_OF_ROUNDS = ("quorum", "overlap")
-"""Settings that mean nothing where every gradient is averaged."""
-_OF_GRADIENTS = ("gradients", "broadcasts")
-"""Settings that mean something else where gradients are of single steps."""
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
 _LOOKS = {"decoupled": ("●", "bold green"), "streaming": ("x", "cyan"), "diloco": ("o", "magenta"),
@@ -79,20 +72,10 @@ def under(plan: Plan, mode: str) -> Plan:
     Raises:
         CompareError: the mode waits for all learners, and some of them join later; or its settings make no sense.
     """
-    if mode in COMPLETE and plan.cluster.joining:
-        late = plan.cluster.names[-plan.cluster.joining:]
-        raise CompareError(f"mode {mode} waits for all learners from the beginning, and {names(late)} "
-                           f"{'joins' if len(late) == 1 else 'join'} later")
-    left = {*implied(plan.cluster.mode, plan.cluster.learners), *(_OF_ROUNDS if mode in SYNCHRONOUS else ())}
-    left |= set(_OF_GRADIENTS) if (mode in SYNCHRONOUS) != (plan.cluster.mode in SYNCHRONOUS) else set()
-    cluster = {name: value for name, value in plan.cluster.model_dump(mode="json").items() if name not in left}
-    cluster |= {"mode": mode} | implied(mode, plan.cluster.learners)
-    if cluster.get("overlap") == 0:  # there is no time for a grace window then
-        cluster["quorum"] = plan.cluster.learners
     try:
-        config = with_checkpoints(TrainerConfig.model_validate(cluster), plan.faults)
-    except ValidationError as error:
-        raise CompareError(f"mode {mode}: {first(error)}") from error
+        config = with_checkpoints(plan.under_test.under(plan.cluster, mode), plan.faults)
+    except TrainerError as error:
+        raise CompareError(str(error)) from error
     return plan.model_copy(update={"cluster": config, "deadline": _PATIENCE * plan.deadline,
                                    "checks": plan.checks.model_copy(update={"loss_parity": None})})
 
@@ -136,7 +119,7 @@ def figures(results: Mapping[str, Result]) -> list[Compared]:
 def _figures(mode: str, result: Result, quickest: float) -> Compared:
     history, folder = result.history, str(result.folder.path)
     planned = Compared(mode, folder, predicted=round(history.plan.predicted_availability(), 4),
-                       checkpoint_every=history.plan.cluster.checkpoint_every or None)
+                       checkpoint_every=history.plan.cluster.checkpoint_steps or None)
     if not _finished(result):
         return replace(planned, why=result.outcome.message or result.judgement.inconclusive)
     zero = history.zero or 0.0

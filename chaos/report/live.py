@@ -33,7 +33,7 @@ class Progress:
         self.plan = plan
         self.lanes = Lanes(plan)
         self.zero: float | None = None
-        self.processed = plan.cluster.warm_tokens
+        self.processed = plan.cluster.begun_tokens
         self._loss = SmoothedLoss(_LOSS_WEIGHT)
         self.contributors: list[int] = []
         self.merges = 0
@@ -56,7 +56,7 @@ class Progress:
     def share(self) -> float:
         """How much of the budget this run adds is done."""
         cluster = self.plan.cluster
-        begun = 0 if cluster.mode == "synchronous" else cluster.warm_tokens
+        begun = cluster.begun_tokens
         return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
 
     def left(self, now: float) -> float | None:
@@ -161,7 +161,7 @@ class LiveView:
         bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
                     Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
         numbers = Text(progress.describe()[6:], style="bold")
-        numbers.append(f"   {progress.merges} {'steps' if cluster.averages_gradients else 'merges'}", style="dim")
+        numbers.append(f"   {progress.merges} {'merges' if cluster.exchanges_fragments else 'steps'}", style="dim")
         return Group(
             Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
             charts.lanes(progress.lanes, 0.0, end, width, until=now), charts.legend(progress.lanes),

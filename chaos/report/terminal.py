@@ -20,7 +20,7 @@ from chaos.report import charts
 from chaos.report.causes import VERDICTS, story
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
-from harness.trainer.storage.global_checkpoint import CHECKPOINTS
+from harness.storage.global_checkpoint import CHECKPOINTS
 from harness.units import show_seconds
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
@@ -48,7 +48,7 @@ def _head(result: Result) -> RenderableType:
     words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
     text = Text.assemble(("\n" + words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")),
                          (f"  {plan.scenario}", "bold"),
-                         f"  {plan.cluster.mode.replace('_', ' ')}, seed {plan.seed}, plan {plan.digest[:12]}")
+                         f"  {plan.cluster.algorithm or plan.trainer}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of("continued", node="harness"):
@@ -119,7 +119,7 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title("Held-out loss", "no number any more: a curve has diverged")]
-    return [_title("Held-out loss", f"{result.history.plan.cluster.spec.loss_unit}, by processed tokens"),
+    return [_title("Held-out loss", f"{result.history.plan.cluster.loss_unit}, by processed tokens"),
             charts.chart(curves, width - 1, 13, "million tokens")]
 
 

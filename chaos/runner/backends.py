@@ -16,12 +16,11 @@ from chaos.scenario.problems import Problem, ScenarioError, nearest
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULATED, Ability, Cluster, Recorder
 from harness.cluster.local.cluster import LocalCluster
+from harness.device import missing as unavailable
 from harness.extras import require
+from harness.node.settings import NodeSettings
 from harness.providers import ProviderError, offers
 from harness.simulation.parameters import Parameters
-from harness.trainer.model.device import Device
-from harness.trainer.model.device import missing as unavailable
-from harness.trainer.runtime.node import NodeSettings
 
 if TYPE_CHECKING:
     from chaos.scenario.plan import Plan
@@ -53,9 +52,9 @@ class Backend:
         """Why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
         found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
-        return found + ([why] if (why := plan.cluster.lacking()) else self._no_device(plan.cluster.device))
+        return found + ([why] if (why := plan.cluster.lacking()) else self._no_device(plan.cluster.computes_on))
 
-    def _no_device(self, device: Device) -> list[str]:
+    def _no_device(self, device: str) -> list[str]:
         why = "containers have none" if self.name == "compose" and device != "cpu" else unavailable(device)
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 

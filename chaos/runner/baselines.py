@@ -17,18 +17,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from chaos.evidence.baseline import Kind, Point, Reference
+from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.run_folder import RunFolder, environment
 from chaos.runner.experiment import Experiment, Observer
 from chaos.runner.runtime import MakeStage
 from chaos.scenario.plan import Plan, save
 from harness.cleanup.undo_log import Remove, UndoLog
 from harness.errors import first
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.runtime.node import NodeSettings
+from harness.node.settings import NodeSettings
+from harness.trainer_api.trainer import Kind
 
-_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
-                       "budget", "warm_start", "snapshots", "seed"}
 _FILE, _WARM = "reference.json", "warm.safetensors"
 _DEADLINE_S = 600.0
 """A reference is trained once: a slow machine may take its time."""
@@ -42,7 +40,7 @@ def needed(plan: Plan) -> list[Kind]:
     """Which references a plan's checks and its warm start need, in the order in which they must be had."""
     parity = plan.checks.loss_parity
     kinds: list[Kind] = []
-    if plan.cluster.warm_start or (parity and parity.against_synchronous is not None):
+    if plan.cluster.first_position or (parity and parity.against_synchronous is not None):
         kinds.append("synchronous")
     if parity and parity.against_baseline is not None:
         kinds.append("fault-free")
@@ -51,15 +49,13 @@ def needed(plan: Plan) -> list[Kind]:
 
 def synchronous(bare: Plan) -> Plan:
     """The synchronous run that a fault-free plan is held against: without pace, whatever else the plan says."""
-    given = {name: getattr(bare.cluster, name) for name in _SYNCHRONOUS_FIELDS}
-    return bare.model_copy(update={"cluster": TrainerConfig(mode="synchronous", step_time=0.0, **given)})
+    return bare.model_copy(update={"cluster": bare.under_test.synchronous(bare.cluster)})
 
 
 def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
     """Digest of everything that a reference depends on."""
-    include = _SYNCHRONOUS_FIELDS if kind == "synchronous" else None
     versions = environment()
-    content = {"kind": kind, "config": plan.cluster.model_dump(mode="json", include=include), "corpus": corpus_digest,
+    content = {"kind": kind, "config": plan.under_test.decides(plan.cluster, kind), "corpus": corpus_digest,
                "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": versions["trainer"]}
     content |= {"virtual": virtual} if virtual else {}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
@@ -81,7 +77,7 @@ class References:
 
     def warm_start(self, plan: Plan) -> Path | None:
         """The checkpoint that every run of this plan begins from; the synchronous reference must be there."""
-        return self._folder("synchronous", plan) / _WARM if plan.cluster.warm_start else None
+        return self._folder("synchronous", plan) / _WARM if plan.cluster.first_position else None
 
     def train(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
         """The reference, trained now unless another harness has done it meanwhile.
@@ -116,7 +112,7 @@ class References:
                       ignore_errors=True)  # of a simulation that was killed: it has no undo log, and no other name
         (work / "tape").mkdir(parents=True)
         try:
-            settings = NodeSettings(trainer=bare.cluster, corpus_file=self._corpus_file,
+            settings = NodeSettings(trainer=bare.under_test.path, cluster=bare.cluster, data=self._corpus_file,
                                     initial=None if kind == "synchronous" else self.warm_start(plan))
             save(bare, work / "plan.json")
             run = RunFolder(work)
@@ -177,7 +173,7 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     """
     if not (run.path / "curve.json").exists():
         done = subprocess.run(
-            [sys.executable, "-m", "harness.trainer.runtime.evaluate", str(run.path), str(os.getpid())],
+            [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())],
             capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")

@@ -1,4 +1,4 @@
-"""The built-in trainer as node specs: what a cluster must know to run it."""
+"""A plan's nodes: what a cluster must know to run them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from pathlib import Path
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
 from harness.cluster.base import NodeSpec
-from harness.trainer.coordinator.fragment_state import STATE
-
-_COPIES = 10
-"""So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
-to write the next ones."""
+from harness.storage.disk import STATE
 
 
 def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
@@ -24,10 +20,10 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     """
     numbers = incarnations or {}
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
-    disk = _COPIES * 4 * sum(fragment.size for fragment in plan.cluster.fragment_table()) if full else 0
+    disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
-        argv = ("{python}", "-m", "harness.trainer.runtime.node", "--role", role, "--name", name, "--run", str(run),
+        argv = ("{python}", "-m", "harness.node.process", "--role", role, "--name", name, "--run", str(run),
                 "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
         held = [f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
                 if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name

@@ -10,9 +10,8 @@ from chaos.runner.runtime import Prober
 from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault, FaultContext, LinkFault, Observation
 from harness.cluster.base import Cluster, NodeSpec
-from harness.impersonation import About, Content, Impostor
 from harness.links.probe import Sounding
-from harness.trainer.protocol.byzantine import rogue
+from harness.wire.impersonation import About, Content, Impostor
 
 _PROBES = 5
 
@@ -89,7 +88,8 @@ class Sensing:
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
     def _rogue(self, learner: str, what: Content | About) -> Impostor:
-        return rogue(self._token, learner, self._cluster.states()[learner].incarnation, self._plan.cluster, what)
+        incarnation = self._cluster.states()[learner].incarnation
+        return self._plan.under_test.impostor(self._plan.cluster, self._token, learner, incarnation, what)
 
     def _attack(self, rogue: Impostor, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

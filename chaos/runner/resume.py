@@ -22,10 +22,9 @@ from chaos.scenario.model import SYNCER
 from harness import tape
 from harness.cleanup.processes import identity
 from harness.errors import first
-from harness.trainer.model.corpus import digest_of
-from harness.trainer.runtime.node import SETTINGS, NodeSettings
-from harness.trainer.storage import checkpoint, global_checkpoint
-from harness.trainer.storage.disk import CheckpointError
+from harness.node.settings import SETTINGS, NodeSettings
+from harness.storage import checkpoint, global_checkpoint
+from harness.storage.disk import CheckpointError, file_digest
 from harness.units import show_seconds
 
 
@@ -101,19 +100,19 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
 
 def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> None:
     """Refuse what would go on with another training than the one that the folder's plan and manifest name."""
-    if settings.trainer != origin.plan.cluster:
+    if (settings.trainer, settings.cluster) != (origin.plan.under_test.path, origin.plan.cluster):
         raise FolderError(f"{folder.path}: {SETTINGS} is of another cluster than the plan; begin again: "
                           f"{folder.repeat}")
     manifest = folder.manifest()
     corpus = manifest.get("corpus")
-    for path, digest in ((settings.corpus_file, corpus.get("digest") if isinstance(corpus, dict) else None),
+    for path, digest in ((settings.data, corpus.get("digest") if isinstance(corpus, dict) else None),
                          (settings.initial, manifest.get("initial"))):
         if path is None and digest is None:
             continue
         if path is None or not path.exists():
             raise FolderError(f"{path or 'a file'}, which the run began from, is not there any more; begin again: "
                               f"{folder.repeat}")
-        if digest_of(path) != digest:
+        if file_digest(path) != digest:
             raise FolderError(f"{path} is not what the run began from: its digest is not that of the manifest; begin "
                               f"again: {folder.repeat}")
 

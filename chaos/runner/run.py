@@ -25,11 +25,10 @@ from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan
 from harness.cleanup.processes import identity
 from harness.cleanup.undo_log import UndoLog
+from harness.node.settings import NodeSettings
+from harness.storage.disk import file_digest
+from harness.storage.global_checkpoint import CHECKPOINTS
 from harness.tape import SCHEMA
-from harness.trainer.model.corpus import digest_of
-from harness.trainer.runtime.node import NodeSettings
-from harness.trainer.runtime.replica_factory import corpus_for
-from harness.trainer.storage.global_checkpoint import CHECKPOINTS
 
 REPORT = "report.json"
 INCONCLUSIVE = 3
@@ -69,7 +68,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
             unless time is virtual.
 
     Raises:
-        CorpusError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
+        TrainerError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
         NoReferenceError: a reference run did not finish.
         UndoLogError: the undo log can't be written.
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
@@ -106,12 +105,12 @@ def reason(result: Result) -> str:
 def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log: UndoLog) -> Result:
     if backend.virtual:
         audience.say("virtual time: seconds below are the simulation's, not yours")
-    corpus_file, digest = corpus_for(plan.cluster, cache_folder() / "corpora", undo_log)
-    size = corpus_file.stat().st_size if corpus_file else 0
-    if corpus_file:
-        audience.say(f"corpus {plan.cluster.corpus}: {size / 1e6:.1f} MB, digest {digest[:12]}")
+    data = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora", undo_log)
+    size = data.file.stat().st_size if data.file else 0
+    if data.file:
+        audience.say(f"corpus {data.name}: {size / 1e6:.1f} MB, digest {data.digest[:12]}")
     at = backend if backend.virtual else local()
-    references = References(cache_folder(), corpus_file, digest, at.stage, undo_log, at.virtual)
+    references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
@@ -119,13 +118,13 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
         "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
         "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": backend.name, "tape_schema": SCHEMA,
         "harness": identity(os.getpid()),
-        "corpus": {"name": plan.cluster.corpus, "digest": digest, "bytes": size} if corpus_file else None,
-        "initial": digest_of(warm) if (warm := references.warm_start(plan)) else None,
+        "corpus": {"name": data.name, "digest": data.digest, "bytes": size} if data.file else None,
+        "initial": file_digest(warm) if (warm := references.warm_start(plan)) else None,
         "references": {kind: reference.key for kind, reference in had.items()},
         "repeat": repeating(folder, backend), **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
-    settings = NodeSettings(trainer=plan.cluster, corpus_file=corpus_file, initial=warm)
+    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data.file, initial=warm)
     return concluded(Experiment(plan, backend.stage(plan, folder, settings, undo_log), audience.watch(plan, "run")),
                      folder, audience)
 

@@ -15,13 +15,12 @@ from chaos.scenario.plan import Plan
 from faults import Fault, FaultContext, Observation
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import Cluster, Recorder
-from harness.impersonation import Impostor
 from harness.links.probe import Sounding
 from harness.machine import Sample, Watch
+from harness.node.settings import SETTINGS, NodeSettings
 from harness.tape import Event, Tail, TapeWriter
-from harness.trainer.protocol.byzantine import Rogue, attack
-from harness.trainer.protocol.probe import probe
-from harness.trainer.runtime.node import SETTINGS, NodeSettings
+from harness.wire.impersonation import Impostor, attack
+from harness.wire.probe import probe
 
 TICK_S = 0.01
 _STACKS_S = 0.2
@@ -33,11 +32,11 @@ class Prober(Protocol):
     """Asks through links, beside everything else."""
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """See `harness.trainer.protocol.probe.probe`."""
+        """See `harness.wire.probe.probe`."""
         ...
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
-        """See `harness.trainer.protocol.byzantine.attack`."""
+        """See `harness.wire.impersonation.attack`."""
         ...
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -124,7 +123,7 @@ class LiveStage:
         self.run, self.undo_log = folder.path, undo_log
         (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
         self.epoch = time.monotonic() - settings.elapsed
-        self.reads = tuple(filter(None, (settings.corpus_file, settings.initial)))
+        self.reads = tuple(filter(None, (settings.data, settings.initial)))
         self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
         self._tail = Tail(self.run / "tape")
         self.cluster = make(self.run, self.record, undo_log)
@@ -193,7 +192,6 @@ class LiveProber:
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
         """By a connection of its own."""
-        assert isinstance(rogue, Rogue), "made for this trainer's wire"
         return attack(rogue, address, count, timeout_s)
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:

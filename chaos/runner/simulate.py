@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.checks import Judgement, judge
-from chaos.evidence.baseline import Kind, Point, Reference
+from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History
 from chaos.evidence.run_folder import cache_folder
 from chaos.runner.baselines import needed, synchronous
@@ -21,19 +21,18 @@ from chaos.runner.experiment import Experiment, Observer, Outcome
 from chaos.runner.resume_point import Origin
 from chaos.runner.virtual_runtime import VirtualStage
 from chaos.scenario.plan import Plan
+from harness.node.evaluate import point
 from harness.simulation.parameters import Parameters
+from harness.storage.disk import Content
 from harness.tape import Event, Tape
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.runtime.evaluate import point
-from harness.trainer.runtime.replica_factory import MakeReplica, corpus_for, replicas
-from harness.trainer.storage.disk import Content
+from harness.tensors import Tensors
+from harness.trainer_api.trainer import Kind, Workload
 
 USUAL = Parameters()
 _DEADLINE_S = 3600.0
 """Of a synchronous reference: not the plan's, so that plans that differ in nothing that matters to it share it."""
-_CORPORA: dict[tuple[str, str], Path | None] = {}
-"""(model, corpus) -> its file: a thousand runs look for it once."""
+_DATA: dict[tuple[str, ...], Path | None] = {}
+"""A trainer's name and what decides its data -> its file: a thousand runs look for it once."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
     """Perform a plan and judge it. The same plan and parameters give the same events in any process.
 
     Raises:
-        CorpusError: the model is trained on a corpus, and that can't be used.
+        TrainerError: what is trained on can't be used.
     """
     references: dict[str, Reference] = {
         kind: _reference(kind, plan.without_faults(), parameters)[0] for kind in needed(plan)}
@@ -78,7 +77,7 @@ def record(plan: Plan, parameters: Parameters = USUAL) -> tuple[Tape, Outcome]:
     """Perform a plan, and judge nothing.
 
     Raises:
-        CorpusError: as `simulate`.
+        TrainerError: as `simulate`.
     """
     done = performed(plan, parameters)
     return done.stage.tape(), done.outcome
@@ -91,16 +90,18 @@ class Performed:
     stage: VirtualStage
     outcome: Outcome
     snapshots: list[tuple[Tensors, dict[str, Any]]]
-    replicas: MakeReplica
+    workload: Workload
 
     def curve(self) -> list[Point]:
         """Held-out loss of every snapshot."""
-        model = self.replicas(0)
-        return [Point(**point(model, *snapshot)) for snapshot in self.snapshots]
+        if not self.snapshots:
+            return []
+        loss = self.workload.evaluator()
+        return [Point(**point(loss, *snapshot)) for snapshot in self.snapshots]
 
     def final(self) -> Point:
         """The curve's last point, and nothing else evaluated for it."""
-        return Point(**point(self.replicas(0), *self.snapshots[-1]))
+        return Point(**point(self.workload.evaluator(), *self.snapshots[-1]))
 
 
 def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
@@ -108,15 +109,15 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts.
 
     Raises:
-        CorpusError: as `simulate`.
+        TrainerError: as `simulate`.
     """
     initial = initial_values(plan, parameters) if initial is None else initial
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
-    make = replicas(plan.cluster, corpus_file(plan.cluster), initial)
-    stage = VirtualStage(plan, parameters, initial, make, lambda tensors, meta: snapshots.append((tensors, meta)),
+    workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
+    stage = VirtualStage(plan, parameters, workload, lambda tensors, meta: snapshots.append((tensors, meta)),
                          origin=origin, parts=parts)
     with _uncollected():
-        return Performed(stage, Experiment(plan, stage, NullObserver(), origin).perform(), snapshots, make)
+        return Performed(stage, Experiment(plan, stage, NullObserver(), origin).perform(), snapshots, workload)
 
 
 @contextmanager
@@ -133,8 +134,8 @@ def _uncollected() -> Iterator[None]:
 
 def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:
     """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
-    if not plan.cluster.warm_start or plan.cluster.mode == "synchronous":
-        return plan.cluster.spec.initial(plan.cluster.seed)
+    if not plan.cluster.begun_tokens:
+        return plan.under_test.initial(plan.cluster)
     return _reference("synchronous", plan.without_faults(), parameters)[1]
 
 
@@ -155,9 +156,9 @@ def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Referenc
     return _by_plan(kind, same.model_dump_json(by_alias=True), parameters)
 
 
-def corpus_file(config: TrainerConfig) -> Path | None:
-    """Where the corpus lies; None for a model that needs none."""
-    known = config.model, config.corpus
-    if known not in _CORPORA:
-        _CORPORA[known] = corpus_for(config, cache_folder() / "corpora")[0]
-    return _CORPORA[known]
+def data_file(plan: Plan) -> Path | None:
+    """Where that lies which is trained on; None where there is nothing."""
+    known = plan.trainer, *plan.under_test.reads(plan.cluster)
+    if known not in _DATA:
+        _DATA[known] = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora").file
+    return _DATA[known]

@@ -19,19 +19,18 @@ from harness import tape
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import Cluster
 from harness.cluster.simulated.cluster import SimulatedCluster
-from harness.impersonation import Impostor
 from harness.links.probe import Sounding
+from harness.node.settings import SETTINGS, NodeSettings
 from harness.simulation.host import SimulatedHost
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
+from harness.storage import checkpoint
+from harness.storage.disk import Content
 from harness.tape import Event, Tape
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.protocol.byzantine import Rogue
-from harness.trainer.runtime.node import SETTINGS, NodeSettings
-from harness.trainer.runtime.replica_factory import MakeReplica, replicas
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Content
+from harness.tensors import Tensors
+from harness.trainer_api.trainer import Workload
 from harness.units import round_up
+from harness.wire.impersonation import Impostor
 
 _EVENT_BYTES = 150
 
@@ -43,7 +42,7 @@ class VirtualStage:
     epoch = 0.0
     reads: tuple[Path, ...] = ()
 
-    def __init__(self, plan: Plan, parameters: Parameters, initial: Tensors, replicas: MakeReplica,
+    def __init__(self, plan: Plan, parameters: Parameters, workload: Workload,
                  snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
                  origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> None:
         """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint."""
@@ -60,7 +59,7 @@ class VirtualStage:
         around = SimulatedHost(self.world, parameters, self._note, snapshot,
                                min(1.0, parameters.compute / pace) if pace else 1.0)
         self.checkpoints = around.checkpoints
-        self._simulated = SimulatedCluster(around, plan.cluster, initial, replicas, self.record, self.undo_log, parts)
+        self._simulated = SimulatedCluster(around, workload, self.record, self.undo_log, parts)
         self.cluster: Cluster = self._simulated
         self.prober: Prober = VirtualProber(self.world, self._simulated)
 
@@ -128,9 +127,7 @@ class FolderStage(VirtualStage):
     def __init__(self, plan: Plan, parameters: Parameters, settings: NodeSettings, folder: RunFolder) -> None:
         """`settings`: what real nodes would be told."""
         (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
-        initial = settings.initial_values()
-        super().__init__(plan, parameters, initial, replicas(plan.cluster, settings.corpus_file, initial), self._keep,
-                         folder.path)
+        super().__init__(plan, parameters, settings.workload(), self._keep, folder.path)
 
     def close(self) -> None:
         """Write the tape."""
@@ -210,6 +207,5 @@ class VirtualProber:
             self._world.stop()
             return
         rogue = fault.rogue(hit, targets[0])
-        assert isinstance(rogue, Rogue), "made for this trainer's wire"
         self._cluster.impostor(targets[0], rogue, fault.count, fault.timeout_s,
                                lambda more: self._attack(fault, hit, targets[1:], sent + more, future))

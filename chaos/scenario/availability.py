@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from operator import mul
 from statistics import mean
 from typing import NamedTuple
 
 from faults import Fault
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.sessions import heartbeat_s
+from harness.trainer_api.settings import TrainerSettings
 
-CHECKPOINT_S = 0.005
-"""What a checkpoint of data parallelism costs, while the state goes to the hub and is committed (docs/figures.md)."""
 _ROUNDS = 200
 """Until what is lost and how long training takes agree; with seven of eight learners dead within a billionth."""
 
 
-def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
+def predicted(cluster: TrainerSettings, faults: Sequence[Fault]) -> float:
     """Goodput that the faults leave: the fraction of learner time whose work is merged.
 
     Whoever is gone leaves the others more to do, and training takes longer: what is lost until then is lost of that.
@@ -27,7 +23,7 @@ def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
     if cluster.nominal_s <= 0:
         return 1.0
     speeds = [cluster.speed_of(name) for name in cluster.names]
-    paces = [min(speed, min(speeds) * _ahead(cluster)) for speed in speeds]
+    paces = [min(speed, min(speeds) * cluster.coupling.ahead) for speed in speeds]
     nominal = cluster.nominal_s * sum(speeds) / sum(paces)
     outages, end = _outages(cluster, faults), nominal
     for _ in range(_ROUNDS):
@@ -40,67 +36,45 @@ def predicted(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
     return mean(pace / speed for pace, speed in zip(paces, speeds, strict=True)) * nominal / end
 
 
-def _waiting(cluster: TrainerConfig) -> bool:
-    return cluster.exchanges_with_all or cluster.averages_gradients
+def _waiting(cluster: TrainerSettings) -> bool:
+    return cluster.coupling.waits != "nobody"
 
 
-def _ahead(cluster: TrainerConfig) -> float:
-    """How many times as quick as the slowest anybody can be: by the steps that it may make during an exchange."""
-    if not _waiting(cluster):
-        return math.inf
-    return 1 + cluster.overlap / cluster.sync_every if cluster.exchanges_with_all else 1.0
+def losses(cluster: TrainerSettings, faults: Sequence[Fault]) -> int:
+    """How often a plan's faults leave others without somebody."""
+    return sum(outage.breaks for outage in _outages(cluster, faults))
 
 
-def checkpoint_every(cluster: TrainerConfig, faults: Sequence[Fault]) -> int:
-    """Steps between two checkpoints by Young (1974) and Daly (2006): the square root of twice the cost of one times the
-    mean time between failures. As often as snapshots are taken where nothing fails."""
-    nominal = cluster.nominal_s
-    losses = sum(outage.breaks for outage in _outages(cluster, faults))
-    if not nominal or not losses:
-        return math.ceil((cluster.budget - cluster.warm_start) / cluster.snapshots)
-    return max(1, round(math.sqrt(2 * CHECKPOINT_S * nominal / losses) / cluster.step_time))
-
-
-def done_again(cluster: TrainerConfig) -> float:
-    """Seconds of work that data parallelism does twice for a loss: half the interval of its checkpoints."""
-    return cluster.checkpoint_every * cluster.step_time / 2
-
-
-def missed_after(cluster: TrainerConfig) -> float:
-    """Seconds until a peer is missed whose connection stands: at the first heartbeat, on average half of one later."""
-    return cluster.heartbeat_timeout + heartbeat_s(cluster) / 2
-
-
-def regrouping(cluster: TrainerConfig, down: float, most: float, learners: int = 1, unseen: float = 0.0) -> float:
-    """Seconds of the whole group that a loss costs elastic data parallelism: it stands still until it is seen and those
+def regrouping(cluster: TrainerSettings, down: float, most: float, learners: int = 1, unseen: float = 0.0) -> float:
+    """Seconds of the whole group that a loss costs one that forms anew: it stands still until it is seen and those
     who are left have regrouped, goes on with so many less, and regroups again when they are back. `down`: how long they
     are gone; `most`: until the end at most; `unseen`: how long their connections stand."""
     if down <= unseen:
-        return down + cluster.reconfiguration
-    alone = unseen + cluster.reconfiguration
+        return down + cluster.coupling.regroup_s
+    alone = unseen + cluster.coupling.regroup_s
     if down <= alone:  # they are back when the group is formed
         return alone
     return (alone + max(0.0, min(down, most) - alone) * learners / cluster.learners
-            + (cluster.reconfiguration if down < most else 0.0))
+            + (cluster.coupling.regroup_s if down < most else 0.0))
 
 
-def _away(cluster: TrainerConfig, outages: Sequence[_Outage], end: float) -> list[float]:
+def _away(cluster: TrainerSettings, outages: Sequence[_Outage], end: float) -> list[float]:
     """Seconds until the end for which each learner is out."""
     return [_covered([outage for outage in outages if name in outage.learners], end) for name in cluster.names]
 
 
-def _stands_still(cluster: TrainerConfig, outages: Sequence[_Outage], end: float) -> float:
+def _stands_still(cluster: TrainerSettings, outages: Sequence[_Outage], end: float) -> float:
     """Seconds without progress by the end, over the whole group: nobody goes on without somebody who is gone, stopped
     or slow."""
     there = [outage for outage in outages if not outage.joins]
     alone, broken = ([outage for outage in there if outage.breaks is breaks] for breaks in (False, True))
-    if cluster.mode == "elastic_data_parallel":
-        late = sum(outage.length * len(outage.learners) / cluster.learners + cluster.reconfiguration
+    if cluster.coupling.waits == "group":
+        late = sum(outage.length * len(outage.learners) / cluster.learners + cluster.coupling.regroup_s
                    for outage in outages if outage.joins)
         return late + _covered(alone, end) + sum(
             regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners), outage.unseen)
             for outage in broken)
-    again = 0.0 if cluster.exchanges_with_all else done_again(cluster) * len(broken)
+    again = cluster.coupling.again_s * len(broken)
     return min(cluster.nominal_s, _covered(there, end)) + again
 
 
@@ -117,7 +91,7 @@ class _Outage(NamedTuple):
     """Seconds for which their connections stand all the same."""
 
 
-def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
+def _outages(cluster: TrainerSettings, faults: Iterable[Fault]) -> list[_Outage]:
     """What a plan tells of who is out. One that comes when something happens and never ends lasts as long as training
     would without it."""
     found = []
@@ -130,7 +104,7 @@ def _outages(cluster: TrainerConfig, faults: Iterable[Fault]) -> list[_Outage]:
         if length > 0 and struck:
             found.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
                                  fault.stops_target or cut_off or length > cluster.heartbeat_timeout, joins,
-                                 0.0 if fault.ends_connections() else missed_after(cluster)))
+                                 0.0 if fault.ends_connections() else cluster.coupling.unseen_s))
     return found
 
 

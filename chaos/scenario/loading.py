@@ -19,6 +19,7 @@ from chaos.scenario.renamed import renamed_key, renamed_value
 from chaos.scenario.validation import validate_semantics
 from faults import FAULTS
 from harness.cluster.base import ABILITIES
+from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from scenarios import find
 
 
@@ -155,7 +156,7 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     if detail["type"] == "extra_forbidden":
         now = renamed_key(where)
         message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else
-                                            nearest(key, _known_keys(detail["loc"])))
+                                            nearest(key, _known_keys(detail["loc"], raw.get("trainer"))))
     elif detail["type"] == "union_tag_invalid":
         kind = detail["ctx"]["tag"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
@@ -169,10 +170,14 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     return Problem(message, *_placed(raw, where))
 
 
-def _known_keys(location: Sequence[Any]) -> list[str]:
+def _known_keys(location: Sequence[Any], trainer: Any) -> list[str]:
     """The keys that are valid where an unknown one was found."""
     model: type[BaseModel] = Scenario
     for part in location[:-1]:
+        if model is Scenario and part == "cluster":
+            under_test = TRAINERS.get(trainer) if isinstance(trainer, str) else None
+            model = (under_test or TRAINERS[BUILT_IN]).settings
+            continue
         if part in FAULTS:
             fault = FAULTS[part]
             model = fault

@@ -9,9 +9,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from chaos.scenario.bounds import Bounds
 from faults import FAULTS, AbortWhen, AnyEntry, Fault
+from harness.core.roles import SYNCER as SYNCER
 from harness.errors import printable
-from harness.trainer.config.cluster_config import SYNCER as SYNCER
-from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer_api.registry import BUILT_IN, TRAINERS, AnySettings, TrainerName
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import Trainer
 from harness.units import Seconds, Size, between
 
 LEARNERS = "learners"
@@ -29,7 +31,9 @@ class Scenario(BaseModel):
     extends: str = ""
     """Another scenario, by name or file, whose keys hold where this one says nothing."""
     tier: Literal["ci", "full"] = "full"
-    cluster: TrainerConfig = TrainerConfig()
+    trainer: TrainerName = BUILT_IN
+    """Whose settings `cluster` has."""
+    cluster: AnySettings = Field(default={}, validate_default=True)
     deadline: Seconds = Field(120.0, gt=0)
     """Wall time after which a run is given up as inconclusive."""
     tape_limit: Annotated[Size, between(1e5, 1e15, "100kB at least")] = 256_000_000
@@ -48,8 +52,15 @@ class Scenario(BaseModel):
         if not isinstance(value, (list, tuple)):
             return value
         cluster = info.data.get("cluster")
-        everyone = cluster.names if isinstance(cluster, TrainerConfig) else LEARNERS
+        everyone: list[str] | str = LEARNERS
+        if isinstance(cluster, TrainerSettings) and type(cluster) is not TrainerSettings:  # else its trainer is unknown
+            everyone = cluster.names
         return [_named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
+
+    @property
+    def under_test(self) -> Trainer:
+        """The trainer."""
+        return TRAINERS[self.trainer]
 
     @property
     def nodes(self) -> list[str]:

@@ -12,14 +12,20 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from chaos.registry import CHECKS
-from chaos.scenario.availability import checkpoint_every, predicted
+from chaos.scenario.availability import losses, predicted
 from chaos.scenario.bounds import Bounds
 from chaos.scenario.model import Scenario, joiners
 from chaos.scenario.problems import Problem, ScenarioError
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.errors import first, printable
-from harness.trainer.config.cluster_config import TrainerConfig
+from harness.providers import Registry
+from harness.trainer_api.registry import BUILT_IN, TRAINERS, AnySettings, TrainerName
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import Trainer
 from harness.units import Seconds, Size
+
+_REGISTRIES: dict[str, Registry[Any]] = {"fault": FAULTS, "trainer": TRAINERS, "check": CHECKS}
+"""By what is in them, in a word."""
 
 
 class PlannedFault(BaseModel):
@@ -40,7 +46,8 @@ class Plan(BaseModel):
     scenario: str
     description: Annotated[str, AfterValidator(printable)]
     seed: int
-    cluster: TrainerConfig
+    trainer: TrainerName = BUILT_IN
+    cluster: AnySettings
     deadline: Seconds
     tape_limit: Size
     faults: tuple[PlannedFault, ...]
@@ -51,14 +58,22 @@ class Plan(BaseModel):
     def providers(self) -> dict[str, str]:
         """The packages, with their versions, that the plan's faults and the checks that it names come from."""
         kinds = sorted({planned.fault.kind for planned in self.faults})
-        return ({f"fault {kind}": FAULTS.provider(kind) for kind in kinds}
+        trainer = {} if self.trainer == BUILT_IN else {f"trainer {self.trainer}": TRAINERS.provider(self.trainer)}
+        return (trainer | {f"fault {kind}": FAULTS.provider(kind) for kind in kinds}
                 | {f"check {name}": CHECKS.provider(name) for name in sorted(self.checks.foreign)})
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the plan in canonical JSON: the same on every machine and under every hash seed."""
-        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True, separators=(",", ":"))
+        """SHA-256 over the plan in canonical JSON: the same on every machine and under every hash seed. The built-in
+        trainer is the one that is meant where none is named."""
+        content = self.model_dump(mode="json", by_alias=True, exclude={"trainer"} if self.trainer == BUILT_IN else None)
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def under_test(self) -> Trainer:
+        """The trainer."""
+        return TRAINERS[self.trainer]
 
     def predicted_availability(self) -> float:
         """Goodput that the faults leave, as far as the plan tells."""
@@ -79,18 +94,15 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
     faults = [single for number, fault in enumerate(scenario.faults, 1)
               for single in _singles(fault, fault.id or f"f{number}", seed)]
     plan = Plan.model_validate({
-        "scenario": scenario.name, "description": scenario.description, "seed": seed,
+        "trainer": scenario.trainer, "scenario": scenario.name, "description": scenario.description, "seed": seed,
         "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
         **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
     return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})
 
 
-def with_checkpoints(cluster: TrainerConfig, faults: Sequence[PlannedFault]) -> TrainerConfig:
-    """The cluster with an interval for its checkpoints, where its mode has any and none was given."""
-    if not cluster.averages_gradients or cluster.checkpoint_every:
-        return cluster
-    every = checkpoint_every(cluster, [planned.fault for planned in faults])
-    return cluster.model_copy(update={"checkpoint_every": every})
+def with_checkpoints(cluster: TrainerSettings, faults: Sequence[PlannedFault]) -> TrainerSettings:
+    """The cluster with an interval for its checkpoints, where its trainer has any and none was given."""
+    return cluster.checkpointed(losses(cluster, [planned.fault for planned in faults]))
 
 
 def _singles(fault: Fault, name: str, seed: int) -> list[dict[str, Any]]:
@@ -126,7 +138,7 @@ def _lacking(content: Any) -> list[str]:
     found = []
     for what, provider in providers.items() if isinstance(providers, dict) else ():
         room, _, name = str(what).partition(" ")
-        registry = FAULTS if room == "fault" else CHECKS
+        registry = _REGISTRIES.get(room, CHECKS)
         if name not in registry:
             found.append(". ".join([printable(f"the {room} {name[:80]!r} came from {str(provider)[:80]}, which is not "
                                               f"installed: install it"), *registry.broken()]))

@@ -7,6 +7,7 @@ from typing import Any
 from chaos.registry import CHECKS
 from chaos.scenario.model import LEARNERS, Scenario
 from faults import FAULTS, Fault
+from harness.trainer_api.registry import TRAINERS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEADS = {"kind", "targets"}
@@ -29,10 +30,20 @@ def schema() -> dict[str, Any]:
         definitions |= form.pop("$defs", {})
         definitions["Bounds"]["properties"][name] = {"anyOf": [form, {"type": "null"}]}
     definitions["Bounds"]["additionalProperties"] = False
-    for key in ("cluster", "checks"):  # left empty, they say nothing
-        whole["properties"][key] = {"anyOf": [whole["properties"][key], {"type": "null"}]}
-    for key in ("joining", "seed"):  # a plan's, not a person's
-        del definitions["TrainerConfig"]["properties"][key]
+    whole["properties"]["checks"] = {"anyOf": [whole["properties"]["checks"], {"type": "null"}]}  # empty: says nothing
+    settings = []
+    for trainer in TRAINERS.values():
+        form = trainer.settings.model_json_schema(by_alias=True, mode="validation", ref_template="#/$defs/{model}")
+        definitions |= form.pop("$defs", {})
+        for key in ("joining", "seed"):  # a plan's, not a person's
+            del form["properties"][key]
+        definitions[trainer.settings.__name__] = form
+        settings.append({"$ref": f"#/$defs/{trainer.settings.__name__}"})
+    del definitions["TrainerSettings"]  # what they have in common
+    whole["properties"]["cluster"] = {"anyOf": [*settings, {"type": "null"}]}
+    whole["properties"]["trainer"] |= {"enum": list(TRAINERS)}
+    points = list(dict.fromkeys(point for trainer in TRAINERS.values() for point in trainer.all_failpoints))
+    definitions["When"]["properties"]["failpoint"]["anyOf"][0] = {"type": "string", "enum": points}
     definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}
     whole["properties"]["faults"] = {
         "description": "What to break; `diloco-chaos list` and docs/scenarios.md show examples.",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 
 from pydantic import ValidationError
 
 from chaos.scenario.plan import Plan
 from harness.errors import first
-from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer_api.trainer import TrainerError
 from harness.units import LONGEST_S, seconds
 
 AUTO = "auto"
@@ -47,21 +45,24 @@ def paced(plan: Plan, pace: str) -> Plan:
     Raises:
         PaceError: it can't run at that pace.
     """
-    wanted = max(plan.cluster.step_time, _sustainable(plan.cluster)) if pace == AUTO else duration(pace)
+    wanted = max(plan.cluster.step_time, _sustainable(plan)) if pace == AUTO else duration(pace)
     try:
-        cluster = TrainerConfig.model_validate(plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"})
+        slower = plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"}
+        cluster = type(plan.cluster).model_validate(slower)
     except ValidationError as error:
         raise PaceError(first(error)) from error
     longer = max(0.0, cluster.nominal_s - plan.cluster.nominal_s)
     return plan.model_copy(update={"cluster": cluster, "deadline": min(LONGEST_S, plan.deadline + longer)})
 
 
-def _sustainable(config: TrainerConfig) -> float:
-    cores = len(os.sched_getaffinity(0))
-    done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,
-                          text=True, input=config.model_dump_json(), capture_output=True)
-    if done.returncode != 0:
-        raise PaceError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
-    speeds = sum(config.speeds) if config.speeds else config.learners
-    needed = speeds * float(done.stdout) / cores / MOST_LOAD
+def _sustainable(plan: Plan) -> float:
+    cores, cluster = len(os.sched_getaffinity(0)), plan.cluster
+    try:
+        takes = plan.under_test.calibrated(cluster, cores)
+    except TrainerError as error:
+        raise PaceError(str(error)) from error
+    if takes is None:
+        return 0.0
+    speeds = sum(cluster.speeds) if cluster.speeds else cluster.learners
+    needed = speeds * takes / cores / MOST_LOAD
     return math.ceil(needed / _GRID_S - 1e-9) * _GRID_S

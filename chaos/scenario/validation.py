@@ -10,28 +10,13 @@ from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
 from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
 from harness.tape import FIELDS
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.quadratic import QuadraticSpec
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import Role
 from harness.units import show_seconds
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
-_SYNCER_ONLY = {"listening", "initial", "resumed", "hello", "lost", "merge", "steady", "partial_frame", "repaired",
-                "grouped", "rolled_back", "recovering", "checkpoint_begun", "checkpoint_complete",
-                "checkpoint_incomplete", "traffic",
-                "refused_checkpoint", "renewed"}
-_LEARNER_ONLY = {"step", "outer_gradient", "upload", "received", "disconnected", "ready", "imported", "superseded",
-                 "donated",
-                 "checkpoint_part", "skipped", "reset", "corrupted"}
-_NEVER = {"begin", "end", "spawn", "injecting", "injected", "observed", "healed", "verified", "residue", "aborted",
-          "not_healed", "finished", "exit", "initial", "continued",
-          "warning"}
-"""Events of the harness, and those that come before the steady state or after the end."""
-_OF_FRAGMENTS, _OF_GROUPS = {"outer_gradient", "received"}, {"grouped", "rolled_back"}
-"""Events of modes that exchange fragments, and of those that average gradients."""
-_OF_DONORS = {"donated", "recovering"}
-"""Events of recovery from a peer."""
 _FOR_EVER = float("inf")
 _INSTANT_S = 1e-6
 _AT_MOST = 0.97
@@ -72,9 +57,7 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
 
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
-    if scenario.cluster.mode == "synchronous":
-        yield ["cluster", "mode"], ("mode: the synchronous run is made as a reference, from scratch; "
-                                    "data_parallel is the same with faults")
+    yield from ((["cluster", key], message) for key, message in scenario.under_test.objections(scenario.cluster))
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:
@@ -96,8 +79,9 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
     if fault.brings_target and (sorted(coming) != sorted(last) or len(coming) >= scenario.cluster.learners):
         yield (f"join: only the last learners can come later, each once, and at least one must be there from the "
                f"beginning; this cluster has {', '.join(scenario.cluster.names)}")
-    elif fault.brings_target and scenario.cluster.quorum > scenario.cluster.learners - len(coming):
-        yield f"join: without {', '.join(coming)} the quorum of {scenario.cluster.quorum} is never reached"
+    elif fault.brings_target and scenario.cluster.learners_needed > scenario.cluster.learners - len(coming):
+        yield (f"join: without {', '.join(coming)} the quorum of {scenario.cluster.learners_needed} is never "
+               f"reached")
 
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
@@ -130,49 +114,45 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
     if when.event:
         yield from _event(scenario, when.node, when.event, when.count)
     else:
-        yield from _hold(fault, scenario.cluster)
+        yield from _hold(scenario, fault)
+
+
+def _role(node: str) -> Role:
+    return "syncer" if node == SYNCER else "learner"
 
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
-    averages = scenario.cluster.averages_gradients
-    mine = set(FIELDS) - _NEVER - (_LEARNER_ONLY if node == SYNCER else _SYNCER_ONLY) - (
-        _OF_FRAGMENTS if averages else _OF_GROUPS) - (set() if scenario.cluster.donates else _OF_DONORS)
-    if event not in FIELDS:
+    trainer, cluster = scenario.under_test, scenario.cluster
+    mine = trainer.events(cluster, _role(node))
+    every = mine | trainer.events(cluster, "syncer") | trainer.events(cluster, "learner") | set(FIELDS)
+    if event not in every:
         now = renamed_event(event)
         other = f": it is called {now!r} now;" if now else nearest(event, sorted(mine)) or "."
         yield f"no event {event!r}{other} docs/evidence.md lists them"
     elif event not in mine:
-        mode = f" in mode {scenario.cluster.mode}" if event in _OF_FRAGMENTS | _OF_GROUPS else ""
-        yield f"{node} never records {event}{mode}: this would never come"
-    elif (most := _most(scenario.cluster, event)) is not None and count > most:
+        yield f"{node} never records {event}{trainer.absent(cluster, event)}: this would never come"
+    elif (most := trainer.most(cluster, event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
 
 
-def _most(cluster: TrainerConfig, event: str) -> int | None:
-    """How often a node can record an event, even if all others are dead; None: nobody knows."""
-    steps = (cluster.budget - cluster.warm_start) * cluster.learners
-    exchanges = steps if cluster.averages_gradients else _exchanges(cluster, steps)
-    return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
-
-
-def _exchanges(cluster: TrainerConfig, steps: int) -> int:
-    """Of all fragments in so many global steps; more often while H grows."""
-    grows = min(steps, cluster.sync_growth * cluster.learners)
-    return (grows // cluster.sync_from + (steps - grows) // cluster.sync_every + 2 + bool(grows)) * cluster.fragments
-
-
-def _hold(fault: Fault, cluster: TrainerConfig) -> Iterator[str]:
-    when = fault.when
+def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    when, cluster, trainer = fault.when, scenario.cluster, scenario.under_test
     assert when is not None, "asked for faults that wait for a failpoint"
     assert when.failpoint is not None, "asked for faults that wait for a failpoint"
-    most = _most(cluster, "upload") or 0
+    most = trainer.most(cluster, "upload") or 0
     if not fault.frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.failpoint} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
-    elif when.failpoint.endswith(".half") == (when.node == SYNCER):
-        yield f"only {'a learner' if when.failpoint.endswith('.half') else 'the syncer'} holds at {when.failpoint}"
-    elif when.failpoint == "donate.half" and not cluster.donates:
-        yield f"nobody comes to {when.failpoint}: only with `recovery: peer` learners bring others up to date"
+    elif when.failpoint not in trainer.failpoints(cluster, _role(when.node)):
+        syncers, learners = trainer.failpoints(cluster, "syncer"), trainer.failpoints(cluster, "learner")
+        if when.failpoint in (*syncers, *learners):
+            yield f"only {'a learner' if when.node == SYNCER else 'the syncer'} holds at {when.failpoint}"
+        elif why := trainer.absent(cluster, when.failpoint):
+            yield f"nobody comes to {when.failpoint}{why}"
+        else:
+            there = (*syncers, *learners)
+            yield (f"no failpoint {when.failpoint!r}{nearest(when.failpoint, there) or '.'} "
+                   f"{'There are ' + ', '.join(there) if there else 'Trainer ' + scenario.trainer + ' has none'}")
     elif when.count > most:
         yield (f"{when.node} comes to {when.failpoint} {most} times at the very most: number {when.count} would never "
                f"come")
@@ -204,11 +184,10 @@ def _kinds(fault: Fault) -> frozenset[str]:
 
 
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    cluster = scenario.cluster
-    for kind in sorted(_kinds(fault) & {"poison", "lie", "corrupt_memory"}) if cluster.averages_gradients else ():
-        yield f"{kind}: mode {cluster.mode} takes no outer gradients, and this is about learners that give them"
-    if isinstance(fault, CorruptMemory) and fault.part == "moments" and isinstance(cluster.spec, QuadraticSpec):
-        yield f"corrupt_memory: model {cluster.model} is trained by plain gradient descent, which has no moments"
+    """What the trainer has no place for."""
+    part = fault.part if isinstance(fault, CorruptMemory) else ""
+    refused = (scenario.under_test.refusal(scenario.cluster, kind, part) for kind in sorted(_kinds(fault)))
+    yield from filter(None, refused)
 
 
 def _beyond(fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
@@ -240,7 +219,7 @@ def _stretches(scenario: Scenario, ids: dict[str, int]) -> list[Stretch]:
     return [of(index) for index in range(len(scenario.faults))]
 
 
-def longest(cluster: TrainerConfig, faults: Sequence[Fault]) -> float:
+def longest(cluster: TrainerSettings, faults: Sequence[Fault]) -> float:
     """Seconds from the steady state to the end of training, at the very most: the dead leave the rest more to do."""
     nominal = cluster.nominal_s
     lost = sum(min(fault.expected_lost_time(), nominal) * len(set(fault.targets) & set(cluster.names))

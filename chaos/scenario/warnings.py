@@ -7,25 +7,13 @@ from collections.abc import Sequence
 from chaos.scenario.model import SYNCER
 from chaos.scenario.validation import longest
 from faults import Fault, Latency, LinkFault
-from harness.trainer.config.cluster_config import TrainerConfig
-
-_EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "sync_growth",
-             "momentum_ramp", "max_staleness", "error_feedback", "recovery")
-"""Settings of how fragments are exchanged and merged."""
+from harness.trainer_api.settings import TrainerSettings
 
 
-def idle(cluster: TrainerConfig) -> list[str]:
-    """Settings of this scenario that mean nothing in its mode."""
-    found = [name for name in _EXCHANGE if cluster.averages_gradients
-             and getattr(cluster, name) != TrainerConfig.model_fields[name].default]
-    return [f"mode {cluster.mode} averages the gradients of every step: {', '.join(found)} "
-            f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []
-
-
-def warnings_of(cluster: TrainerConfig, faults: Sequence[Fault]) -> list[str]:
+def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:
     """Faults that will not do what a reader may expect."""
     found = []
-    window = min(cluster.grace * cluster.overlap, 1.0) * cluster.step_time
+    window = cluster.longest_grace_s
     for fault in faults:
         if isinstance(fault, Latency):
             size = max(fragment.size for fragment in cluster.fragment_table()) * 4
@@ -42,8 +30,9 @@ def warnings_of(cluster: TrainerConfig, faults: Sequence[Fault]) -> list[str]:
             found.append(f"{fault.describe()}: which connections it hits is drawn by the proxy, not by the plan")
     dead = {target for fault in faults if fault.stops_target and fault.expected_duration() is None
             for target in fault.targets}
-    if len(set(cluster.names) - dead) < cluster.quorum:
-        found.append(f"kills leave fewer than {cluster.quorum} learners: the quorum is never reached again")
+    needed = cluster.learners_needed
+    if len(set(cluster.names) - dead) < needed:
+        found.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")
     if SYNCER in dead:
         found.append("the syncer is never started again: training can't come to its end")
     return found

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import DURATIONS, Fault, FaultContext, Observation, names
+from faults.base import DURATIONS, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
 from harness.links.client import Toxic
 from harness.links.probe import Sounding
-from harness.units import show_seconds
+from harness.units import names, show_seconds
 
 TOLERANCE = 0.5
 """A measured delay or rate within half of what was asked for counts as observed."""

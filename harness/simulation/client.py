@@ -1,24 +1,23 @@
 """A simulated learner's process: one connection that is made again whenever it breaks, and inner steps beside
-everything else; `harness.trainer.runtime.client` on sockets."""
+everything else; `harness.node.client` on sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from harness.core.effects import Close, Compute, Effect, Send
+from harness.core.roles import Corruptible, Worker
 from harness.memory import Corruption
+from harness.node.backoff import CONNECT_S, Backoff
+from harness.node.client import CONGESTED
+from harness.node.failpoints import Failpoints
 from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection, Link
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.data_parallel.worker import DataParallelWorker
-from harness.trainer.learner.backoff import CONNECT_S, Backoff
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.effects import Close, Compute, Effect, Send
-from harness.trainer.protocol.messages import AnyMessage, Refused, Report
-from harness.trainer.runtime.client import CONGESTED
-from harness.trainer.runtime.failpoints import Failpoints
+from harness.tensors import Tensors
+from harness.wire.messages import Message, Refused
 
 _ALMOST_S = 1e-9
 
@@ -29,7 +28,7 @@ class SimulatedClient(SimulatedProcess):
     role = "learner"
 
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints, link: Link,
-                 server: Callable[[], SimulatedServer], make_core: Callable[[], Learner | DataParallelWorker]) -> None:
+                 server: Callable[[], SimulatedServer], make_core: Callable[[], Worker]) -> None:
         """`server()`: who is at the other end of the link now."""
         self._link, self._server, self._make = link, server, make_core
         self._core = None
@@ -46,16 +45,16 @@ class SimulatedClient(SimulatedProcess):
         self._rest: Send | None = None  # of a frame that was cut in two
         super().__init__(around, name, incarnation, failpoints, around.parameters.start_learner)
 
-    _core: Learner | DataParallelWorker | None
+    _core: Worker | None
 
     @property
-    def core(self) -> Learner | DataParallelWorker | None:
+    def core(self) -> Worker | None:
         """The state machine, once it is up."""
         return self._core
 
     def _up(self) -> None:
         self._core = self._make()
-        self._silence = self._core.config.heartbeat_timeout
+        self._silence = self._core.heartbeat_timeout
         self.record("imported")
         self._attempt()
 
@@ -99,7 +98,7 @@ class SimulatedClient(SimulatedProcess):
             return None
         return self._on_lost(connection, f"nothing heard for {self._silence:.1f} s")
 
-    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
         """A whole frame."""
         self._heard = self.world.now
         self.feed(self._on_message, connection, message, tensors)
@@ -108,7 +107,7 @@ class SimulatedClient(SimulatedProcess):
         """The connection ended."""
         self.feed(self._on_lost, connection, reason)
 
-    def _on_message(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> Iterable[Effect] | None:
+    def _on_message(self, connection: Connection, message: Message, tensors: Tensors) -> Iterable[Effect] | None:
         assert self._core is not None, "it is up"
         if connection is not self._connection:
             return None
@@ -133,7 +132,7 @@ class SimulatedClient(SimulatedProcess):
         connection = self._connection
         if connection is None or not connection.client_open or not self._greeted:
             return
-        if isinstance(send.message, Report) and connection.up.backlog() > CONGESTED:
+        if send.message.replaceable and connection.up.backlog() > CONGESTED:
             return
         size = self.around.sizes.of(send.message, send.tensors)
         if send is self._rest:
@@ -164,16 +163,14 @@ class SimulatedClient(SimulatedProcess):
 
     def _compute(self, effect: Compute) -> None:
         core, began = self._core, self.now()
-        if isinstance(core, Learner):
+        assert core is not None, "it is up"
+        if self.corruptions:
+            assert isinstance(core, Corruptible), "a plan that asks for it is refused else"
             for corruption in self.corruptions:
                 for told in core.corrupt(corruption):
                     self.record(told.event, **told.fields)
             self.corruptions.clear()
-            self._begin(core.on_computed, (core.replica.train(effect.position, effect.lr), began))
-        else:
-            assert core is not None, "it is up"
-            loss, gradient = core.replica.gradient(effect.position)
-            self._begin(core.on_gradient, (loss, gradient, began))
+        self._begin(core.on_computed, (core.compute(effect), began))
 
     def _begin(self, then: Callable[..., Iterable[Effect]], arguments: tuple[Any, ...]) -> None:
         parameters = self.around.parameters

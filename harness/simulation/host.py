@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 
+from harness.core.effects import Save
 from harness.simulation.parameters import Parameters
 from harness.simulation.sizes import Sizes
 from harness.simulation.world import World
-from harness.trainer.protocol.effects import Save
-from harness.trainer.storage.disk import Content
+from harness.storage.disk import Content
 
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""

@@ -1,4 +1,4 @@
-"""Somebody who takes a learner's place: `harness.trainer.protocol.byzantine.attack`, in virtual time."""
+"""Somebody who takes a learner's place: `harness.wire.impersonation.attack`, in virtual time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection, Link
 from harness.simulation.server import SimulatedServer
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.protocol.byzantine import Rogue
-from harness.trainer.protocol.messages import AnyMessage
+from harness.tensors import Tensors
+from harness.wire.impersonation import Impostor
+from harness.wire.messages import Message
 
 
-class Impostor:
+class SimulatedImpostor:
     """See the module. It goes on until so many contributions were taken, or the time is over."""
 
-    def __init__(self, around: SimulatedHost, link: Link, server: Callable[[], SimulatedServer], rogue: Rogue,
+    def __init__(self, around: SimulatedHost, link: Link, server: Callable[[], SimulatedServer], rogue: Impostor,
                  wanted: int, until: float, done: Callable[[int], None]) -> None:
         self.name = link.name
         self._around, self._link, self._server, self._rogue = around, link, server, rogue
@@ -36,7 +36,7 @@ class Impostor:
         hello = self._rogue.hello()
         self._connection.to_server(self._around.sizes.of(hello, {}), hello, {})
 
-    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
         """A frame from the syncer."""
         for answer, payload in self._rogue.on_message(message, tensors):
             connection.to_server(self._around.sizes.of(answer, payload), answer, payload)

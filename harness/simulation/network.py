@@ -10,14 +10,14 @@ from harness.links.toxics import STREAMS, ToxicSettings, new_toxic
 from harness.simulation.flow import Flow
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.protocol.messages import AnyMessage
+from harness.tensors import Tensors
+from harness.wire.messages import Message
 
 
 class End(Protocol):
     """One who has connections."""
 
-    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
         """A whole frame came."""
         ...
 
@@ -40,7 +40,7 @@ class Connection:
         self.partial: tuple[int, int] | None = None
         """(bytes, bytes of the whole) of a frame to the server that is under way, once its first part has come."""
 
-    def to_server(self, size: int, message: AnyMessage, tensors: Tensors) -> None:
+    def to_server(self, size: int, message: Message, tensors: Tensors) -> None:
         """The client sends a frame."""
         self.up.carry(size, self._at_server, message, tensors)
 
@@ -48,7 +48,7 @@ class Connection:
         """The client has sent only so much of a frame."""
         self.up.carry(arrived, self._part_at_server, arrived, size)
 
-    def to_client(self, size: int, message: AnyMessage, tensors: Tensors) -> None:
+    def to_client(self, size: int, message: Message, tensors: Tensors) -> None:
         """The server sends a frame."""
         self.down.carry(size, self._at_client, message, tensors)
 
@@ -83,7 +83,7 @@ class Connection:
         self._server_ends(reason)
         self._client_ends("closed by the syncer" if reason != "reset" else "Connection reset by peer")
 
-    def _at_server(self, message: AnyMessage, tensors: Tensors) -> None:
+    def _at_server(self, message: Message, tensors: Tensors) -> None:
         self.partial = None
         if self.server_open:
             self.server.arrived(self, message, tensors)
@@ -91,7 +91,7 @@ class Connection:
     def _part_at_server(self, arrived: int, size: int) -> None:
         self.partial = (arrived, size)
 
-    def _at_client(self, message: AnyMessage, tensors: Tensors) -> None:
+    def _at_client(self, message: Message, tensors: Tensors) -> None:
         if self.client_open:
             self.client.arrived(self, message, tensors)
 

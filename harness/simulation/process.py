@@ -1,6 +1,6 @@
 """A simulated process: carries out what a core asks for, one input at a time, on a simulated machine.
 
-What `harness.trainer.runtime.driver` does on sockets, files and the machine's clock. A process can be stopped,
+What `harness.node.driver` does on sockets, files and the machine's clock. A process can be stopped,
 continued and killed between any two of its steps; sockets, the disk and the network are others' and go on without it.
 """
 
@@ -10,14 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from harness.simulation.clock import Clock, Timers
-from harness.simulation.disk import MemoryDisk
-from harness.simulation.host import SimulatedHost
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.data_parallel.hub import Hub
-from harness.trainer.data_parallel.worker import DataParallelWorker
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.effects import (
+from harness.core.effects import (
     Close,
     Commit,
     Compute,
@@ -30,9 +23,13 @@ from harness.trainer.protocol.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.runtime.failpoints import Failpoints
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Content
+from harness.core.roles import Core
+from harness.node.failpoints import Failpoints
+from harness.simulation.clock import Clock, Timers
+from harness.simulation.disk import MemoryDisk
+from harness.simulation.host import SimulatedHost
+from harness.storage import checkpoint
+from harness.storage.disk import Content
 
 _SIGKILL = -9
 
@@ -42,7 +39,7 @@ class SimulatedProcess:
 
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints,
                  starts: float, disk: MemoryDisk | None = None) -> None:
-        """`holds`: as of `harness.trainer.runtime.driver.Driver`; `starts`: seconds until it is up."""
+        """`holds`: as of `harness.node.driver.Driver`; `starts`: seconds until it is up."""
         self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
         self.world = around.world
         self.pid = next(around.pids)
@@ -91,7 +88,7 @@ class SimulatedProcess:
     role = ""
 
     @property
-    def core(self) -> Syncer | Hub | Learner | DataParallelWorker | None:
+    def core(self) -> Core | None:
         """The state machine, once it is up."""
         raise NotImplementedError
 

@@ -1,21 +1,20 @@
-"""A simulated syncer's process: many connections, one core; `harness.trainer.runtime.server` on sockets."""
+"""A simulated syncer's process: many connections, one core; `harness.node.server` on sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from harness.core.roles import Coordinator
+from harness.node.failpoints import Failpoints
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.host import SimulatedHost
 from harness.simulation.network import Connection
 from harness.simulation.process import SimulatedProcess
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.data_parallel.hub import Hub
-from harness.trainer.protocol.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
-from harness.trainer.protocol.messages import AnyMessage, Refused
-from harness.trainer.protocol.traffic import TOLD_AT, Traffic
-from harness.trainer.runtime.failpoints import Failpoints
-from harness.trainer.storage import checkpoint
+from harness.storage import checkpoint
+from harness.tensors import Tensors
+from harness.wire.messages import Message, Refused
+from harness.wire.traffic import TOLD_AT, Traffic
 
 
 class SimulatedServer(SimulatedProcess):
@@ -24,16 +23,16 @@ class SimulatedServer(SimulatedProcess):
     role = "syncer"
 
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints, disk: MemoryDisk,
-                 make_core: Callable[[], Syncer | Hub]) -> None:
+                 make_core: Callable[[], Coordinator]) -> None:
         self._make, self._core = make_core, None
         self._open: dict[int, Connection] = {}
         self._traffic = Traffic()
         super().__init__(around, name, incarnation, failpoints, around.parameters.start_syncer, disk)
 
-    _core: Syncer | Hub | None
+    _core: Coordinator | None
 
     @property
-    def core(self) -> Syncer | Hub | None:
+    def core(self) -> Coordinator | None:
         """The state machine, once it is up."""
         return self._core
 
@@ -57,7 +56,7 @@ class SimulatedServer(SimulatedProcess):
         """Somebody connected."""
         self._open[connection.number] = connection
 
-    def arrived(self, connection: Connection, message: AnyMessage, tensors: Tensors) -> None:
+    def arrived(self, connection: Connection, message: Message, tensors: Tensors) -> None:
         """A whole frame."""
         self._traffic.received[message.type] += self.around.sizes.of(message, tensors)
         self.feed(self._on_message, connection.number, message, tensors)
@@ -66,7 +65,7 @@ class SimulatedServer(SimulatedProcess):
         """A connection ended."""
         self.feed(self._on_end, connection, reason)
 
-    def _on_message(self, number: int, message: AnyMessage, tensors: Tensors) -> Iterable[Effect]:
+    def _on_message(self, number: int, message: Message, tensors: Tensors) -> Iterable[Effect]:
         assert self._core is not None, "nobody connects before"
         return self._core.on_message(number, message, tensors, self.now())
 
@@ -82,7 +81,7 @@ class SimulatedServer(SimulatedProcess):
     def _send(self, send: Send) -> None:
         self._to(self._open.get(send.to or 0), send.message, send.tensors)
 
-    def _to(self, connection: Connection | None, message: AnyMessage, tensors: Tensors) -> None:
+    def _to(self, connection: Connection | None, message: Message, tensors: Tensors) -> None:
         if connection is not None:
             size = self.around.sizes.of(message, tensors)
             self._traffic.sent[message.type] += size

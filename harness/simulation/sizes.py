@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.protocol.messages import AnyMessage
-from harness.trainer.protocol.wire import encode
+from harness.tensors import Tensors
+from harness.wire.frames import encode
+from harness.wire.messages import Message
 
 
 class Sizes:
@@ -14,7 +14,7 @@ class Sizes:
     def __init__(self) -> None:
         self._known: dict[tuple[type, int, str], int] = {}
 
-    def of(self, message: AnyMessage, tensors: Tensors) -> int:
+    def of(self, message: Message, tensors: Tensors) -> int:
         """Bytes of the frame."""
         key = (type(message), getattr(message, "fragment", -1), next(iter(tensors), ""))
         size = self._known.get(key)

@@ -6,9 +6,9 @@ from chaos.checks import judge
 from chaos.evidence.history import History
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import scenario
-from chaos.replay.replay import replay
 from chaos.runner.simulate import initial_values, simulate
 from harness.tape import Tape
+from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 
 USUAL = {"model": "quadratic", "learners": 3, "budget": "200 steps", "step_time": "60ms"}
@@ -27,7 +27,7 @@ def verdicts(result):
 def same_again(result):
     plan = result.plan
     initial = initial_values(plan)
-    return replay(result.history, initial, replicas(plan.cluster, None, initial))
+    return replay(plan.cluster, result.history, initial, replicas(plan.cluster, None, initial))
 
 
 @pytest.mark.parametrize("settings", [{"on_receipt": "overwrite"}, {"mode": "streaming"}, {"recovery": "peer"}],

@@ -7,12 +7,12 @@ from pydantic import ValidationError
 from chaos.evidence.history import History
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import scenario
-from chaos.replay.replay import replay
 from chaos.runner import baselines
-from chaos.runner.simulate import corpus_file, initial_values, simulate
+from chaos.runner.simulate import data_file, initial_values, simulate
 from harness.tape import Event, Tape
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.data_parallel.hub import averaged
+from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 
 
@@ -113,7 +113,7 @@ def test_with_batches_of_their_own_a_run_is_judged_and_done_again_as_any_other(m
     protocol = {"exactly_once", "weights_correct", "replica_consistency"}
     assert {verdict.verdict for verdict in result.judgement.checks if verdict.name in protocol} == {"passed"}
     cluster, initial = result.plan.cluster, initial_values(result.plan)
-    found = replay(result.history, initial, replicas(cluster, corpus_file(cluster), initial))
+    found = replay(cluster, result.history, initial, replicas(cluster, data_file(result.plan), initial))
     assert (found.difference, found.missing) == (None, "")
 
 

@@ -39,9 +39,9 @@ from harness import tape
 from harness.cleanup import undo_log
 from harness.cleanup.processes import identity
 from harness.cleanup.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
-from harness.trainer.protocol import wire
-from harness.trainer.protocol.messages import Finish, Hello, OuterGradient, Report
-from harness.trainer.protocol.wire import Decoder, FrameError
+from harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
+from harness.wire import frames as wire
+from harness.wire.frames import Decoder, FrameError
 from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
@@ -666,11 +666,11 @@ def test_a_undo_log_with_damaged_bytes_touches_nobody(belongings, cuts):
 # -- frames ----------------------------------------------------------------------------------------------------------
 
 TENSORS = {"a": np.zeros((2, 3), np.float32), "b": np.ones(4, np.float32)}
-MESSAGES = [Finish(), Report(step=1, tokens=2, position=3, fragments=[(0, 1, 2)]),
+SAMPLES = [Finish(), Report(step=1, tokens=2, position=3, fragments=[(0, 1, 2)]),
             Hello(token="t", node="learner-1", incarnation=0, step=0, tokens=0, position=0, versions=[0], steps=[0]),
             OuterGradient(round=1, fragment=0, base_version=0, first_step=1, last_step=2, steps=2, tokens=3,
                           digest="d")]
-HEADERS = [dataclasses.asdict(message) for message in MESSAGES]
+HEADERS = [dataclasses.asdict(message) for message in SAMPLES]
 
 
 def frame(header, payload=b""):
@@ -687,7 +687,7 @@ def packed(tensors, data=b"\0" * 64):
 
 def fed(data, size=1 << 20):
     """A stream is understood, or it is told why not."""
-    decoder = Decoder()
+    decoder = Decoder(MESSAGES)
     with answers_soon():
         try:
             for start in range(0, max(1, len(data)), size):
@@ -706,7 +706,7 @@ def test_tensors_of_any_kind_are_understood_or_told(kind):
 
 
 @often(500)
-@given(st.sampled_from(MESSAGES), st.sampled_from([{}, TENSORS]), BYTE_CUTS, st.booleans(), st.integers(1, 99))
+@given(st.sampled_from(SAMPLES), st.sampled_from([{}, TENSORS]), BYTE_CUTS, st.booleans(), st.integers(1, 99))
 def test_frames_with_damaged_bytes_are_told(message, tensors, cuts, sealed_again, size):
     whole = wire.encode(message, tensors)
     header, payload = whole[wire.PREFIX.size:], b""

@@ -11,7 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-ENTRANCES = ("harness.trainer.runtime.node", "harness.trainer.protocol.status")
+ENTRANCES = ("harness.node.process", "harness.node.status")
 NAMES = {"ruamel": "ruamel.yaml", "toxiproxy": "toxiproxy-python"}
 
 

@@ -17,7 +17,7 @@ from chaos.evidence.history import History
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import Plan, freeze
 from harness.tape import Event, Tape
-from harness.trainer.algorithm.tensors import Tensors, copy
+from harness.tensors import Tensors, copy
 from harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
 

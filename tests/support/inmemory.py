@@ -11,14 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from harness.tape import Event
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, Restored, fragment_file
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.learner.learner import Learner
-from harness.trainer.model.replica import Replica
-from harness.trainer.protocol.effects import (
+from harness.core.effects import (
     Close,
     Commit,
     Compute,
@@ -30,10 +23,17 @@ from harness.trainer.protocol.effects import (
     Stop,
     Timer,
 )
-from harness.trainer.protocol.messages import AnyMessage
+from harness.tape import Event
+from harness.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, Restored, fragment_file
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.learner.learner import Learner
+from harness.trainer.model.replica import Replica
+from harness.wire.messages import Message
 
 SYNCER = "syncer"
-Lose = Callable[[str, str, AnyMessage], bool]
+Lose = Callable[[str, str, Message], bool]
 """(sender, receiver, message) -> whether the connection breaks instead of delivering it."""
 
 

@@ -9,28 +9,23 @@ from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.simulated.incarnation import SimulatedIncarnation
 from harness.cluster.supervised import SupervisedCluster
+from harness.core.roles import Coordinator
 from harness.links.probe import PROBE_TIMEOUT_S, Sounding
 from harness.memory import Corruption
+from harness.node.failpoints import Failpoints
+from harness.node.process import holds
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.flow import passage
 from harness.simulation.host import SimulatedHost
-from harness.simulation.impostor import Impostor
+from harness.simulation.impostor import SimulatedImpostor
 from harness.simulation.network import Link, Network
 from harness.simulation.process import SimulatedProcess
 from harness.simulation.server import SimulatedServer
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator import syncer_part
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.data_parallel.hub import Hub
-from harness.trainer.protocol.byzantine import Rogue
-from harness.trainer.runtime.cores import learner_core, syncer_core
-from harness.trainer.runtime.failpoints import Failpoints
-from harness.trainer.runtime.node import holds
-from harness.trainer.runtime.replica_factory import MakeReplica
-from harness.trainer.storage import global_checkpoint
-from harness.trainer.storage.disk import Content
+from harness.storage import global_checkpoint
+from harness.storage.disk import Content
+from harness.trainer_api.trainer import Workload
+from harness.wire.impersonation import Impostor
 
 _QUESTION_BYTES = 120
 _LINKS_RESTART_S = 0.9
@@ -39,10 +34,10 @@ _LINKS_RESTART_S = 0.9
 class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
     """Implements `harness.cluster.base.Cluster`."""
 
-    def __init__(self, around: SimulatedHost, config: TrainerConfig, initial: Tensors, replicas: MakeReplica,
-                 record: Recorder, undo_log: UndoLog, parts: Mapping[str, Content] | None = None) -> None:
+    def __init__(self, around: SimulatedHost, workload: Workload, record: Recorder, undo_log: UndoLog,
+                 parts: Mapping[str, Content] | None = None) -> None:
         """`parts`: of the checkpoint that the run goes on from."""
-        self._around, self._config, self._initial, self._replicas = around, config, initial, replicas
+        self._around, self._workload = around, workload
         self._parts = dict(parts or {})
         self._world = around.world
         super().__init__(Path("simulated"), record, undo_log, lambda: self._world.now)
@@ -183,18 +178,16 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
             process = SimulatedServer(self._around, spec.name, number, points, disk,
                                       lambda: self._syncer_core(spec.name, disk, number))
         else:
-            index = self._config.names.index(spec.name)
             process = SimulatedClient(
                 self._around, spec.name, number, points, self._network.links[spec.name],
                 lambda: self._server(spec.connects_to),
-                lambda: learner_core(self._config, spec.name, number, self._undo_log.token, self._replicas(index),
-                                     part))
+                lambda: self._workload.worker(spec.name, number, self._undo_log.token, part))
         return SimulatedIncarnation(spec, number, self._undo_log, process)
 
-    def _syncer_core(self, name: str, disk: MemoryDisk, number: int) -> Syncer | Hub:
+    def _syncer_core(self, name: str, disk: MemoryDisk, number: int) -> Coordinator:
         if (part := self._parts.pop(name, None)) is not None:  # once: what is lost later must not be made good by it
-            syncer_part.put_back(part, disk)
-        return syncer_core(self._config, disk, self._initial, number)
+            self._workload.put_back(part, disk)
+        return self._workload.coordinator(disk, number)
 
     def _server(self, name: str) -> SimulatedServer:
         process = self._nodes[name].process
@@ -236,8 +229,9 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         closing = up.end_delay_s + down.end_delay_s + base if watch_close else None
         return Sounding("answered", spent, received, closing)
 
-    def impostor(self, learner: str, rogue: Rogue, count: int, timeout_s: float, done: Callable[[int], None]) -> None:
+    def impostor(self, learner: str, rogue: Impostor, count: int, timeout_s: float,
+                 done: Callable[[int], None]) -> None:
         """Let somebody take a learner's place until so many contributions were taken, or the time is over."""
-        Impostor(self._around, self._network.links[learner],
+        SimulatedImpostor(self._around, self._network.links[learner],
                   lambda: self._server(self._nodes[learner].spec.connects_to), rogue, count,
                   self._world.now + timeout_s, done)

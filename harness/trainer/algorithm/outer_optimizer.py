@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.trainer.algorithm.tensors import Tensors
+from harness.tensors import Tensors
 
 
 class OuterStep(NamedTuple):

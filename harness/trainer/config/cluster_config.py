@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,20 +15,19 @@ from pydantic import (
     model_validator,
 )
 
+from harness.device import Device
 from harness.extras import lacking
 from harness.trainer.algorithm.codec import Codec, Precision
 from harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
 from harness.trainer.config.decoupled import Decoupled, Settings
 from harness.trainer.config.diloco import DiLoCo
 from harness.trainer.config.streaming import Streaming
-from harness.trainer.model.device import Device
 from harness.trainer.model.quadratic import QuadraticSpec
 from harness.trainer.model.replica import GRADIENT
 from harness.trainer.model.spec import MODELS, ModelSpec
+from harness.trainer_api.settings import Coupling, TrainerSettings
 from harness.units import Seconds, Share, Steps, steps
 
-SYNCER = "syncer"
-"""The name of the node that all learners talk to."""
 _EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
 """Modes that average the gradients of every inner step."""
@@ -47,10 +44,11 @@ _MOST_KEPT = 64
 """Versions of every fragment: as many models in the syncer's memory."""
 _RISE = 0.15
 """Share of the budget over which the learning rate rises, where nothing is said."""
-_QUICKEST_S = 1e-3
-"""No inner step is quicker."""
-_SIGNS = 3
-"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+CHECKPOINT_S = 0.005
+"""What a checkpoint of data parallelism costs, while the state goes to the hub and is committed (docs/figures.md)."""
+HEARTBEAT = 0.5
+"""The longest time between two heartbeats, seconds. A shorter `heartbeat_timeout` has shorter ones: a peer that stands,
+and hears nothing else, would give its connection up."""
 
 
 def _usual_warmup(budget: int) -> int:
@@ -90,7 +88,7 @@ def _sequences(given: Any) -> Any:
     return tuple(given) if several else given
 
 
-class TrainerConfig(BaseModel):
+class TrainerConfig(TrainerSettings):
     """The `cluster:` section of a scenario. Symbols are those of arXiv 2604.21428."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
@@ -276,6 +274,90 @@ class TrainerConfig(BaseModel):
         return self.mode in SYNCHRONOUS
 
     @property
+    def algorithm(self) -> str:
+        """Its mode."""
+        return self.mode.replace("_", " ")
+
+    def contributors_needed(self, there: int) -> int:
+        """K, or all of them where the gradients of every step are averaged."""
+        return there if self.mode in SYNCHRONOUS else self.quorum
+
+    @property
+    def learners_needed(self) -> int:
+        """K."""
+        return self.quorum
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between two heartbeats, at which everybody hears something, and who was silent is given up."""
+        return min(HEARTBEAT, self.sign_s)
+
+    @property
+    def coupling(self) -> Coupling:
+        """How far learners depend on each other. Somebody whose connection stands is missed at the first heartbeat
+        after the timeout, on average half of one later; data parallelism does half the interval of its checkpoints
+        again."""
+        unseen = self.heartbeat_timeout + self.heartbeat_s / 2
+        if self.mode in SYNCHRONOUS:
+            elastic = self.mode == "elastic_data_parallel"
+            return Coupling("group" if elastic else "all", 1.0, self.checkpoint_every * self.step_time / 2,
+                            self.reconfiguration if elastic else 0.0, unseen)
+        if self.mode in BLOCKING:
+            return Coupling("all", 1 + self.overlap / self.sync_every, unseen_s=unseen)
+        return Coupling(unseen_s=unseen)
+
+    def checkpointed(self, losses: int) -> Self:
+        """With an interval by Young (1974) and Daly (2006): the square root of twice the cost of a checkpoint times the
+        mean time between failures. As often as snapshots are taken where nothing fails."""
+        if not self.averages_gradients or self.checkpoint_every:
+            return self
+        if not self.nominal_s or not losses:
+            every = math.ceil((self.budget - self.warm_start) / self.snapshots)
+        else:
+            every = max(1, round(math.sqrt(2 * CHECKPOINT_S * self.nominal_s / losses) / self.step_time))
+        return self.model_copy(update={"checkpoint_every": every})
+
+    @property
+    def checkpoint_steps(self) -> int:
+        """Of data parallelism."""
+        return self.checkpoint_every if self.averages_gradients else 0
+
+    @property
+    def exchanges_fragments(self) -> bool:
+        """In all modes that don't average gradients."""
+        return not self.averages_gradients
+
+    @property
+    def longest_grace_s(self) -> float:
+        """gamma of what an exchange may overlap with, a step at most."""
+        return min(self.grace * self.overlap, 1.0) * self.step_time
+
+    @property
+    def begun_tokens(self) -> int:
+        """Of the warm start; the synchronous run makes it."""
+        return 0 if self.mode == "synchronous" else self.warm_tokens
+
+    @property
+    def first_position(self) -> int:
+        """Behind the warm start."""
+        return self.warm_start
+
+    @property
+    def last_snapshot(self) -> int:
+        """At the end of the budget."""
+        return self.snapshots
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the model."""
+        return self.spec.loss_unit
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return self.device
+
+    @property
     def exchanges_with_all(self) -> bool:
         """Whether fragments are exchanged, and every learner is waited for."""
         return self.mode in BLOCKING
@@ -332,36 +414,6 @@ class TrainerConfig(BaseModel):
         return sum(self.batches) * self.spec.context
 
     @property
-    def sign_s(self) -> float:
-        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
-        return self.heartbeat_timeout / _SIGNS
-
-    def step_time_of(self, learner: str) -> float:
-        """Nominal seconds of this learner's inner steps; 0 without pace."""
-        return self.step_time / self.speed_of(learner)
-
-    def speed_of(self, learner: str) -> float:
-        """How many times as quick as its pace this learner is."""
-        return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
-
-    def quickest_step(self, learner: str) -> float:
-        """Seconds that an inner step of this learner takes at the least."""
-        return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
-
-    def merging_speed(self, living: Collection[str]) -> float:
-        """How quick merges are while these learners live, as a share of nominal: as the K-th quickest of them, or as
-        the slowest where the gradients of every step are averaged; 0 where they are too few for a quorum."""
-        speeds = sorted(map(self.speed_of, living), reverse=True)
-        quorum = len(speeds) if self.mode in SYNCHRONOUS else self.quorum
-        return speeds[quorum - 1] if 0 < quorum <= len(speeds) else 0.0
-
-    @property
-    def nominal_s(self) -> float:
-        """Seconds that training takes after the warm start, where nobody is ever out; 0 without pace."""
-        mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0
-        return (self.budget - self.warm_start) * self.step_time / mean_speed
-
-    @property
     def budget_tokens(self) -> int:
         """Tokens of the whole run, warm start included, over all learners."""
         return self.budget * self.tokens_of_all
@@ -370,13 +422,3 @@ class TrainerConfig(BaseModel):
     def warm_tokens(self) -> int:
         """Tokens of the shared warm start, over all learners."""
         return self.warm_start * self.tokens_of_all
-
-    @property
-    def names(self) -> list[str]:
-        """learner-1 ... learner-M."""
-        return [f"learner-{index}" for index in range(1, self.learners + 1)]
-
-    @property
-    def starters(self) -> list[str]:
-        """The learners that are there from the beginning."""
-        return self.names[:self.learners - self.joining]

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.trainer.algorithm import outer_optimizer
-from harness.trainer.algorithm.fragments import Fragment
-from harness.trainer.algorithm.merge import merge, token_weight
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.algorithm.tensors import (
+from harness.storage import checkpoint
+from harness.storage.disk import Disk
+from harness.tensors import (
     Tensors,
     add,
     add_prefix,
@@ -25,14 +23,14 @@ from harness.trainer.algorithm.tensors import (
     strip_prefix,
     subtract,
 )
+from harness.trainer.algorithm import outer_optimizer
+from harness.trainer.algorithm.fragments import Fragment
+from harness.trainer.algorithm.merge import merge, token_weight
+from harness.trainer.algorithm.outer_optimizer import OuterStep
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.rounds import Contribution
 from harness.trainer.protocol.messages import OuterGradient
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Disk
 
-STATE = "state"
-"""The syncer's folder, in the run's."""
 _VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
 NOT_FINITE, TOO_LARGE = BROKEN = ("not finite", "too large")
 """Why an outer gradient is refused whose learner can't go on from what it has."""

@@ -9,8 +9,11 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import SYNCER, TrainerConfig
+from harness.core.effects import Close, Commit, Effect, Record, Save, Send, Snapshot
+from harness.core.roles import SYNCER
+from harness.storage.disk import Content
+from harness.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import snapshot_marks
 from harness.trainer.coordinator.fragment_state import FragmentState, Restored, fragment_file
 from harness.trainer.coordinator.peer_recovery import Recoveries, objection
@@ -18,9 +21,7 @@ from harness.trainer.coordinator.plausible import Origin, of_hello
 from harness.trainer.coordinator.rounds import LearnerSession
 from harness.trainer.coordinator.sessions import PeerSessions
 from harness.trainer.coordinator.syncer_part import syncers
-from harness.trainer.protocol.effects import Close, Commit, Effect, Record, Save, Send, Snapshot
 from harness.trainer.protocol.messages import Broadcast, CheckpointRequest, Clock, Donation, Hello, Welcome
-from harness.trainer.storage.disk import Content
 
 
 class FragmentStore(PeerSessions[LearnerSession]):

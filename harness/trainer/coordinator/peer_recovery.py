@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.trainer.algorithm.tensors import Tensors, digest
+from harness.core.effects import Effect, Record, Send, Timer
+from harness.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import FragmentState
 from harness.trainer.coordinator.rounds import LearnerSession
-from harness.trainer.protocol.effects import Effect, Record, Send, Timer
 from harness.trainer.protocol.messages import Donate, Donation
 
 TIMER = "recovery from "

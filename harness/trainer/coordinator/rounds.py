@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from harness.trainer.algorithm.tensors import Tensors
+from harness.tensors import Tensors
 from harness.trainer.coordinator.moving_average import MovingAverage
 from harness.trainer.coordinator.plausible import Origin
 from harness.trainer.coordinator.transit import Transit

@@ -9,20 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from harness.trainer.algorithm.tensors import Tensors
-from harness.trainer.config.cluster_config import SYNCER, TrainerConfig
-from harness.trainer.protocol.effects import Close, Effect, Record, Send, Stop, Timer
-from harness.trainer.protocol.messages import AnyMessage, Clock, Finish, Hello
-from harness.trainer.storage.global_checkpoint import GlobalCheckpoints
-
-HEARTBEAT = 0.5
-"""The longest time between two heartbeats, seconds. A shorter `heartbeat_timeout` has shorter ones: a peer that stands,
-and hears nothing else, would give its connection up."""
-
-
-def heartbeat_s(config: TrainerConfig) -> float:
-    """Seconds between two heartbeats, at which everybody hears something, and who was silent is given up."""
-    return min(HEARTBEAT, config.sign_s)
+from harness.core.effects import Close, Effect, Record, Send, Stop, Timer
+from harness.core.roles import SYNCER
+from harness.storage.global_checkpoint import GlobalCheckpoints
+from harness.tensors import Tensors
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.protocol.messages import MESSAGES, Clock, Finish, Hello
+from harness.wire.messages import Message
 
 
 class Known(Protocol):
@@ -49,6 +42,8 @@ P = TypeVar("P", bound=Known)
 class PeerSessions(ABC, Generic[P]):
     """See the module."""
 
+    messages = MESSAGES
+
     def __init__(self, config: TrainerConfig, incarnation: int) -> None:
         self.config = config
         self.steady = False
@@ -57,7 +52,7 @@ class PeerSessions(ABC, Generic[P]):
         self._by_connection: dict[int, P] = {}
         self._checkpoints = GlobalCheckpoints(config.checkpoint_interval, incarnation)
 
-    def on_message(self, connection: int, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def on_message(self, connection: int, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
         if isinstance(message, Hello):
             return self._hello(connection, message, now)
@@ -80,7 +75,7 @@ class PeerSessions(ABC, Generic[P]):
         """Somebody introduces itself."""
 
     @abstractmethod
-    def _take(self, peer: P, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def _take(self, peer: P, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """Somebody who is known says anything else."""
 
     @abstractmethod
@@ -116,7 +111,7 @@ class PeerSessions(ABC, Generic[P]):
         yield from self._send_clock(now)
 
     def _next_heartbeat(self, now: float) -> Timer:
-        return Timer("heartbeat", now + heartbeat_s(self.config))
+        return Timer("heartbeat", now + self.config.heartbeat_s)
 
     def _send_clock(self, now: float) -> Iterable[Effect]:
         clock = self._clock(now)

@@ -33,10 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
-from harness.trainer.algorithm import tensors as arrays
+from harness import tensors as arrays
+from harness.core.effects import Effect, Failpoint, Record, Send, Timer
+from harness.tensors import Tensors
 from harness.trainer.algorithm.codec import CompressError
 from harness.trainer.algorithm.merge import token_weight
-from harness.trainer.algorithm.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import outer_step
 from harness.trainer.coordinator import peer_recovery
@@ -46,8 +47,8 @@ from harness.trainer.coordinator.global_clock import progressed, slack_of, ticke
 from harness.trainer.coordinator.phase import advanced, due
 from harness.trainer.coordinator.plausible import of_answer, of_report
 from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
-from harness.trainer.protocol.effects import Effect, Failpoint, Record, Send, Timer
-from harness.trainer.protocol.messages import AnyMessage, CheckpointAck, Donation, OuterGradient, Report, Request, Reset
+from harness.trainer.protocol.messages import CheckpointAck, Donation, OuterGradient, Report, Request, Reset
+from harness.wire.messages import Message
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
@@ -98,7 +99,7 @@ class Syncer(FragmentStore):
 
     # -- learners come and tell ----------------------------------------------------------------------------------
 
-    def _take(self, peer: LearnerSession, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def _take(self, peer: LearnerSession, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         if isinstance(message, Report):
             return self._report(peer, message, now)
         if isinstance(message, OuterGradient):

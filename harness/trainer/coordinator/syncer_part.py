@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from harness.trainer.algorithm.tensors import Tensors, add_prefix, strip_prefix
+from harness.storage import checkpoint
+from harness.storage.disk import Content, Disk
+from harness.tensors import Tensors, add_prefix, strip_prefix
 from harness.trainer.coordinator.fragment_state import fragment_file
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Content, Disk
-from harness.trainer.storage.global_checkpoint import BACK, part_file
 
 
 def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:
@@ -30,16 +28,3 @@ def put_back(part: Content, disk: Disk) -> None:
         content = Content(strip_prefix(f"{index}/", part.tensors), meta)
         for _ in checkpoint.saving_both(disk, fragment_file(index), content):
             pass
-
-
-def put_back_once(run: Path, number: int, node: str, part: Content, disk: Disk) -> None:
-    """`put_back`, unless it has been done: what was lost after that must not be made good by what is old. A mark beside
-    the part's file says so.
-
-    Raises:
-        OSError: a file can't be written.
-    """
-    mark = part_file(run, number, node).with_suffix(BACK)
-    if not mark.exists():
-        put_back(part, disk)
-        mark.touch()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from harness.core.effects import Effect
 from harness.trainer.data_parallel.hub import Hub, Member
-from harness.trainer.protocol.effects import Effect
 
 
 class DataParallel(Hub):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.trainer.algorithm.tensors import Tensors
+from harness.core.effects import Commit
+from harness.storage import checkpoint
+from harness.storage.disk import Disk
+from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import fragment_file
 from harness.trainer.model.replica import begun
-from harness.trainer.protocol.effects import Commit
-from harness.trainer.storage import checkpoint
-from harness.trainer.storage.disk import Disk
 
 
 @dataclass(frozen=True)

@@ -13,28 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.core.effects import Close, Effect, Failpoint, Record, Save, Send
+from harness.core.roles import SYNCER
+from harness.storage.disk import Content
+from harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
 from harness.trainer.algorithm.codec import CompressError
 from harness.trainer.algorithm.merge import token_weight
-from harness.trainer.algorithm.tensors import Tensors, all_finite, digest, same_shapes, shapes
-from harness.trainer.config.cluster_config import SYNCER, TrainerConfig
+from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.sessions import PeerSessions
 from harness.trainer.coordinator.syncer_part import syncers
 from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from harness.trainer.model.replica import VALUE
-from harness.trainer.protocol.effects import Close, Effect, Failpoint, Record, Save, Send
-from harness.trainer.protocol.messages import (
-    AnyMessage,
-    Average,
-    Clock,
-    Fetch,
-    Gradient,
-    Hello,
-    Report,
-    Resume,
-    State,
-    Welcome,
-)
-from harness.trainer.storage.disk import Content
+from harness.trainer.protocol.messages import Average, Clock, Fetch, Gradient, Hello, Report, Resume, State, Welcome
+from harness.wire.messages import Message
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
 
@@ -149,7 +140,7 @@ class Hub(PeerSessions[Member]):
 
     # -- peers come --------------------------------------------------------------------------------------------------
 
-    def _take(self, peer: Member, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def _take(self, peer: Member, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         if isinstance(message, Gradient):
             return self._gradient(peer, message, tensors, now)
         if isinstance(message, State):

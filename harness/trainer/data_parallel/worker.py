@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.trainer.algorithm.tensors import Tensors, digest
+from harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
+from harness.node.pacer import Metronome
+from harness.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import learning_rate, snapshot_marks
-from harness.trainer.learner.pacer import Metronome
 from harness.trainer.model.replica import Replica, start
-from harness.trainer.protocol.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
 from harness.trainer.protocol.messages import (
-    AnyMessage,
+    MESSAGES,
     Average,
     Clock,
     Fetch,
@@ -25,14 +25,18 @@ from harness.trainer.protocol.messages import (
     Resume,
     State,
 )
+from harness.wire.messages import Message
 
 
 class DataParallelWorker:
     """See the module. Failure semantics: a lost connection ends its part in the group; whatever it computes meanwhile
     is void. It keeps what it has, and tells where that stands when it is back."""
 
+    messages = MESSAGES
+
     def __init__(self, config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> None:
         self.config, self.name, self.incarnation, self._token, self.replica = config, name, incarnation, token, replica
+        self.heartbeat_timeout = config.heartbeat_timeout
         self.step = 0
         """Training step that its state is at."""
         self.number = 0
@@ -66,7 +70,7 @@ class DataParallelWorker:
         yield Record("disconnected", {"reason": reason, "step": self.number})
         self._epoch, self._next, self._waiting = None, None, False
 
-    def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
         if isinstance(message, Clock):
             self.steady = message.steady
@@ -90,8 +94,13 @@ class DataParallelWorker:
             yield Record("finished", {"step": self.number, "tokens": self.number * self._per_step})
             yield Stop("finished")
 
-    def on_gradient(self, loss: float, gradient: Tensors, began: float, now: float) -> Iterable[Effect]:
+    def compute(self, step: Compute) -> tuple[float, Tensors]:
+        """The loss of a batch, and its gradient."""
+        return self.replica.gradient(step.position)
+
+    def on_computed(self, result: tuple[float, Tensors], began: float, now: float) -> Iterable[Effect]:
         """The gradient that `Compute` asked for is there; of a group that is no more it is void."""
+        loss, gradient = result
         epoch, self._computing = self._computing, None
         if self._done or epoch is None:
             return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from harness.tensors import Tensors, add, add_prefix, shapes, strip_prefix
 from harness.trainer.algorithm.codec import Codec, CompressError
-from harness.trainer.algorithm.tensors import Tensors, add, add_prefix, shapes, strip_prefix
 from harness.trainer.protocol.messages import Broadcast
 
 

@@ -33,17 +33,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from harness import tensors as arrays
+from harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer
 from harness.memory import Corruption
-from harness.trainer.algorithm import tensors as arrays
-from harness.trainer.algorithm.tensors import Tensors
+from harness.node.pacer import Metronome
+from harness.storage.disk import Content
+from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import learning_rate
 from harness.trainer.learner.fragment_view import Held, packed, unpacked
-from harness.trainer.learner.pacer import Metronome
 from harness.trainer.model.replica import Replica
-from harness.trainer.protocol.effects import Compute, Effect, Record, Save, Send, Stop, Timer
 from harness.trainer.protocol.messages import (
-    AnyMessage,
+    MESSAGES,
     Broadcast,
     CheckpointAck,
     CheckpointRequest,
@@ -58,7 +59,7 @@ from harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from harness.trainer.storage.disk import Content
+from harness.wire.messages import Message
 
 _TOLD, _ASKED = (Broadcast, Donation, Reset), (Request, Donate, CheckpointRequest)
 """What is taken in before a step is reported, and what is answered after that."""
@@ -71,8 +72,10 @@ class Learner:
     """See the module. Failure semantics: a lost connection costs nothing but the exchange under way; training goes on
     with the last known clock, and every report and answer is cumulative."""
 
+    messages = MESSAGES
+
     def __init__(self, config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica) -> None:
-        self.config = config
+        self.config, self.heartbeat_timeout = config, config.heartbeat_timeout
         self.name, self.incarnation, self._token = name, incarnation, token
         self.replica = replica
         if incarnation or name not in config.starters:
@@ -94,7 +97,7 @@ class Learner:
         self._rate = 0.0  # of the step under way
         self._skipped = 0  # steps in a row whose loss or gradient was not finite
         self._stands = False  # blocking: it has no more steps to make before something is merged
-        self._inbox: list[tuple[AnyMessage, Tensors]] = []
+        self._inbox: list[tuple[Message, Tensors]] = []
         self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
         self._stepped: float | None = None  # when the last step was done
         self._done = False
@@ -124,7 +127,7 @@ class Learner:
             held.answered, held.owed = None, {}
         self._clock, self._receipts = None, []
 
-    def on_message(self, message: AnyMessage, tensors: Tensors, now: float) -> Iterable[Effect]:
+    def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
         if isinstance(message, Clock):
             self._global_tokens = max(self._global_tokens, message.tokens)
@@ -148,6 +151,10 @@ class Learner:
                 self._inbox.append((message, tensors))
             else:
                 yield from self._at_boundary([(message, tensors)], now)
+
+    def compute(self, step: Compute) -> float:
+        """An inner step; its loss."""
+        return self.replica.train(step.position, step.lr)
 
     def on_computed(self, loss: float, began: float, now: float) -> Iterable[Effect]:
         """The inner step that `Compute` asked for is done; with a loss that is not finite it was not taken."""
@@ -227,7 +234,7 @@ class Learner:
             clock=clock and (clock[0], now - clock[1]),
             received=[(closed, now - came) for closed, came in receipts]))
 
-    def _at_boundary(self, items: list[tuple[AnyMessage, Tensors]], now: float,
+    def _at_boundary(self, items: list[tuple[Message, Tensors]], now: float,
                      resume: bool = True) -> Iterable[Effect]:
         for message, tensors in items:
             if isinstance(message, Broadcast):

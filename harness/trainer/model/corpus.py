@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.cleanup.undo_log import Remove, UndoLog
+from harness.storage.disk import content_digest, file_digest
+from harness.trainer_api.trainer import TrainerError
 
 Bytes = npt.NDArray[np.uint8]
 Windows = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ _BLOCK = 1 << 15
 _HELD_OUT_EVERY = 16  # one block of sixteen is never trained on
 
 
-class CorpusError(Exception):
+class CorpusError(TrainerError):
     """A corpus that can't be used; the message says why and what to do."""
 
 
@@ -43,27 +44,15 @@ def materialize(corpus: str, cache: Path, needed: int, undo_log: UndoLog | None 
     if len(data) < needed:
         raise CorpusError(f"corpus {corpus}: {len(data)} bytes, but this run needs at least {needed}: "
                           f"name a larger file or folder with --corpus, or leave it out to train on {'stdlib'!r}")
-    name = _digest(data)
+    name = content_digest(data)
     path = cache / f"{name}.bin"
-    if digest_of(path) != name:  # it is not there, or somebody changed it
+    if file_digest(path) != name:  # it is not there, or somebody changed it
         try:
             _write(path, data, undo_log)
         except OSError as error:
             raise CorpusError(f"{cache}: a corpus can't be kept there: {error.strerror or error}; set XDG_CACHE_HOME "
                               f"to a folder that can be written") from error
     return path, name
-
-
-def digest_of(path: Path) -> str:
-    """Of a corpus' file, by which it is named; empty where it can't be read."""
-    try:
-        return _digest(path.read_bytes())
-    except OSError:
-        return ""
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _write(path: Path, data: bytes, undo_log: UndoLog | None) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.memory import Part
+from harness.tensors import Tensors
 from harness.trainer.algorithm.fragments import Shape
-from harness.trainer.algorithm.tensors import Tensors
 from harness.trainer.model.replica import GRADIENT, VALUE
 
 FLOOR = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from harness.memory import Part
-from harness.trainer.algorithm.tensors import Array, Tensors
+from harness.tensors import Array, Tensors
 
 VALUE, OPTIMIZER = "value/", "adamw/"
 """Before the names of weights in a state, and of the inner optimizer's tensors. A run's *start* has weights under their

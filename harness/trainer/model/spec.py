@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from harness.tensors import Tensors
 from harness.trainer.algorithm.fragments import Shape
-from harness.trainer.algorithm.tensors import Tensors
 from harness.trainer.model.quadratic import QuadraticSpec
 
 VOCABULARY = 256  # bytes

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from harness.trainer.algorithm.tensors import Array, Tensors
+from harness.tensors import Array, Tensors
 from harness.trainer.model.experts import BALANCE, feed_forward, mixture
 from harness.trainer.model.replica import GRADIENT, OPTIMIZER, VALUE, begun
 
 if TYPE_CHECKING:
+    from harness.device import Device
     from harness.memory import Part
     from harness.trainer.model.corpus import Corpus, Windows
-    from harness.trainer.model.device import Device
     from harness.trainer.model.spec import ModelSpec
 
 _CLIP = 1.0

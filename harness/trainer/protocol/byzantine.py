@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from abc import ABC, abstractmethod
 from typing import cast, get_args
 
 import numpy as np
 
-from harness.impersonation import About, Content
+from harness.tensors import Tensors, digest
 from harness.trainer.algorithm.codec import BLOCK
-from harness.trainer.algorithm.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.protocol.messages import (
-    AnyMessage,
+    MESSAGES,
     Broadcast,
     Clock,
     Donation,
@@ -24,16 +21,18 @@ from harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
-from harness.trainer.protocol.wire import Decoder, FrameError, encode
+from harness.wire.impersonation import About, Content
+from harness.wire.messages import Message
 
 _ABSURD = 10**12
-_CHUNK = 1 << 18
 _PAUSES_S = (0.02, 0.12)
 _GOLDEN = 0.6180339887
 
 
 class Rogue(ABC):
-    """Takes a learner's place at the syncer. A state machine without I/O."""
+    """Takes a learner's place at the syncer. Implements `harness.wire.impersonation.Impostor`."""
+
+    messages = MESSAGES
 
     def __init__(self, token: str, learner: str, incarnation: int, config: TrainerConfig) -> None:
         self._token, self._learner, self._incarnation = token, learner, incarnation
@@ -44,7 +43,7 @@ class Rogue(ABC):
         """
 
     @abstractmethod
-    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+    def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:
         """A frame came; what it says to that."""
 
     def hello(self) -> Hello:
@@ -67,7 +66,7 @@ class Liar(Rogue):
         super().__init__(token, learner, incarnation, config)
         self._about = about
 
-    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+    def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:
         """A report for every clock: on its connection the syncer takes it before it sends the next."""
         if not isinstance(message, Clock):
             return []
@@ -93,7 +92,7 @@ class Poisoner(Rogue):
         self._given.clear()
         return super().hello()
 
-    def on_message(self, message: AnyMessage, tensors: Tensors) -> list[tuple[AnyMessage, Tensors]]:
+    def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:
         """A frame came; what it says to that."""
         if isinstance(message, Welcome):
             self._step = message.step + 1  # else nobody asks while it is there, if the real one is ahead of all others
@@ -113,14 +112,14 @@ class Poisoner(Rogue):
             return [self._answer(message)]
         return []
 
-    def _claim(self) -> list[tuple[AnyMessage, Tensors]]:
+    def _claim(self) -> list[tuple[Message, Tensors]]:
         """Say that there is something to ask for."""
         if len(self._held) < len(self._table):
             return []
         return [(Report(step=self._step, tokens=self._each, position=0, fragments=[
             (self._held[fragment.index][0], 1, self._each) for fragment in self._table]), {})]
 
-    def _answer(self, request: Request) -> tuple[AnyMessage, Tensors]:
+    def _answer(self, request: Request) -> tuple[Message, Tensors]:
         version, value = self._held[request.fragment]
         poisoned = {name: _poisoned(array, self._content) for name, array in value.items()}
         return OuterGradient(round=request.round, fragment=request.fragment, base_version=version, first_step=0,
@@ -133,33 +132,6 @@ def rogue(token: str, learner: str, incarnation: int, config: TrainerConfig, wha
     if what in get_args(About):
         return Liar(token, learner, incarnation, config, cast("About", what))
     return Poisoner(token, learner, incarnation, config, cast("Content", what))
-
-
-def attack(rogue: Rogue, address: str, count: int, timeout_s: float) -> int:
-    """Send so many through a link (host:port), coming back whenever the real learner takes its place again; how many
-    were taken in time."""
-    until = time.monotonic() + timeout_s
-    while rogue.sent < count and time.monotonic() < until:
-        try:
-            _talk(rogue, address, count, until)
-        except ConnectionRefusedError:
-            break  # there is no syncer to send anything to
-        except (OSError, FrameError):
-            pass  # the real learner took its place again
-        if rogue.sent < count:
-            time.sleep(rogue.pause())
-    return rogue.sent
-
-
-def _talk(rogue: Rogue, address: str, count: int, until: float) -> None:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), max(0.1, until - time.monotonic())) as link:
-        link.sendall(encode(rogue.hello()))
-        decoder = Decoder()
-        while rogue.sent < count and time.monotonic() < until and (data := link.recv(_CHUNK)):
-            for message, tensors in decoder.feed(data):
-                for answer, payload in rogue.on_message(message, tensors):
-                    link.sendall(encode(answer, payload))
 
 
 def _poisoned(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]], content: Content,

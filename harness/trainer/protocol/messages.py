@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
-Count = Annotated[int, Field(ge=0)]
+from harness.wire.messages import Count, Introduction, Message, vocabulary
+
 Span = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Seconds."""
 
 
-class Message:
-    """Base of all messages. Validated where they come in (`ADAPTER`), strict about unknown fields; who makes one is
-    trusted, and nobody changes one."""
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-
 @dataclass(kw_only=True, slots=True)
-class Hello(Message):
+class Hello(Introduction):
     """A learner's first frame on every connection."""
 
-    type: Literal["hello"] = "hello"
-    token: str
-    node: str
-    incarnation: Count
     step: Count
     """Own step count; 0 for a new process, which starts at the global step instead."""
     tokens: Count
@@ -71,6 +60,7 @@ class Clock(Message):
 class Report(Message):
     """A learner's state after an inner step; cumulative, so that any report may be lost."""
 
+    replaceable = True
     type: Literal["report"] = "report"
     step: Count
     tokens: Count
@@ -239,40 +229,12 @@ class State(Message):
 
 
 @dataclass(kw_only=True, slots=True)
-class Probe(Message):
-    """A harness' question through a link: answered at once with as many bytes as asked for; it may carry a payload."""
-
-    type: Literal["probe"] = "probe"
-    token: str
-    reply_bytes: Annotated[int, Field(ge=0, le=1 << 22)] = 0
-
-
-@dataclass(kw_only=True, slots=True)
-class Echo(Message):
-    """The answer to a Probe; the payload has the size that was asked for."""
-
-    type: Literal["echo"] = "echo"
-
-
-@dataclass(kw_only=True, slots=True)
 class Finish(Message):
     """Training is over: the budget of tokens was processed."""
 
     type: Literal["finish"] = "finish"
 
 
-@dataclass(kw_only=True, slots=True)
-class Refused(Message):
-    """The connection is closed for this reason."""
-
-    type: Literal["refused"] = "refused"
-    reason: str
-    final: bool = False
-    """There is no use in coming back: this incarnation is superseded."""
-
-
-AnyMessage = Annotated[
+MESSAGES = vocabulary(
     Hello | Welcome | Clock | Report | Request | OuterGradient | Broadcast | Reset | Donate | Donation
-    | CheckpointRequest | CheckpointAck | Gradient
-    | Average | Resume | Fetch | State | Probe | Echo | Finish | Refused, Field(discriminator="type")]
-ADAPTER: TypeAdapter[AnyMessage] = TypeAdapter(AnyMessage)
+    | CheckpointRequest | CheckpointAck | Gradient | Average | Resume | Fetch | State | Finish)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.trainer.algorithm.tensors import Tensors
+from harness.storage.disk import Content, Disk
+from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import restore
 from harness.trainer.coordinator.syncer import Syncer
@@ -13,7 +14,6 @@ from harness.trainer.data_parallel.hub import Hub
 from harness.trainer.data_parallel.worker import DataParallelWorker
 from harness.trainer.learner.learner import Learner
 from harness.trainer.model.replica import Replica
-from harness.trainer.storage.disk import Content, Disk
 
 
 def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation: int) -> Syncer | Hub:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.cleanup.undo_log import UndoLog
-from harness.trainer.algorithm.tensors import Tensors
+from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.model.corpus import Corpus, HeldOut, materialize, needed_bytes
 from harness.trainer.model.quadratic import Quadratic, QuadraticSpec
-from harness.trainer.model.replica import Replica
+from harness.trainer.model.replica import Replica, weights
 from harness.trainer.model.spec import ModelSpec
 
 MakeReplica = Callable[[int], Replica]
@@ -45,3 +45,11 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
     model = config.spec
     corpus = Corpus(corpus_file, model.context, config.learners, config.batches, config.seed, held_out)
     return lambda index: Transformer(model, initial, corpus, index, config.device, autocast=config.device != "cpu")
+
+
+def evaluator(model: Replica) -> Callable[[Tensors], float]:
+    """What gives the held-out loss of weights, by a replica that is used for nothing else."""
+    def loss(tensors: Tensors) -> float:
+        model.write(weights(tensors))
+        return model.held_out_loss()
+    return loss

@@ -17,8 +17,9 @@ from benchmarks.figures.behaviour import COURSE, comparable, differ, digests
 from benchmarks.figures.canonical import RUNS
 from chaos.runner import virtual_runtime
 from chaos.runner.virtual_runtime import VirtualStage
+from harness import tensors
 from harness.simulation.world import World
-from harness.trainer.algorithm import outer_optimizer, tensors
+from harness.trainer.algorithm import outer_optimizer
 from harness.trainer.algorithm.codec import Codec
 from harness.trainer.coordinator import fragment_state
 from harness.trainer.protocol import messages

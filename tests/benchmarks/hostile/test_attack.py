@@ -4,15 +4,15 @@ import asyncio
 import random
 
 from benchmarks.hostile import attack
-from harness.trainer.protocol.messages import Hello
-from harness.trainer.protocol.wire import Decoder
+from harness.trainer.protocol.messages import MESSAGES, Hello
+from harness.wire.frames import Decoder
 
 
 def test_what_was_valid_in_another_run_is_a_hello_with_another_token_and_more():
     said = [attack._of_another_run(random.Random(seed)) for seed in (0, 1)]
     tokens = set()
     for data in said:
-        (hello, _), *more = Decoder().feed(data)
+        (hello, _), *more = Decoder(MESSAGES).feed(data)
         assert isinstance(hello, Hello)
         assert len(more) == 1
         tokens.add(hello.token)

@@ -8,12 +8,12 @@ from chaos.checks import judge
 from chaos.evidence.history import History
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import plans, scenario
-from chaos.replay.replay import replay
 from chaos.runner.resume_point import Origin, checkpoints_of
-from chaos.runner.simulate import corpus_file, performed
+from chaos.runner.simulate import data_file, performed
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from harness.tape import Tape
+from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 
 NEVER_BROKEN = {"exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"}
@@ -43,7 +43,7 @@ def assert_the_same_bit_for_bit(history):
     """Done again from its begin, without anybody having been ended, it comes to the same versions."""
     cluster = history.plan.cluster
     initial = cluster.spec.initial(cluster.seed)
-    found = replay(history, initial, replicas(cluster, corpus_file(cluster), initial))
+    found = replay(cluster, history, initial, replicas(cluster, data_file(history.plan), initial))
     assert (found.difference, found.missing) == (None, "")
     assert found.versions > 0
 

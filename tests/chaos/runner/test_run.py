@@ -15,7 +15,7 @@ from chaos.report.live import NullAudience
 from chaos.runner.run import judged
 from harness.cleanup.processes import TOKEN
 from harness.trainer.protocol.messages import Clock, Hello
-from harness.trainer.protocol.wire import encode
+from harness.wire.frames import encode
 
 
 def words(result):

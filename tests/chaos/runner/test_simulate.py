@@ -16,7 +16,7 @@ from chaos.exploration.generate import ByChance, choose, drawable, plan_of
 from chaos.exploration.strategies import scenario
 from chaos.runner.backends import simulated
 from chaos.runner.baselines import synchronous
-from chaos.runner.simulate import corpus_file, initial_values, performed, record, simulate
+from chaos.runner.simulate import data_file, initial_values, performed, record, simulate
 from chaos.scenario.loading import load, parse
 from chaos.scenario.plan import freeze
 from harness.tape import line
@@ -148,7 +148,7 @@ def test_whoever_begins_where_the_warm_start_ended_could_take_the_synchronous_ru
     run = performed(synchronous(WARM))
     (_, first), (after, _) = run.snapshots[0], run.snapshots[1]
     start, config = initial_values(WARM), WARM.cluster
-    learners = [replicas(config, corpus_file(config), start)(index) for index in range(2)]
+    learners = [replicas(config, data_file(WARM), start)(index) for index in range(2)]
     mean = averaged([learner.gradient(2)[1] for learner in learners])
     rates = config.model_copy(update={"mode": "synchronous"})
     for learner in learners:
@@ -163,7 +163,7 @@ def test_whoever_begins_where_the_warm_start_ended_could_take_the_synchronous_ru
 def test_adamw_goes_on_from_the_warm_start_only_in_a_learner_that_is_there_from_the_beginning(incarnation, joining,
                                                                                              fresh):
     config = WARM.cluster.model_copy(update={"joining": joining})
-    replica = replicas(config, corpus_file(config), initial_values(WARM))(1)
+    replica = replicas(config, data_file(WARM), initial_values(WARM))(1)
     core = Learner(config, "learner-2", incarnation, "", replica)
     moments = [array for name, array in core.replica.state().items() if name.startswith(OPTIMIZER)]
     assert len(moments) == 3

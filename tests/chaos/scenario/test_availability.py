@@ -4,7 +4,7 @@ import pytest
 
 from chaos.checks.outcome import goodput_between
 from chaos.runner.simulate import simulate
-from chaos.scenario.availability import missed_after, regrouping
+from chaos.scenario.availability import regrouping
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from harness.simulation.parameters import Parameters
@@ -67,4 +67,4 @@ def test_a_loss_costs_an_elastic_group_what_it_stands_still_and_what_is_gone(dow
 
 @pytest.mark.parametrize(("silence", "after"), [("3s", 3.25), ("600ms", 0.7)])
 def test_a_silent_peer_is_missed_at_the_first_heartbeat_after_its_silence(silence, after):
-    assert missed_after(TrainerConfig(heartbeat_timeout=silence)) == pytest.approx(after)
+    assert TrainerConfig(heartbeat_timeout=silence).coupling.unseen_s == pytest.approx(after)

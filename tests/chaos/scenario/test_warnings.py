@@ -4,7 +4,7 @@ import pytest
 
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from chaos.scenario.warnings import idle, warnings_of
+from chaos.scenario.warnings import warnings_of
 
 
 def warned(*faults, more=""):
@@ -39,15 +39,19 @@ def test_a_syncer_that_is_never_started_again_is_warned_of(fault):
     assert "training can't come to its end" in warned(fault)[0]
 
 
+def idle(cluster):
+    scenario = parse(f"diloco_chaos: 1\nname: x\ncluster: {cluster}\n")
+    return scenario.under_test.idle(scenario.cluster)
+
+
 @pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])
 def test_settings_of_what_is_not_exchanged_are_warned_of(mode):
     def told(settings):
-        return idle(parse(f"diloco_chaos: 1\nname: x\ncluster: {{mode: {mode}{settings}}}\n").cluster)
+        return idle(f"{{mode: {mode}{settings}}}")
     assert told("") == told(", batch: 32") == []
     assert told(", sync_every: 24, recovery: peer") == [
         f"mode {mode} averages the gradients of every step: sync_every, recovery mean nothing there"]
 
 
 def test_where_fragments_are_exchanged_all_settings_mean_something():
-    text = "diloco_chaos: 1\nname: x\ncluster: {sync_every: 24, recovery: peer, anchor: base}\n"
-    assert idle(parse(text).cluster) == []
+    assert idle("{sync_every: 24, recovery: peer, anchor: base}") == []

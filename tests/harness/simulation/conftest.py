@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from harness.links.client import Toxic
+from harness.node.failpoints import Failpoints
 from harness.simulation.client import SimulatedClient
 from harness.simulation.disk import MemoryDisk
 from harness.simulation.host import SimulatedHost
@@ -14,7 +13,6 @@ from harness.simulation.network import Link
 from harness.simulation.parameters import Parameters
 from harness.simulation.server import SimulatedServer
 from harness.simulation.world import World
-from harness.trainer.runtime.failpoints import Failpoints
 
 DELAY = 0.001
 
@@ -70,8 +68,7 @@ class Core:
 
     def __init__(self, effects):
         self.effects, self.inputs, self.steady = effects, [], True
-        self.replica = SimpleNamespace(gradient=lambda position: (0.5, {}))
-        self.config = SimpleNamespace(heartbeat_timeout=1e6)
+        self.heartbeat_timeout = 1e6
 
     def __getattr__(self, method):
         if not method.startswith("on_") and method != "start":
@@ -82,6 +79,9 @@ class Core:
             effects = self.effects.get(method, ())
             return effects.pop(0) if isinstance(effects, list) and effects else effects
         return called
+
+    def compute(self, step):
+        return 0.5
 
     def times(self, method):
         return [round(entry[-1], 6) for entry in self.inputs if entry[0] == method]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from harness.simulation.disk import MemoryDisk
-from harness.trainer.storage.checkpoint import copies, load_either, saving, saving_both
-from harness.trainer.storage.disk import CheckpointError, Content
+from harness.storage.checkpoint import copies, load_either, saving, saving_both
+from harness.storage.disk import CheckpointError, Content
 
 NAME = "fragment-00.safetensors"
 

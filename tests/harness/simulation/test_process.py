@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.core.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
 from harness.links.client import Toxic
 from harness.simulation.disk import MemoryDisk
-from harness.trainer.protocol.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
+from harness.storage.checkpoint import copies, load_either, saving_both
+from harness.storage.disk import CheckpointError, Content
 from harness.trainer.protocol.messages import Clock, OuterGradient
-from harness.trainer.storage.checkpoint import copies, load_either, saving_both
-from harness.trainer.storage.disk import CheckpointError, Content
 
 NAME = "fragment-00.safetensors"
 CLOCK = Clock(step=1, tokens=1, steady=True)
@@ -44,7 +44,7 @@ def test_a_computation_that_stands_still_finishes_later_by_exactly_that_time(mac
         both.at(both.world.now + stands).client.thaw()
         ran, stood = ran + runs, stood + stands
     both.at(30.0)
-    assert both.client_core.times("on_gradient") == [pytest.approx(1.0 + stood, abs=1e-5)]
+    assert both.client_core.times("on_computed") == [pytest.approx(1.0 + stood, abs=1e-5)]
 
 
 def test_stopped_twice_a_computation_stands_still_once(machines):
@@ -54,7 +54,7 @@ def test_stopped_twice_a_computation_stands_still_once(machines):
     both.at(2.4).client.thaw()
     both.at(2.5).client.thaw()
     both.at(10.0)
-    assert both.client_core.times("on_gradient") == [3.0]
+    assert both.client_core.times("on_computed") == [3.0]
 
 
 def test_a_computation_loses_no_time_to_a_hold_right_after_a_stop(machines):
@@ -66,7 +66,7 @@ def test_a_computation_loses_no_time_to_a_hold_right_after_a_stop(machines):
     assert both.client.held
     both.at(5.0).client.thaw()
     both.at(10.0)
-    assert both.client_core.times("on_gradient") == [5.7]
+    assert both.client_core.times("on_computed") == [5.7]
 
 
 def test_messages_that_came_while_it_stood_still_are_handled_afterwards_in_order(machines):
@@ -115,7 +115,7 @@ def test_a_clock_that_jumps_fires_timers_that_are_due_by_then_and_others_as_much
 
 
 def test_a_timer_that_is_set_after_a_jump_fires_by_the_new_clock(machines):
-    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_gradient": [[Timer("t", 12.0)]],
+    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_computed": [[Timer("t", 12.0)]],
                             "on_timer": [[Record("fired", {})]]})
     both.at(0.5).client.jump(9.0)
     both.at(30.0)
@@ -124,7 +124,7 @@ def test_a_timer_that_is_set_after_a_jump_fires_by_the_new_clock(machines):
 
 def test_the_tape_stays_in_the_time_of_the_world_through_jumps(machines):
     merge = {"opened": 0.2, "quorum_at": None, "closed": 111.0, "contributions": [{"arrived": 10.5}]}
-    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_gradient": [[Record("merge", merge)]]})
+    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_computed": [[Record("merge", merge)]]})
     both.at(0.3).client.jump(10.0)
     both.at(0.6).client.jump(100.0)
     both.at(5.0)
@@ -299,7 +299,7 @@ def test_a_process_that_stands_still_can_be_killed_and_never_goes_on(machines):
     both.client.die()
     both.client.thaw()
     both.at(5.0)
-    assert (both.client.status, both.client_core.times("on_gradient")) == (-9, [])
+    assert (both.client.status, both.client_core.times("on_computed")) == (-9, [])
     assert both.server_core.times("on_lost")
 
 

@@ -13,7 +13,7 @@ from harness.simulation.host import SimulatedHost
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
 from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.runtime.replica_factory import replicas
+from harness.trainer.plugin import DecoupledDiLoCo
 
 SYNCER, FIRST, SECOND = "syncer", "learner-1", "learner-2"
 TICK = 0.01
@@ -28,8 +28,8 @@ class Run:
         self.world, self.events = World(seed), []
         around = SimulatedHost(self.world, Parameters(), self._note, lambda *arguments: None)
         self.initial = self.config.spec.initial(self.config.seed)
-        self.cluster = SimulatedCluster(around, self.config, self.initial,
-                                        replicas(self.config, None, self.initial), self._record, NoUndoLog("token"))
+        workload = DecoupledDiLoCo().workload(self.config, None, self.initial)
+        self.cluster = SimulatedCluster(around, workload, self._record, NoUndoLog("token"))
         held = {name: ("--failpoint", point) for name, point in (holds or {}).items()}
         self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", first_start=held.get(SYNCER, ())), *(
             NodeSpec(name, (), connects_to=SYNCER, first_start=held.get(name, ())) for name in self.config.names)])

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from harness.tensors import digest, shapes
 from harness.trainer.algorithm.codec import BLOCK, Codec, CompressError, bits_per_value
-from harness.trainer.algorithm.tensors import digest, shapes
-from harness.trainer.protocol.messages import Broadcast
-from harness.trainer.protocol.wire import Decoder, encode
+from harness.trainer.protocol.messages import MESSAGES, Broadcast
+from harness.wire.frames import Decoder, encode
 
 LOSSY = ["bfloat16", "int8", "int4"]
 MARGIN = 1 + 2**-8  # by so much a scale's own rounding may lengthen the step from one integer to the next
@@ -106,5 +106,5 @@ def test_a_payload_of_another_model_is_told(precision):
 @pytest.mark.parametrize("precision", LOSSY)
 def test_a_payload_crosses_the_wire_whole(precision):
     payload = Codec(precision).pack({"a": np.linspace(-1, 1, 1000, dtype=np.float32)}, "")
-    [(_, arrived)] = Decoder().feed(encode(Broadcast(fragment=0, version=1, digest="", base=0), payload))
+    [(_, arrived)] = Decoder(MESSAGES).feed(encode(Broadcast(fragment=0, version=1, digest="", base=0), payload))
     assert digest(arrived) == digest(payload)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from harness.tensors import digest
 from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.algorithm.tensors import digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import FragmentState
 from harness.trainer.coordinator.rounds import Contribution

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness.trainer.algorithm.tensors import digest
+from harness.core.effects import Record, Send
+from harness.tensors import digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator import peer_recovery
 from harness.trainer.coordinator.plausible import Origin
 from harness.trainer.coordinator.rounds import LearnerSession
-from harness.trainer.protocol.effects import Record, Send
 from harness.trainer.protocol.messages import Broadcast, Donate, Donation
 
 

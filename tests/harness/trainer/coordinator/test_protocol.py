@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from harness.core.effects import Close, Record
+from harness.tensors import digest
 from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.algorithm.tensors import digest
 from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from harness.trainer.coordinator.rounds import Contribution
-from harness.trainer.protocol.effects import Close, Record
 from harness.trainer.protocol.messages import Broadcast, Clock, Hello, OuterGradient, Report, Request, Welcome
 
 INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}

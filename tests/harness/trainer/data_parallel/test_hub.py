@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from harness.core.effects import Close, Commit, Record, Save, Send, Stop, Timer
+from harness.tensors import digest
 from harness.trainer.algorithm.codec import Codec
-from harness.trainer.algorithm.tensors import digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.data_parallel.blocking import DataParallel
 from harness.trainer.data_parallel.elastic import ElasticDataParallel
 from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from harness.trainer.data_parallel.hub import averaged
 from harness.trainer.model.replica import GRADIENT, VALUE
-from harness.trainer.protocol.effects import Close, Commit, Record, Save, Send, Stop, Timer
 from harness.trainer.protocol.messages import Average, Clock, Fetch, Gradient, Hello, Resume, State
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)

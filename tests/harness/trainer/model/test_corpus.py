@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.trainer.model.corpus import Corpus, CorpusError, MarkovSource, digest_of, materialize, needed_bytes
+from harness.storage.disk import file_digest
+from harness.trainer.model.corpus import Corpus, CorpusError, MarkovSource, materialize, needed_bytes
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_a_corpus_that_somebody_changed_in_the_cache_is_written_again(tmp_path):
     path.write_bytes(b"x" + whole[1:])
     assert materialize("markov", tmp_path, 0) == (path, digest)
     assert path.read_bytes() == whole
-    assert digest_of(path) == digest
+    assert file_digest(path) == digest
 
 
 def test_a_cache_that_cant_be_written_is_named(tmp_path):

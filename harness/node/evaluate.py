@@ -1,0 +1,56 @@
+"""Held-out loss of every snapshot of a run.
+
+`python -m harness.node.evaluate RUN [PARENT]` writes `curve.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cleanup.parent_death import die_with_parent
+
+if TYPE_CHECKING:
+    from harness.tensors import Tensors
+
+
+def evaluate(run: Path) -> list[dict[str, Any]]:
+    """The loss curve: per snapshot processed and merged tokens, time (s since the run began) and loss.
+
+    Raises:
+        CheckpointError: a snapshot can't be trusted.
+        TrainerError: the trainer writes no snapshots.
+    """
+    from harness.node.settings import SETTINGS, NodeSettings
+    from harness.storage.checkpoint import load
+    from harness.trainer_api.trainer import at
+    settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
+    snapshots = sorted((run / "snapshots").glob("*.safetensors"))
+    if not snapshots:
+        return []
+    trainer = at(settings.trainer)
+    loss = trainer.workload(settings.cluster, settings.data, trainer.initial(settings.cluster), threads=2).evaluator()
+    return [point(loss, *load(path)) for path in snapshots]
+
+
+def point(loss: Callable[[Tensors], float], tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a snapshot: its counts and time, as its metadata have them, and the loss of a model with these weights."""
+    return {"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
+            "t": round(meta["t"], 3), "loss": round(loss(tensors), 5)}
+
+
+def main() -> None:
+    """Evaluate the run named on the command line."""
+    run = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        die_with_parent(int(sys.argv[2]))
+    temporary = run / "curve.json.partial"
+    temporary.write_text(json.dumps({"curve": evaluate(run)}) + "\n")
+    temporary.replace(run / "curve.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A node's process: `python -m harness.node.process --role learner --name learner-1 ...`; started by a cluster.
+
+Its settings lie in the run's folder (`cluster.json`), its token in the environment (DILOCO_CHAOS_TOKEN). With `--alone`
+nobody prepared that folder: the node does so itself, and finds its incarnation, as in `docker compose up`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import faulthandler
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from harness.cleanup.parent_death import die_with_parent
+from harness.cleanup.processes import TOKEN
+from harness.fingerprint import node_digest
+from harness.node.driver import Driver
+from harness.node.failpoints import Failpoints
+from harness.node.log import Logged
+from harness.node.settings import SETTINGS, NodeSettings
+from harness.node.status import serve_status
+from harness.storage import checkpoint, global_checkpoint
+from harness.storage.disk import STATE, Content, FolderDisk
+from harness.tape import NoTape, TapeWriter, next_incarnation
+from harness.trainer_api.trainer import TrainerError, at
+
+if TYPE_CHECKING:
+    from harness.node.client import ClientDriver
+    from harness.node.server import ServerDriver
+
+LOOPBACK = "127.0.0.1"
+BUILT_IN = "harness.trainer.plugin:DecoupledDiLoCo"
+"""Whose node it is, where nobody says."""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of a node."""
+    parser = argparse.ArgumentParser(prog="python -m harness.node.process", description=__doc__)
+    parser.add_argument("--role", choices=["syncer", "learner"], required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--incarnation", type=int, default=0)
+    parser.add_argument("--run", type=Path, required=True, help="the run's folder")
+    parser.add_argument("--epoch", type=float, default=time.monotonic(),
+                        help="the run's beginning on CLOCK_MONOTONIC, seconds; now if not given")
+    parser.add_argument("--parent", type=int, help="die with this process")
+    parser.add_argument("--alone", type=Path, metavar="CONFIG",
+                        help="JSON of the trainer's settings: prepare the run's folder, find the incarnation")
+    parser.add_argument("--trainer", default=BUILT_IN, metavar="MODULE:CLASS", help="with --alone: whose settings")
+    parser.add_argument("--host", default=LOOPBACK, help="syncer: address to listen on")
+    parser.add_argument("--listen", type=int, default=0, help="syncer: port, 0 for any")
+    parser.add_argument("--status", type=int, metavar="PORT", help="answer GET /health and GET /status there")
+    parser.add_argument("--log", action="store_true", help="tell on standard output what happens")
+    parser.add_argument("--connect", help="learner: host:port of the syncer, or of the link to it")
+    parser.add_argument("--no-tape", action="store_true", help="record nothing, to measure what recording costs")
+    parser.add_argument("--failpoint", action="append", default=[], metavar="POINT[:N]",
+                        help="stop at the N-th time that this point of the protocol is reached")
+    return parser.parse_args(arguments)
+
+
+def holds(options: Sequence[str]) -> dict[str, int]:
+    """`upload.half:3` -> {"upload.half": 3}."""
+    pairs = [option.partition(":") for option in options]
+    return {point: int(times or 1) for point, _, times in pairs}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one node until training is over or somebody ends it."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    if options.parent:
+        die_with_parent(options.parent)
+    faulthandler.register(signal.SIGUSR1)  # a run that misses its deadline leaves every node's stacks in its log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal; the harness ends its nodes itself
+    if options.alone:
+        try:
+            prepare(options.run, options.trainer, options.alone.read_text())
+        except (TrainerError, OSError, ValidationError) as error:
+            print(f"{options.alone}: {error}", file=sys.stderr)
+            return 2
+        options.incarnation = next_incarnation(options.run / "tape", options.name)
+    kind = NoTape if options.no_tape else Logged if options.log else TapeWriter
+    tape = kind(options.run / "tape", options.name, options.incarnation, options.epoch)
+    tape.record("start", role=options.role, pid=os.getpid(), sources=node_digest())
+    settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
+    try:
+        asyncio.run(_run(options, settings, tape))
+    except checkpoint.CheckpointError as error:
+        tape.record("refused_checkpoint", reason=str(error))
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        tape.record("failed", reason=str(error))
+        print(f"{options.name}: {error}", file=sys.stderr)
+        return 1
+    tape.record("exit")
+    return 0
+
+
+def prepare(run: Path, trainer: str, settings: str) -> None:
+    """Make what a run's folder needs, where it is not there yet; several nodes may do so at once.
+
+    Raises:
+        TrainerError: there is no such trainer, or what it is trained on can't be used.
+        ValidationError: these are no settings of it.
+    """
+    if not (run / SETTINGS).exists():
+        found = at(trainer)
+        config = found.settings.model_validate_json(settings)
+        data = found.prepare(config, run / "corpora").file
+        unfinished = run / f"{SETTINGS}.{secrets.token_hex(8)}.partial"  # in containers all pids are alike
+        unfinished.write_text(NodeSettings(trainer=trainer, cluster=config, data=data).model_dump_json(indent=2))
+        unfinished.replace(run / SETTINGS)
+
+
+async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> None:
+    driver: Driver = (_syncer if options.role == "syncer" else _learner)(options, settings, tape)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
+    if options.status:
+        who = {"node": options.name, "incarnation": options.incarnation}
+        await serve_status(options.host, options.status, lambda: {**who, **driver.status()})
+    host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
+    await driver.run(host, int(port))
+
+
+def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:
+    """What this very process was at the checkpoint that the run goes on from."""
+    part = global_checkpoint.part_of(options.run, settings.checkpoint, options.name) if settings.checkpoint else None
+    return global_checkpoint.own(part, options.incarnation)
+
+
+def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
+    from harness.node.server import ServerDriver
+    disk, workload = FolderDisk(options.run / STATE), settings.workload()
+    part = _part(options, settings)
+    if part is not None:
+        global_checkpoint.put_back_once(options.run, settings.checkpoint, options.name,
+                                        lambda: workload.put_back(part, disk))
+    core = workload.coordinator(disk, options.incarnation)
+    points = Failpoints(holds(options.failpoint), part)
+    return ServerDriver(core, tape, options.epoch, options.run, points, os.environ[TOKEN])
+
+
+def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
+    from harness.node.client import ClientDriver
+    workload = settings.workload()
+    tape.record("imported")
+    part = _part(options, settings)
+    core = workload.worker(options.name, options.incarnation, os.environ[TOKEN], part)
+    return ClientDriver(core, tape, options.epoch, options.run, Failpoints(holds(options.failpoint), part))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

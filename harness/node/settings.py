@@ -1,0 +1,60 @@
+"""What all nodes of a run share: written to the run's folder before they start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationInfo
+
+from harness.storage import checkpoint
+from harness.tensors import Tensors
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import TrainerError, Workload, at
+
+SETTINGS = "cluster.json"
+
+
+def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
+    try:
+        settings = at(info.data.get("trainer", "")).settings
+    except TrainerError as error:
+        raise ValueError(str(error)) from error
+    return given if isinstance(given, settings) else settings.model_validate(given)
+
+
+class NodeSettings(BaseModel):
+    """See the module."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trainer: str
+    """`module:class`: not a name, because where a node runs no package need be installed."""
+    cluster: Annotated[SerializeAsAny[TrainerSettings], BeforeValidator(_of_the_trainer)]
+    """The trainer's settings."""
+    data: Path | None
+    """The file that is trained on; None: there is none."""
+    initial: Path | None = None
+    """Checkpoint that the run begins from; None: fresh values from the seed."""
+    checkpoint: int = 0
+    """Global checkpoint that the run goes on from; 0: it begins."""
+    elapsed: float = 0.0
+    """Seconds that it has lasted by then."""
+
+    def initial_values(self) -> Tensors:
+        """The run's start: weights, and the inner optimizer's moments where it goes on from a warm start.
+
+        Raises:
+            CheckpointError: the checkpoint can't be trusted.
+        """
+        if self.initial is None:
+            return at(self.trainer).initial(self.cluster)
+        return checkpoint.load(self.initial)[0]
+
+    def workload(self, threads: int = 1) -> Workload:
+        """What is trained.
+
+        Raises:
+            CheckpointError: as `initial_values`.
+        """
+        return at(self.trainer).workload(self.cluster, self.data, self.initial_values(), threads)

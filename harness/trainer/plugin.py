@@ -1,0 +1,241 @@
+"""The built-in trainer, as the experiment sees it: Decoupled DiLoCo and what it is compared with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from harness.cleanup.undo_log import UndoLog
+from harness.core.roles import Coordinator, Worker
+from harness.errors import first
+from harness.storage.disk import Content as Stored
+from harness.storage.disk import Disk
+from harness.tensors import Tensors
+from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
+from harness.trainer.model.quadratic import QuadraticSpec
+from harness.trainer_api.settings import FragmentRules, TrainerSettings
+from harness.trainer_api.trainer import (
+    ROUND_EVENTS,
+    Kind,
+    Prepared,
+    Recorded,
+    Replay,
+    Role,
+    Trainer,
+    TrainerError,
+    Workload,
+)
+from harness.units import names
+from harness.wire.impersonation import About, Content, Impostor
+
+_COPIES = 10
+"""So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
+to write the next ones."""
+_SYNCHRONOUS_FIELDS = {"learners", "model", "corpus", "device", "batch", "synchronous_lr", "warmup", "final_lr",
+                       "budget", "warm_start", "snapshots", "seed"}
+_EXCHANGE = ("sync_every", "fragments", "on_receipt", "anchor", "merge", "outer_lr", "outer_momentum", "sync_growth",
+             "momentum_ramp", "max_staleness", "error_feedback", "recovery")
+"""Settings of how fragments are exchanged and merged."""
+_OF_ROUNDS = ("quorum", "overlap")
+"""Settings that mean nothing where every gradient is averaged."""
+_OF_GRADIENTS = ("gradients", "broadcasts")
+"""Settings that mean something else where gradients are of single steps."""
+_BOTH = {"failpoint", "refused", "refused_frame", "not_saved"}
+_SYNCER = {*ROUND_EVENTS["syncer"], *_BOTH, "listening", "repaired", "checkpoint_begun", "checkpoint_complete",
+           "checkpoint_incomplete", "refused_checkpoint", "renewed"}
+_LEARNER = {*ROUND_EVENTS["learner"], *_BOTH, "imported", "checkpoint_part", "skipped", "reset", "corrupted"}
+_OF_MODES = {"outer_gradient", "received", "grouped", "rolled_back"}
+_SYNCERS_POINTS = ("merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast")
+_HALF, _DONATE = "upload.half", "donate.half"
+
+
+class TrainingWorkload(Workload):
+    """A model, what it is trained on, and the state machines that train it."""
+
+    def __init__(self, config: TrainerConfig, data: Path | None, initial: Tensors, threads: int) -> None:
+        from harness.trainer.runtime.replica_factory import replicas
+        self._config, self._initial = config, initial
+        self._replicas = replicas(config, data, initial, threads)
+
+    def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
+        """The syncer, or the hub of data parallelism."""
+        from harness.trainer.runtime.cores import syncer_core
+        return syncer_core(self._config, disk, self._initial, incarnation)
+
+    def worker(self, name: str, incarnation: int, token: str, part: Stored | None = None) -> Worker:
+        """A learner, or a peer of data parallelism."""
+        from harness.trainer.runtime.cores import learner_core
+        replica = self._replicas(self._config.names.index(name))
+        return learner_core(self._config, name, incarnation, token, replica, part)
+
+    def put_back(self, part: Stored, disk: Disk) -> None:
+        """All fragments' files."""
+        from harness.trainer.coordinator.syncer_part import put_back
+        put_back(part, disk)
+
+    def evaluator(self) -> Callable[[Tensors], float]:
+        """Held-out loss, in the unit of the model."""
+        from harness.trainer.runtime.replica_factory import evaluator
+        return evaluator(self._replicas(0))
+
+
+class DecoupledDiLoCo(Trainer):
+    """See the module."""
+
+    name = "decoupled-diloco"
+    settings = TrainerConfig
+    modes: ClassVar[tuple[str, ...]] = MODES
+    all_failpoints: ClassVar[tuple[str, ...]] = (*_SYNCERS_POINTS, _HALF, _DONATE)
+
+    # -- what is trained -----------------------------------------------------------------------------------------------
+
+    def workload(self, settings: TrainerConfig, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """Imports torch where the model needs it."""
+        return TrainingWorkload(settings, data, initial, threads)
+
+    def prepare(self, settings: TrainerConfig, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
+        """The corpus, as a file."""
+        from harness.trainer.runtime.replica_factory import corpus_for
+        file, digest = corpus_for(settings, cache, undo_log)
+        return Prepared(file, digest, settings.corpus)
+
+    def reads(self, settings: TrainerConfig) -> tuple[str, ...]:
+        """The corpus, which depends on how long the model's windows are."""
+        return settings.model, settings.corpus
+
+    def initial(self, settings: TrainerConfig) -> Tensors:
+        """Of the model."""
+        return settings.spec.initial(settings.seed)
+
+    def stored_bytes(self, settings: TrainerConfig) -> int:
+        """Of all fragments."""
+        return _COPIES * 4 * sum(fragment.size for fragment in settings.fragment_table())
+
+    def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
+        """Measured in processes of their own, so that the harness needs no torch."""
+        done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,
+                              text=True, input=settings.model_dump_json(), capture_output=True)
+        if done.returncode != 0:
+            raise TrainerError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
+        return float(done.stdout)
+
+    # -- what scenarios may say ----------------------------------------------------------------------------------------
+
+    def objections(self, settings: TrainerConfig) -> Iterable[tuple[str, str]]:
+        """The synchronous run has no faults."""
+        if settings.mode == "synchronous":
+            yield "mode", ("mode: the synchronous run is made as a reference, from scratch; "
+                           "data_parallel is the same with faults")
+
+    def idle(self, settings: TrainerConfig) -> list[str]:
+        """How fragments are exchanged, where there are none."""
+        found = [name for name in _EXCHANGE if settings.averages_gradients
+                 and getattr(settings, name) != TrainerConfig.model_fields[name].default]
+        return [f"mode {settings.mode} averages the gradients of every step: {', '.join(found)} "
+                f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []
+
+    def events(self, settings: TrainerConfig, role: Role) -> frozenset[str]:
+        """By the mode."""
+        donors = settings.donates
+        if role == "syncer":
+            more = {"grouped", "rolled_back"} if settings.averages_gradients else set()
+            return frozenset(_SYNCER | more | ({"recovering"} if donors else set()))
+        more = set() if settings.averages_gradients else {"outer_gradient", "received"}
+        return frozenset(_LEARNER | more | ({"donated"} if donors else set()))
+
+    def most(self, settings: TrainerConfig, event: str) -> int | None:
+        """Every fragment once in H steps; more often while H grows."""
+        steps = (settings.budget - settings.warm_start) * settings.learners
+        exchanges = steps if settings.averages_gradients else _exchanges(settings, steps)
+        return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
+
+    def drawn_events(self, settings: TrainerConfig) -> tuple[str, ...]:
+        """Those of an exchange."""
+        return "step", "outer_gradient", "upload", "received"
+
+    def failpoints(self, settings: TrainerConfig, role: Role) -> tuple[str, ...]:
+        """In the middle of frames and of commits."""
+        if role == "syncer":
+            return _SYNCERS_POINTS
+        return (_HALF, _DONATE) if settings.donates else (_HALF,)
+
+    def absent(self, settings: TrainerConfig, name: str) -> str:
+        """By the mode; or without recovery from peers."""
+        if name in _OF_MODES:
+            return f" in mode {settings.mode}"
+        return ": only with `recovery: peer` learners bring others up to date" if name == _DONATE else ""
+
+    def refusal(self, settings: TrainerConfig, kind: str, part: str = "") -> str:
+        """What speaks the protocol of fragments needs some."""
+        if kind in ("poison", "lie", "corrupt_memory") and settings.averages_gradients:
+            return f"{kind}: mode {settings.mode} takes no outer gradients, and this is about learners that give them"
+        if kind == "corrupt_memory" and part == "moments" and isinstance(settings.spec, QuadraticSpec):
+            return (f"corrupt_memory: model {settings.model} is trained by plain gradient descent, which has no "
+                    f"moments")
+        return ""
+
+    def fragment_rules(self, settings: TrainerConfig) -> FragmentRules | None:
+        """Of Decoupled DiLoCo and its blocking forms."""
+        from harness.trainer.config.schedule import outer_step
+        if settings.averages_gradients:
+            return None
+        return FragmentRules(settings.quorum, settings.max_staleness, settings.overlap, settings.grace,
+                             settings.on_receipt == "carry", lambda processed: outer_step(settings, processed))
+
+    # -- what it is held against ---------------------------------------------------------------------------------------
+
+    def under(self, settings: TrainerConfig, mode: str) -> TrainerSettings:
+        """What its own mode implied is left to the other."""
+        if mode in COMPLETE and settings.joining:
+            late = settings.names[-settings.joining:]
+            raise TrainerError(f"mode {mode} waits for all learners from the beginning, and {names(late)} "
+                               f"{'joins' if len(late) == 1 else 'join'} later")
+        left = {*implied(settings.mode, settings.learners), *(_OF_ROUNDS if mode in SYNCHRONOUS else ())}
+        left |= set(_OF_GRADIENTS) if (mode in SYNCHRONOUS) != (settings.mode in SYNCHRONOUS) else set()
+        cluster = {name: value for name, value in settings.model_dump(mode="json").items() if name not in left}
+        cluster |= {"mode": mode} | implied(mode, settings.learners)
+        if cluster.get("overlap") == 0:  # there is no time for a grace window then
+            cluster["quorum"] = settings.learners
+        try:
+            return TrainerConfig.model_validate(cluster)
+        except ValidationError as error:
+            raise TrainerError(f"mode {mode}: {first(error)}") from error
+
+    def synchronous(self, settings: TrainerConfig) -> TrainerSettings | None:
+        """Data parallelism without pace, whatever else the settings say."""
+        given = {name: getattr(settings, name) for name in _SYNCHRONOUS_FIELDS}
+        return TrainerConfig(mode="synchronous", step_time=0.0, **given)
+
+    def decides(self, settings: TrainerConfig, kind: Kind) -> dict[str, Any]:
+        """Of the synchronous run, few."""
+        return settings.model_dump(mode="json", include=_SYNCHRONOUS_FIELDS if kind == "synchronous" else None)
+
+    # -- what only some can --------------------------------------------------------------------------------------------
+
+    def impostor(self, settings: TrainerConfig, token: str, learner: str, incarnation: int,
+                 what: Content | About) -> Impostor:
+        """Speaks the protocol of fragments."""
+        from harness.trainer.protocol.byzantine import rogue
+        return rogue(token, learner, incarnation, settings, what)
+
+    def replay(self, settings: TrainerConfig, recorded: Recorded, data: Path | None, initial: Tensors,
+               tell: Callable[[int], None]) -> Replay:
+        """By its own cores."""
+        from harness.device import missing
+        from harness.trainer.replay.replay import replay
+        from harness.trainer.runtime.replica_factory import replicas
+        if why := missing(settings.device):
+            raise TrainerError(f"it was computed on device {settings.device}: {why}; replay it where there is one")
+        return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
+
+
+def _exchanges(settings: TrainerConfig, steps: int) -> int:
+    """Of all fragments in so many global steps."""
+    grows = min(steps, settings.sync_growth * settings.learners)
+    return (grows // settings.sync_from + (steps - grows) // settings.sync_every + 2
+            + bool(grows)) * settings.fragments

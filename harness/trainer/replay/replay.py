@@ -1,0 +1,246 @@
+"""Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
+
+The trainer's own cores do it: a learner's is fed what its tape says that it was given, in that order, and makes the
+steps that it made; a fragment's next version is merged from what the learners then answer. Nothing of the content is on
+the tape, only digests: what is not the same is found where it first was not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from harness.core.effects import Effect, Record, Send
+from harness.memory import Corruption
+from harness.tape import Event
+from harness.tensors import Tensors, digest, shapes
+from harness.trainer.algorithm.outer_optimizer import OuterStep
+from harness.trainer.config.cluster_config import TrainerConfig
+from harness.trainer.config.schedule import outer_step
+from harness.trainer.coordinator.fragment_state import FragmentState
+from harness.trainer.coordinator.rounds import Contribution
+from harness.trainer.learner.learner import Learner
+from harness.trainer.protocol.messages import Broadcast, OuterGradient, Request, Reset, Welcome
+from harness.trainer.replay import averaged
+from harness.trainer.runtime.replica_factory import MakeReplica
+from harness.trainer_api.trainer import Difference, Recorded, Replay
+
+Node = tuple[str, int]
+"""A learner's name and incarnation."""
+_CORRUPTION = tuple(field.name for field in fields(Corruption))
+Given = tuple[int, int, int]
+"""Fragment, first and last step: what an incarnation's answer is known by."""
+_SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
+         "outer_gradient": ("base", "first", "step", "steps", "digest"), "skipped": ("step", "position", "reason")}
+"""Of a learner's event, what must be the same again."""
+
+
+@dataclass
+class _Life:
+    """One incarnation of a learner, and what is left of its tape."""
+
+    core: Learner
+    events: deque[Event]
+    given: dict[Given, tuple[OuterGradient, Tensors]] = field(default_factory=dict)
+    """Its answers, as long as they are not merged."""
+
+
+def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas: MakeReplica,
+           tell: Callable[[int], None] = lambda _: None) -> Replay:
+    """Do it again.
+
+    Args:
+        config: the run's settings.
+        history: what was recorded of it.
+        initial: the run's start, of which AdamW's moments may be part.
+        replicas: makes the learners' replicas.
+        tell: called with the number of versions so far.
+    """
+    if config.averages_gradients:
+        return averaged.replay(config, history, initial, replicas, tell)
+    if any("lr" not in event.fields for event in history.tape.of("step")):
+        return Replay(missing="the tape does not tell the steps' learning rates: an earlier version wrote it")
+    return _Again(config, history, initial, replicas, tell).done()
+
+
+class _Again:
+    """See `replay`. Goes on wherever what is needed is there, until nothing can go on."""
+
+    def __init__(self, config: TrainerConfig, history: Recorded, initial: Tensors, replicas: MakeReplica,
+                 tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        # With a pace a core asks for a timer before each step: it stands at a boundary when it is given something.
+        self._config = config.model_copy(update={"step_time": config.step_time or 1.0})
+        self._gradients = config.gradient_codec
+        self._values: dict[tuple[int, int], Tensors] = {}
+        self._states = [FragmentState.initial({name: initial[name] for name in fragment.names})
+                        for fragment in config.fragment_table()]
+        self._keep(range(len(self._states)))
+        self._merges = _by_fragment(history, len(self._states))
+        self._lives = {who: _Life(self._learner(*who, events, replicas), deque(events))
+                       for who, events in _lives(history, config).items()}
+        self._found = Replay()
+        self._differences: list[Difference] = []
+
+    def done(self) -> Replay:
+        """To the end, or to where it parts from the tape."""
+        while not self._differences and self._turn():
+            self._tell(self._found.versions)
+        self._found.difference = min(self._differences, key=lambda found: found.t, default=None)
+        left = [merges[0] for merges in self._merges if merges]
+        if left and not self._differences:
+            merge = min(left, key=lambda event: event.t)
+            self._found.missing = (
+                f"version {merge['version']} of fragment {merge['fragment']} was merged from what is not on the tape: "
+                + ", ".join(_named(part) for part in merge["contributions"] if self._given(merge, part) is None))
+        return self._found
+
+    def _turn(self) -> bool:
+        """Whether anything could go on."""
+        went = False
+        for life in self._lives.values():
+            while not self._differences and life.events and self._can(life.events[0]):
+                self._live(life, life.events.popleft())
+                went = True
+        for fragment, merges in enumerate(self._merges):
+            while not self._differences and merges and self._merge(fragment, merges[0]):
+                merges.popleft()
+                went = True
+        return went
+
+    def _can(self, event: Event) -> bool:
+        return event.event != "received" or (event["fragment"], event["version"]) in self._values
+
+    def _learner(self, name: str, incarnation: int, events: list[Event], replicas: MakeReplica) -> Learner:
+        """A new process, which was told where to begin."""
+        core = Learner(self._config, name, incarnation, "", replicas(self._config.names.index(name)))
+        for event in events:
+            if event.event == "ready":
+                list(core.on_message(Welcome(step=event["step"], tokens=0, position=event["position"], steady=False),
+                                     {}, 0.0))
+                break
+        return core
+
+    # -- learners ----------------------------------------------------------------------------------------------------
+
+    def _live(self, life: _Life, event: Event) -> None:
+        core = life.core
+        match event.event:
+            case "received":
+                value = self._values[event["fragment"], event["version"]]
+                merged = core.held[event["fragment"]].answered_at if event.fields.get("arrived", True) else 0
+                message = Broadcast(fragment=event["fragment"], version=event["version"], digest=digest(value),
+                                    merged=merged)
+                self._compare(life, event, core.on_message(message, value, 0.0))
+            case "step":
+                list(core.on_timer("pace", 0.0))
+                loss = core.replica.train(event["position"], event["lr"])
+                self._compare(life, event, core.on_computed(loss, 0.0, 0.0))
+                self._found.steps += 1
+            case "outer_gradient":
+                self._compare(life, event, core.on_message(
+                    Request(round=event["round"], fragment=event["fragment"]), {}, 0.0))
+            case "skipped":
+                list(core.on_timer("pace", 0.0))
+                self._compare(life, event, core.on_computed(
+                    core.replica.train(event["position"], event["lr"]), 0.0, 0.0))
+            case "reset" if any(held.version >= 0 for held in core.held):  # else it did so by itself, as it did then
+                list(core.on_message(Reset(reason=event["reason"]), {}, 0.0))
+            case "corrupted":
+                list(core.corrupt(Corruption(**{name: event[name] for name in _CORRUPTION})))
+            case "disconnected":
+                list(core.on_lost("", 0.0))
+
+    def _compare(self, life: _Life, event: Event, effects: Iterable[Effect]) -> None:
+        """Carry out nothing; keep what it answers, and hold what it records against the tape."""
+        again: Mapping[str, object] = {}
+        for effect in effects:
+            if isinstance(effect, Record) and effect.event == event.event and not again:
+                again = effect.fields
+            elif isinstance(effect, Send) and isinstance(effect.message, OuterGradient):
+                answer = effect.message
+                gradient = self._gradients.unpack(effect.tensors, shapes(self._states[answer.fragment].value))
+                life.given[answer.fragment, answer.first_step, answer.last_step] = answer, gradient
+        wrong = [name for name in _SAME[event.event] if again.get(name) != event[name]]
+        if wrong:
+            what = f", fragment {event['fragment']}" if "fragment" in event.fields else ""
+            self._differences.append(Difference(event.t, (
+                f"{event.node}.{event.incarnation}: {event.event} at step {event['step']}{what}: " + "; ".join(
+                    f"{name} was {event[name]}, is {again.get(name, 'nothing')}" for name in wrong))))
+
+    # -- merges ------------------------------------------------------------------------------------------------------
+
+    def _merge(self, fragment: int, merge: Event) -> bool:
+        """Whether all that went into it is there."""
+        answers = []
+        for part in merge["contributions"]:
+            if (given := self._given(merge, part)) is None:
+                return False
+            answer, tensors = given
+            answers.append(Contribution(part["learner"], part["incarnation"], answer.base_version, answer.first_step,
+                                        answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors))
+        for part, merged in zip(merge["contributions"], answers, strict=True):
+            del self._lives[merged.learner, merged.incarnation].given[fragment, merged.first_step, merged.last_step]
+            if "digest" in part and part["digest"] != merged.digest:
+                self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {merged.digest}")
+        self._states[fragment] = self._states[fragment].after(answers, self._config, self._outer(merge))
+        self._keep([fragment])
+        self._found.versions += 1
+        state = self._states[fragment]
+        again = state.digest
+        if (merge["version"], merge["digest"]) != (state.version, again):
+            self._differs(merge, f"merged of {', '.join(map(_named, merge['contributions']))}: was version "
+                                 f"{merge['version']} {merge['digest']}, is version {state.version} {again}")
+        return True
+
+    def _outer(self, merge: Event) -> OuterStep:
+        """The outer step that the tape tells, which must be the one of its place in training. A syncer that was killed
+        before it wrote of the merge has told the step and not the place; an earlier version told neither."""
+        told = merge.fields.get("outer")
+        step = OuterStep(*told) if told else OuterStep(self._config.outer_lr, self._config.outer_momentum)
+        if told and "processed" in merge.fields and (again := outer_step(self._config, merge["processed"])) != step:
+            self._differs(merge, f"its outer step was {step}, is {again}")
+        return step
+
+    def _given(self, merge: Event, part: Mapping[str, Any]) -> tuple[OuterGradient, Tensors] | None:
+        life = self._lives.get((part["learner"], part["incarnation"]))
+        return life.given.get((merge["fragment"], part["first"], part["last"])) if life else None
+
+    def _differs(self, merge: Event, words: str) -> None:
+        self._differences.append(Difference(
+            merge.t, f"fragment {merge['fragment']}, version {merge['version']}: {words}"))
+
+    def _keep(self, fragments: Iterable[int]) -> None:
+        for fragment in fragments:
+            state = self._states[fragment]
+            self._values[fragment, state.version] = state.value
+
+
+def _lives(history: Recorded, config: TrainerConfig) -> dict[Node, list[Event]]:
+    """Every incarnation's events that matter here, from its first word on."""
+    found: dict[Node, list[Event]] = {}
+    for event in history.tape.of("received", "step", "outer_gradient", "disconnected", "ready", "skipped", "reset",
+                                 "corrupted"):
+        if event.node in config.names:
+            found.setdefault((event.node, event.incarnation), []).append(event)
+    return found
+
+
+def _by_fragment(history: Recorded, count: int) -> list[deque[Event]]:
+    """Merges of each fragment by version; a merge that was told of later has its digest from there."""
+    found: list[dict[int, Event]] = [{} for _ in range(count)]
+    for merge in history.tape.of("merge"):
+        found[merge["fragment"]].setdefault(merge["version"], merge)
+    for merge in history.recovered_merges:
+        told = next(event for event in history.tape.of("resumed") if event.t == merge.t)
+        fields = merge.fields | {"digest": told["digests"][merge["fragment"]]}
+        whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)
+        found[merge["fragment"]].setdefault(merge["version"], whole)
+    return [deque(merges[version] for version in sorted(merges)) for merges in found]
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    return f"{part['learner']}.{part['incarnation']} steps {part['first']} to {part['last']}"
+

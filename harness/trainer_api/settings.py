@@ -1,0 +1,255 @@
+"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.units import Seconds, Share, Steps
+
+_QUICKEST_S = 1e-3
+"""No inner step is quicker."""
+_SIGNS = 3
+"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
+
+class Piece(Protocol):
+    """A part of the model that is exchanged at a time; where there is one only, it is the whole model."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Values in it."""
+        ...
+
+
+class WholeModel:
+    """The one piece of a trainer that exchanges no fragments. Implements `Piece`."""
+
+    index, size = 0, 1
+
+
+@dataclass(frozen=True)
+class FragmentRules:
+    """What a trainer that exchanges fragments promises of every merge, and the checks of the protocol hold it to."""
+
+    quorum: int
+    """K, distinct learners at least."""
+    max_staleness: int
+    """S, versions that a merged base is older than the newest, at most."""
+    overlap: float
+    """tau, inner steps that an exchange may overlap with."""
+    grace: float
+    """gamma, the share of the measured slack that the grace window may use."""
+    carries: bool
+    """Steps made during an exchange are added on top of what is received, and belong to the next contribution."""
+    outer_step: Callable[[int], tuple[float, float]]
+    """(processed tokens) -> outer rate and momentum there."""
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How far learners depend on each other: what a fault of one costs the others."""
+
+    waits: Literal["nobody", "all", "group"] = "nobody"
+    """`all`: nobody goes on while anybody is gone. `group`: those who are left go on once they have formed a new one.
+    """
+    ahead: float = math.inf
+    """How many times as quick as the slowest anybody can be."""
+    again_s: float = 0.0
+    """Seconds of work that are done twice for every loss."""
+    regroup_s: float = 0.0
+    """Seconds for which a group stands still when somebody goes or comes."""
+    unseen_s: float = 0.0
+    """Seconds until somebody is missed whose connection stands."""
+
+
+class TrainerSettings(BaseModel):
+    """Base of every trainer's settings. What is said here without a value is a field of each; what has one may be
+    said otherwise. `SimpleSettings` has the fields, and nothing else."""
+
+    if TYPE_CHECKING:
+        learners: int
+        """M: how many there are."""
+        joining: int
+        """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
+        budget: int
+        """Inner steps of each learner."""
+        step_time: float
+        """Nominal seconds of an inner step; 0: no pace."""
+        speeds: tuple[float, ...]
+        """Of every learner, as a share of nominal; empty: all alike."""
+        variance: float
+        """By up to so much, as a share, a step takes more or less."""
+        heartbeat_timeout: float
+        """Seconds without a word, after which somebody counts as gone."""
+        seed: int
+
+    # -- who there is --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """learner-1 ... learner-M."""
+        return [f"learner-{index}" for index in range(1, self.learners + 1)]
+
+    @property
+    def starters(self) -> list[str]:
+        """The learners that are there from the beginning."""
+        return self.names[:self.learners - self.joining]
+
+    # -- pace ----------------------------------------------------------------------------------------------------------
+
+    def speed_of(self, learner: str) -> float:
+        """How many times as quick as its pace this learner is."""
+        return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
+
+    def step_time_of(self, learner: str) -> float:
+        """Nominal seconds of this learner's inner steps; 0 without pace."""
+        return self.step_time / self.speed_of(learner)
+
+    def quickest_step(self, learner: str) -> float:
+        """Seconds that an inner step of this learner takes at the least."""
+        return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
+
+    def merging_speed(self, living: Collection[str]) -> float:
+        """How quick merges are while these learners live, as a share of nominal: as the last of those whom a merge
+        needs; 0 where they are too few."""
+        speeds = sorted(map(self.speed_of, living), reverse=True)
+        needed = self.contributors_needed(len(speeds))
+        return speeds[needed - 1] if 0 < needed <= len(speeds) else 0.0
+
+    @property
+    def nominal_s(self) -> float:
+        """Seconds that training takes, where nobody is ever out; 0 without pace."""
+        mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0
+        return (self.budget - self.first_position) * self.step_time / mean_speed
+
+    @property
+    def sign_s(self) -> float:
+        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
+        return self.heartbeat_timeout / _SIGNS
+
+    # -- rounds and tokens ---------------------------------------------------------------------------------------------
+
+    @property
+    def algorithm(self) -> str:
+        """What reports call it, beside the trainer's name; empty: nothing."""
+        return ""
+
+    def contributors_needed(self, there: int) -> int:
+        """Distinct learners whose work a merge needs, of so many that are there."""
+        return there
+
+    @property
+    def learners_needed(self) -> int:
+        """Without so many learners nothing is ever merged."""
+        return self.learners if self.coupling.waits == "all" else 1
+
+    @property
+    def coupling(self) -> Coupling:
+        """How far learners depend on each other."""
+        return Coupling("all")
+
+    @property
+    def blocking(self) -> bool:
+        """Whether learners stand while they wait for others, so that their pace is not theirs alone."""
+        return self.coupling.waits != "nobody"
+
+    @property
+    def exchanges_fragments(self) -> bool:
+        """Whether the model travels in pieces; else every merge is one of the whole."""
+        return False
+
+    @property
+    def longest_grace_s(self) -> float:
+        """Seconds for which a merge waits, at the most, for those who come after the last that it needs; infinite: for
+        as long as they are there."""
+        return math.inf
+
+    def fragment_table(self) -> Sequence[Piece]:
+        """The pieces of the model that are exchanged one at a time."""
+        return [WholeModel()]
+
+    @property
+    def donates(self) -> bool:
+        """Whether learners bring others up to date."""
+        return False
+
+    def tokens_per_step_of(self, learner: str) -> int:
+        """Tokens that one inner step of this learner processes; where a trainer counts none, a step is one."""
+        return 1
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens of the whole run, over all learners."""
+        return self.budget * sum(map(self.tokens_per_step_of, self.names))
+
+    @property
+    def begun_tokens(self) -> int:
+        """Of these, those that were processed before the run began."""
+        return 0
+
+    @property
+    def first_position(self) -> int:
+        """Steps of the budget, and batches of each learner's shard, that were used before the run began."""
+        return 0
+
+    @property
+    def last_snapshot(self) -> int:
+        """Number of the snapshot that ends the loss curve."""
+        return 0
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the held-out loss."""
+        return ""
+
+    @property
+    def checkpoint_steps(self) -> int:
+        """Steps between two checkpoints that the group goes back to; 0: it never does."""
+        return 0
+
+    def checkpointed(self, losses: int) -> Self:
+        """The same with an interval of checkpoints, where there are any and none was given, for so many losses."""
+        return self
+
+    # -- the machine ---------------------------------------------------------------------------------------------------
+
+    def lacking(self) -> str:
+        """What must be installed before this can be trained, as a sentence; empty where it can."""
+        return ""
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return "cpu"
+
+
+class SimpleSettings(TrainerSettings):
+    """The fields that every trainer has, and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    learners: int = Field(4, ge=1, le=64)
+    """M, the number of learners."""
+    joining: int = Field(0, ge=0)
+    """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
+    budget: Steps = 400
+    """Inner steps of each learner."""
+    step_time: Seconds = 0.06
+    """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
+    speeds: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field((), strict=False)
+    """Of every learner, as a share of nominal. Empty: all alike."""
+    variance: Share = 0.0
+    """By up to so much, as a share, each step takes more or less than its learner's time."""
+    heartbeat_timeout: Seconds = 3.0
+    """A peer that says nothing for so long counts as gone."""
+    seed: int = Field(0, ge=0, le=2**63 - 1)

@@ -1,0 +1,68 @@
+"""Somebody who has the run's token speaks in a learner's name: what about, and how far it came. A trainer knows how."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Literal, Protocol
+
+from harness.tensors import Tensors
+from harness.wire.frames import Decoder, FrameError, encode
+from harness.wire.messages import Message, Vocabulary
+
+Content = Literal["nan", "inf", "shape"]
+"""Of an outer gradient."""
+About = Literal["step", "tokens", "position", "version"]
+"""What a report lies about."""
+_CHUNK = 1 << 18
+
+
+class Impostor(Protocol):
+    """Takes a learner's place at the syncer. A state machine without I/O."""
+
+    sent: int
+    """Messages that the syncer has taken. Others may have been lost, because the real learner took its place again."""
+
+    @property
+    def messages(self) -> Vocabulary:
+        """What it understands."""
+        ...
+
+    def hello(self) -> Message:
+        """What it says first on every connection."""
+        ...
+
+    def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:
+        """A frame came; what it says to that."""
+        ...
+
+    def pause(self) -> float:
+        """Seconds until it comes back."""
+        ...
+
+
+def attack(rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
+    """Send so many through a link (host:port), coming back whenever the real learner takes its place again; how many
+    were taken in time."""
+    until = time.monotonic() + timeout_s
+    while rogue.sent < count and time.monotonic() < until:
+        try:
+            _talk(rogue, address, count, until)
+        except ConnectionRefusedError:
+            break  # there is no syncer to send anything to
+        except (OSError, FrameError):
+            pass  # the real learner took its place again
+        if rogue.sent < count:
+            time.sleep(rogue.pause())
+    return rogue.sent
+
+
+def _talk(rogue: Impostor, address: str, count: int, until: float) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), max(0.1, until - time.monotonic())) as link:
+        link.sendall(encode(rogue.hello()))
+        decoder = Decoder(rogue.messages)
+        while rogue.sent < count and time.monotonic() < until and (data := link.recv(_CHUNK)):
+            for message, tensors in decoder.feed(data):
+                for answer, payload in rogue.on_message(message, tensors):
+                    link.sendall(encode(answer, payload))
