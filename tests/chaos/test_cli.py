@@ -265,7 +265,7 @@ def test_a_run_whose_deadline_has_passed_is_not_resumed_into_it(tmp_path):
 def test_a_replay_needs_the_device_that_the_run_had(tmp_path):
     run = simulated(tmp_path)
     settings = json.loads((run / "cluster.json").read_text())
-    settings["trainer"]["device"] = "cuda"
+    settings["cluster"]["device"] = "cuda"
     (run / "cluster.json").write_text(json.dumps(settings))
     done = command("replay", str(run))
     assert done.returncode == 2

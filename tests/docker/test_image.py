@@ -11,7 +11,8 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-ENTRANCES = ("harness.node.process", "harness.node.status")
+ENTRANCES = ("harness.node.process", "harness.node.status", "harness.trainer.plugin")
+"""The trainer is found by its name when a node starts."""
 NAMES = {"ruamel": "ruamel.yaml", "toxiproxy": "toxiproxy-python"}
 
 
