@@ -10,6 +10,8 @@ What is named here is the public interface; everything else may change from one 
 - run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
 - judge(history) -> Judgement; `History` is a recorded run
 - Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Late, Unknown: what a check is
+- Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
+  rounds
 """
 
 from __future__ import annotations
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
     from faults.base import Fault as Fault
     from faults.evidence import Effect as Effect
     from faults.links.base import LinkFault as LinkFault
+    from harness.trainer_api.rounds import RoundTrainer as RoundTrainer
+    from harness.trainer_api.settings import SimpleSettings as SimpleSettings
+    from harness.trainer_api.settings import TrainerSettings as TrainerSettings
+    from harness.trainer_api.trainer import Trainer as Trainer
+    from harness.trainer_api.trainer import Workload as Workload
 
 _PUBLIC = {
     "load": "chaos.scenario.loading", "freeze": "chaos.scenario.plan", "Plan": "chaos.scenario.plan",
@@ -42,7 +49,9 @@ _PUBLIC = {
     "History": "chaos.evidence.history", "Result": "chaos.runner.run", "Fault": "faults.base",
     "LinkFault": "faults.links.base", "Drawn": "faults.base", "Effect": "faults.evidence",
     "check": "chaos.checks.base", "Finding": "chaos.checks.base", "Late": "chaos.checks.base",
-    "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends"}
+    "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends", "Trainer": "harness.trainer_api.trainer",
+    "Workload": "harness.trainer_api.trainer", "RoundTrainer": "harness.trainer_api.rounds",
+    "SimpleSettings": "harness.trainer_api.settings", "TrainerSettings": "harness.trainer_api.settings"}
 """Name -> where it is: imported when it is asked for, so that pytest's plugin costs nothing where nobody needs it."""
 
 __all__ = [*_PUBLIC]

@@ -64,14 +64,13 @@ def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: run
     """
     from chaos.evidence.run_folder import changed
     from chaos.runner.run import recorded
-    from harness.node.settings import SETTINGS, NodeSettings
     from harness.storage.checkpoint import CheckpointError
     from harness.trainer_api.trainer import TrainerError, at
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
         try:
-            settings = NodeSettings.model_validate(run.document(SETTINGS))
+            settings = run.settings(run.plan())
             initial = settings.initial_values()
             if why := settings.cluster.lacking():
                 raise MissingExtraError(why)

@@ -18,12 +18,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan
 from harness import tape
 from harness.cleanup.processes import Identity, identity
-from harness.errors import all_printable, printable
+from harness.errors import all_printable, first, printable
 from harness.fingerprint import source_digest
+from harness.node.settings import SETTINGS, NodeSettings
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 _OPTIONS = r"( --on (compose|simulated))?"
@@ -98,6 +101,23 @@ class RunFolder:
             ScenarioError: it is not a plan, or was altered.
         """
         return plans.load(self.path / "plan.json")
+
+    def settings(self, plan: Plan) -> NodeSettings:
+        """What its nodes were told, held against its plan: whose trainer it is decides what is imported.
+
+        Raises:
+            FolderError: it is of another trainer or cluster, or can't be understood.
+        """
+        told = self.document(SETTINGS)
+        if told.get("trainer") == plan.under_test.path:
+            try:
+                settings = NodeSettings.model_validate(told)
+            except ValidationError as error:
+                raise FolderError(f"{self.path}: {SETTINGS} can't be understood: {first(error)}") from error
+            if settings.cluster == plan.cluster:
+                return settings
+        raise FolderError(f"{self.path}: {SETTINGS} is {'of another cluster than the plan' if told else 'not there'}; "
+                          f"run it again: {self.repeat}")
 
     def tape(self) -> tape.Tape:
         """All that was recorded."""

@@ -9,8 +9,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from chaos.evidence.run_folder import FolderError, RunFolder, environment
 from chaos.runner.backends import Backend
 from chaos.runner.cleanup import clean, settled
@@ -21,7 +19,6 @@ from chaos.scenario import plan as plans
 from chaos.scenario.model import SYNCER
 from harness import tape
 from harness.cleanup.processes import identity
-from harness.errors import first
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import CheckpointError, file_digest
@@ -84,10 +81,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
         UndoLogError: the undo log can't be written.
     """
     backend.refuse(origin.plan)
-    try:
-        settings = NodeSettings.model_validate(folder.document(SETTINGS))
-    except ValidationError as error:
-        raise FolderError(f"{folder.path}: {SETTINGS} can't be understood: {first(error)}") from error
+    settings = folder.settings(origin.plan)
     _as_it_began(folder, origin, settings)
     for line in clean():
         audience.say(f"left behind by an earlier run: {line}")
@@ -100,9 +94,6 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
 
 def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> None:
     """Refuse what would go on with another training than the one that the folder's plan and manifest name."""
-    if (settings.trainer, settings.cluster) != (origin.plan.under_test.path, origin.plan.cluster):
-        raise FolderError(f"{folder.path}: {SETTINGS} is of another cluster than the plan; begin again: "
-                          f"{folder.repeat}")
     manifest = folder.manifest()
     corpus = manifest.get("corpus")
     for path, digest in ((settings.data, corpus.get("digest") if isinstance(corpus, dict) else None),

@@ -58,6 +58,7 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     yield from ((["cluster", key], message) for key, message in scenario.under_test.objections(scenario.cluster))
+    yield from _parity(scenario)
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:
@@ -70,6 +71,17 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     abort = scenario.abort_when
     if abort is not None and abort.alive_below is not None and abort.alive_below > len(learners):
         yield ["abort_when"], f"there are never more than {len(learners)} learners: this would abort every run at once"
+
+
+def _parity(scenario: Scenario) -> Iterator[Objection]:
+    """What a loss can be held against must be there."""
+    bound, trainer = scenario.checks.loss_parity, scenario.under_test
+    if bound is not None and not scenario.cluster.last_snapshot:
+        yield (["checks", "loss_parity"],
+               f"loss_parity: trainer {scenario.trainer} writes no snapshots to take a loss of")
+    elif bound is not None and bound.against_synchronous is not None and trainer.synchronous(scenario.cluster) is None:
+        yield (["checks", "loss_parity", "against_synchronous"],
+               f"loss_parity: trainer {scenario.trainer} has no synchronous run; leave against_synchronous out")
 
 
 def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:

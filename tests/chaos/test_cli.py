@@ -262,11 +262,33 @@ def test_a_run_whose_deadline_has_passed_is_not_resumed_into_it(tmp_path):
     assert words.endswith("--deadline 15s")
 
 
-def test_a_replay_needs_the_device_that_the_run_had(tmp_path):
-    run = simulated(tmp_path)
+def on_cuda(run):
+    """As if it had been computed there."""
+    plan = plans.load(run / "plan.json")
+    cluster = plan.cluster.model_copy(update={"device": "cuda"})
+    plans.save(plan.model_copy(update={"cluster": cluster}), run / "plan.json")
     settings = json.loads((run / "cluster.json").read_text())
     settings["cluster"]["device"] = "cuda"
     (run / "cluster.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(("trainer", "cluster"), [("os:abort", {}), (None, {"learners": 2})])
+def test_what_a_folder_says_of_its_trainer_is_held_against_its_plan_before_anything_is_imported(tmp_path, trainer,
+                                                                                               cluster):
+    run = simulated(tmp_path)
+    settings = json.loads((run / "cluster.json").read_text())
+    settings["trainer"] = trainer or settings["trainer"]
+    settings["cluster"] |= cluster
+    (run / "cluster.json").write_text(json.dumps(settings))
+    done = command("replay", str(run))
+    assert done.returncode == 2
+    assert "cluster.json is of another cluster than the plan" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_replay_needs_the_device_that_the_run_had(tmp_path):
+    run = simulated(tmp_path)
+    on_cuda(run)
     done = command("replay", str(run))
     assert done.returncode == 2
     assert "it was computed on device cuda: " in " ".join(done.stderr.split())

@@ -60,6 +60,52 @@ def test_it_runs_and_is_in_the_report(on, tmp_path):
     assert re.fullmatch(r"nic-brownout: \d+ checks, all passed\n", command("check", folder, "--report", "one-line"))
 
 
+def test_the_trainer_is_one_of_the_cluster_section_in_the_schema():
+    schema = json.loads(command("schema"))
+    assert schema["properties"]["trainer"]["enum"] == ["decoupled-diloco", "acme-walk"]
+    assert "target" in schema["$defs"]["WalkSettings"]["properties"]
+
+
+@pytest.mark.parametrize("on", ["simulated", "local"])
+def test_the_trainer_is_killed_judged_and_reported_like_the_built_in_one(on, tmp_path):
+    said = command("run", "walk-kill", "--on", on, "--step-time", "auto", "--runs-dir", tmp_path,
+                   "--retries-inconclusive", "2")
+    assert "PASSED  walk-kill  acme-walk" in said
+    assert {"self_healing", "reintegration", "exactly_once", "goodput"} <= set(said.split())
+    assert "quorum_respected" not in said, "it exchanges no fragments"
+    folder = next(path for path in sorted(tmp_path.iterdir(), reverse=True) if (path / "report.json").exists())
+    assert json.loads((folder / "plan.json").read_text())["providers"]["trainer acme-walk"] == "acme-chaos 1.2"
+    assert "trainer acme-walk can't be replayed" in command("replay", folder, code=2)
+
+
+def test_mistakes_are_told_by_what_the_trainer_has(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("diloco_chaos: 1\nname: mine\ntrainer: acme-walk\ncluster: {targt: 2}\n")
+    assert "4:11: unknown key 'targt'; did you mean 'target'?" in command("validate", path, code=2)
+    path.write_text("diloco_chaos: 1\nname: mine\ntrainer: acme-wlk\n")
+    assert "no trainer 'acme-wlk'; did you mean 'acme-walk'?" in command("validate", path, code=2)
+    path.write_text("diloco_chaos: 1\nname: mine\ntrainer: acme-walk\nfaults:\n  - {poison: learner-1, at: 1s}\n"
+                    "  - {kill: learner-1, when: {node: learner-1, failpoint: upload.half}}\n"
+                    "checks:\n  loss_parity: {against_synchronous: 2%}\n")
+    said = command("validate", path, code=2)
+    assert "5:5: poison: trainer acme-walk does not know it" in said
+    assert "6:5: no failpoint 'upload.half'. Trainer acme-walk has none" in said
+    assert "8:3: loss_parity: trainer acme-walk writes no snapshots" in said
+
+
+def test_the_trainer_is_explored_and_what_breaks_is_shrunk(tmp_path):
+    path = tmp_path / "strict.yaml"
+    path.write_text("diloco_chaos: 1\nname: strict\ntrainer: acme-walk\n"
+                    "cluster: {learners: 3, budget: 150 steps, step_time: 60ms}\nchecks:\n  reconnects: {at_most: 0}\n")
+    said = command("explore", path, "--faults", "kill,straggler", "--runs", 8,
+                   "--corpus-dir", tmp_path / "found", code=1)
+    assert "reconnects" in said
+    found = (tmp_path / "found" / "reconnects.yaml").read_text()
+    assert "trainer: acme-walk" in found
+    assert found.count("kill:") == 1
+    assert "straggler" not in found
+
+
 def test_the_check_can_fail():
     result = simulate(freeze(load("nic-brownout")[0], 0))
     assert {one.name: one.verdict for one in result.judgement.checks}["reconnects"] == "passed"

@@ -18,13 +18,13 @@ from harness.core.roles import SYNCER
 from harness.storage.disk import Content
 from harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
 from harness.trainer.algorithm.codec import CompressError
-from harness.trainer.algorithm.merge import token_weight
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.sessions import PeerSessions
 from harness.trainer.coordinator.syncer_part import syncers
 from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from harness.trainer.model.replica import VALUE
 from harness.trainer.protocol.messages import Average, Clock, Fetch, Gradient, Hello, Report, Resume, State, Welcome
+from harness.trainer_api.rounds import Part, merged
 from harness.wire.messages import Message
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
@@ -225,15 +225,9 @@ class Hub(PeerSessions[Member]):
         each, base = list(map(self.config.tokens_per_step_of, names)), self.step
         mean = self._down.send(averaged([part.gradient for part in parts], each), {}, key="")
         self.step, self.tokens = self.step + 1, self.tokens + sum(each)
-        yield Record("merge", {
-            "round": base, "fragment": 0, "version": self.step, "digest": digest(mean.read), "step": self.step,
-            "processed": self.tokens, "merged": self.tokens, "opened": self._opened,
-            "quorum_at": max(part.arrived for part in parts), "closed": now, "grace": 0.0, "step_time": 0.0,
-            "sync_time": 0.0, "why": "all answered", "asked": names, "declined": [], "contributions": [
-                {"learner": name, "incarnation": self.group[name], "base": base, "first": part.number,
-                 "last": part.number, "steps": 1, "tokens": tokens, "weight": token_weight(tokens, 1),
-                 "arrived": part.arrived, "digest": digest(part.gradient)}
-                for name, part, tokens in zip(names, parts, each, strict=True)]})
+        yield merged(self.step, digest(mean.read), self.tokens, self._opened, now, [
+            Part(name, self.group[name], part.number, tokens, part.arrived, digest(part.gradient))
+            for name, part, tokens in zip(names, parts, each, strict=True)])
         yield Failpoint("commit.before_broadcast")
         self._given, self._opened = {}, now
         for name in self.group:

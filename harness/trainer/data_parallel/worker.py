@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
-from harness.node.pacer import Metronome
+from harness.core.pacer import Metronome
 from harness.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import learning_rate, snapshot_marks

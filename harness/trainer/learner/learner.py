@@ -35,8 +35,8 @@ from dataclasses import asdict
 
 from harness import tensors as arrays
 from harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer
+from harness.core.pacer import Metronome
 from harness.memory import Corruption
-from harness.node.pacer import Metronome
 from harness.storage.disk import Content
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.node.pacer import Metronome
+from harness.core.pacer import Metronome
 
 
 def test_a_step_that_computes_faster_waits():

@@ -1,0 +1,331 @@
+"""Trainers that work in rounds: everybody who is there takes a step from the same state, and all go on from what their
+contributions come to. Whoever derives from `RoundTrainer` says what a step is and what a round makes of them.
+
+Theory of operation
+-------------------
+The coordinator has a state, numbered by rounds. It tells the state to whoever connects and, when a round is over, to
+all. A learner that hears of a round takes a step for it, once, and sends what came out. A round is over when everybody
+who is connected has; it is committed, recorded, and only then told.
+
+Three times within `heartbeat_timeout` the coordinator says where it is, and every learner answers: by its contribution,
+again if need be, or by one to no round while it computes. So nothing that is lost is waited for, and whoever is silent
+for longer than that is gone. A contribution to another round than the open one is void, whoever it comes from.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from harness.core.effects import Close, Commit, Compute, Effect, Record, Send, Stop, Timer
+from harness.core.pacer import Metronome
+from harness.core.roles import Coordinator, Worker
+from harness.storage.checkpoint import copies, load_either, tidied
+from harness.storage.disk import Content, Disk
+from harness.tensors import Tensors, digest
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import Trainer, Workload
+from harness.wire.messages import Count, Introduction, Message, vocabulary
+
+_FILE = "state.safetensors"
+_NONE = -1
+"""The round of a contribution to none."""
+
+
+class Part(NamedTuple):
+    """What a learner gave to a round: one inner step."""
+
+    learner: str
+    incarnation: int
+    number: int
+    """The learner's own count of steps, which never goes back within an incarnation."""
+    tokens: int
+    arrived: float
+    """On the coordinator's clock, seconds."""
+    digest: str
+    """Of what it gave."""
+
+
+def merged(version: int, digest: str, processed: int, opened: float, closed: float, parts: Sequence[Part]) -> Record:
+    """The `merge` event of a round, the `version`-th, counted from 1.
+
+    Args:
+        version: of what everybody goes on from.
+        digest: of what came out.
+        processed: tokens of the whole run, this round's included.
+        opened: when the round began, on the coordinator's clock, seconds.
+        closed: when the last part was there.
+        parts: of its members, in the order of their names.
+    """
+    return Record("merge", {
+        "round": version - 1, "fragment": 0, "version": version, "digest": digest, "step": version,
+        "processed": processed, "merged": processed, "opened": opened, "quorum_at": max(part.arrived for part in parts),
+        "closed": closed, "grace": 0.0, "step_time": 0.0, "sync_time": 0.0, "why": "all answered",
+        "asked": [part.learner for part in parts], "declined": [], "contributions": [
+            {"learner": part.learner, "incarnation": part.incarnation, "base": version - 1, "first": part.number,
+             "last": part.number, "steps": 1, "tokens": part.tokens, "weight": float(part.tokens * part.tokens),
+             "arrived": part.arrived, "digest": part.digest} for part in parts]})
+
+
+@dataclass(kw_only=True, slots=True)
+class Contribution(Message):
+    """What a learner's step for a round came to; its payload. A sign of life, too."""
+
+    type: Literal["contribution"] = "contribution"
+    round: int
+    number: Count
+    """The learner's own count of steps."""
+
+
+@dataclass(kw_only=True, slots=True)
+class State(Message):
+    """What everybody goes on from, as the payload: a new round where it is one. It is answered."""
+
+    type: Literal["state"] = "state"
+    round: Count
+    steady: bool
+    over: bool
+
+
+MESSAGES = vocabulary(Introduction | Contribution | State)
+
+
+class RoundTrainer(Trainer):
+    """A trainer that works in rounds. `learner` counts from 1; the same arguments give the same result."""
+
+    @abstractmethod
+    def initial(self, settings: Any) -> Tensors:
+        """What the first round begins from."""
+
+    @abstractmethod
+    def step(self, settings: Any, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
+        """A learner's contribution to a round, and its loss. It is called beside everything else, and may take long."""
+
+    @abstractmethod
+    def merge(self, settings: Any, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
+        """What all go on from: of the round's state, and its members' contributions by their names, in order."""
+
+    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """There is no data but what `step` makes of its arguments."""
+        return _Rounds(self, settings, initial)
+
+
+class _Rounds(Workload):
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors) -> None:
+        self._trainer, self._settings, self._initial = trainer, settings, initial
+
+    def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
+        return RoundCoordinator(self._trainer, self._settings, self._initial, disk)
+
+    def worker(self, name: str, incarnation: int, token: str, part: Content | None = None) -> Worker:
+        return RoundWorker(self._trainer, self._settings, name, incarnation, token)
+
+
+class _Given(NamedTuple):
+    part: Part
+    tensors: Tensors
+
+
+class RoundCoordinator:
+    """Implements `harness.core.roles.Coordinator`."""
+
+    messages = MESSAGES
+
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors, disk: Disk) -> None:
+        """It goes on from what is on the disk.
+
+        Raises:
+            CheckpointError: there is something, and no copy of it can be trusted.
+        """
+        self._trainer, self._settings = trainer, settings
+        there = tidied(disk)
+        self._resumed = bool(there.intersection(copies(_FILE)))
+        content = load_either(disk, _FILE, there)[0] if self._resumed else Content(initial, {"version": 0, "tokens": 0})
+        self._state, self._round = content.tensors, int(content.meta["version"])
+        self._tokens = int(content.meta["tokens"])
+        self.steady = self._over = False
+        self._members: dict[int, tuple[str, int]] = {}  # connection -> learner and incarnation
+        self._heard: dict[int, float] = {}
+        self._given: dict[int, _Given] = {}
+        self._contributed: set[str] = set()
+        self._opened = 0.0
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self._over, "round": self._round, "processed": self._tokens,
+                "learners": sorted(name for name, _ in self._members.values())}
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """It listens, and says from where it goes on."""
+        self._opened = now
+        yield Record("resumed" if self._resumed else "initial", {
+            "versions": [self._round], "digests": [digest(self._state)], "step": self._round,
+            "processed": self._tokens})
+        yield self._next_sign(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """Everybody hears something, and is heard, or is gone."""
+        yield self._next_sign(now)
+        for connection in [one for one, at in self._heard.items() if now - at > self._settings.heartbeat_timeout]:
+            yield from self._part_with(connection, "silent", now)
+        yield from self._tell(self._members)
+
+    def on_message(self, connection: int, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """Somebody introduces itself, or contributes."""
+        if isinstance(message, Introduction):
+            yield from self._welcome(connection, message, now)
+        elif isinstance(message, Contribution) and connection in self._members:
+            self._heard[connection] = now
+            if message.round == self._round and not self._over:
+                name, incarnation = self._members[connection]
+                tokens = self._settings.tokens_per_step_of(name)
+                part = Part(name, incarnation, message.number, tokens, now, digest(tensors))
+                self._given[connection] = _Given(part, tensors)
+                yield from self._close_round(now)
+
+    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended: nobody waits for whoever was there."""
+        self._heard.pop(connection, None)
+        self._given.pop(connection, None)
+        if member := self._members.pop(connection, None):
+            yield Record("lost", {"learner": member[0], "incarnation": member[1], "reason": reason})
+            yield from self._close_round(now)
+
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """There are no global checkpoints."""
+        return ()
+
+    def _welcome(self, connection: int, hello: Introduction, now: float) -> Iterable[Effect]:
+        newest = max((number for name, number in self._members.values() if name == hello.node), default=0)
+        if hello.node not in self._settings.names or hello.incarnation < newest:
+            yield Close(connection, f"{hello.node}.{hello.incarnation} is not, or no longer, a learner of this run",
+                        final=True)
+            return
+        for other in [one for one, (name, _) in self._members.items() if name == hello.node]:
+            final = hello.incarnation > self._members[other][1]
+            yield from self._part_with(other, "replaced by a newer connection", now, final)
+        self._heard[connection], self._members[connection] = now, (hello.node, hello.incarnation)
+        yield Record("hello", {"learner": hello.node, "incarnation": hello.incarnation, "versions": [self._round],
+                               "versions_held": [_NONE]})
+        yield from self._tell([connection])
+
+    def _part_with(self, connection: int, reason: str, now: float, final: bool = False) -> Iterable[Effect]:
+        yield Close(connection, reason, final)
+        yield from self.on_lost(connection, reason, now)
+
+    def _close_round(self, now: float) -> Iterable[Effect]:
+        """If everybody who is there has contributed."""
+        if self._over or not self._members or self._given.keys() != self._members.keys():
+            return
+        given = sorted(self._given.values(), key=lambda one: one.part.learner)
+        parts = [one.part for one in given]
+        self._state = self._trainer.merge(self._settings, self._state, {
+            one.part.learner: one.tensors for one in given})
+        self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
+        self._given = {}
+        yield Commit(_FILE, self._state, {"version": self._round, "tokens": self._tokens})
+        yield merged(self._round, digest(self._state), self._tokens, self._opened, now, parts)
+        self._opened = now
+        self._contributed.update(part.learner for part in parts)
+        if not self.steady and self._contributed.issuperset(self._settings.starters):
+            self.steady = True
+            yield Record("steady", {"step": self._round, "processed": self._tokens})
+        self._over = self._tokens >= self._settings.budget_tokens
+        if self._over:
+            yield Record("finished", {"step": self._round, "processed": self._tokens, "merged": self._tokens})
+        yield from self._tell(self._members)
+        if self._over:
+            yield Stop("finished")
+
+    def _tell(self, whom: Iterable[int]) -> list[Send]:
+        state = State(round=self._round, steady=self.steady, over=self._over)
+        return [Send(state, self._state, to=connection) for connection in whom]
+
+    def _next_sign(self, now: float) -> Timer:
+        return Timer("sign", now + self._settings.sign_s)
+
+
+class RoundWorker:
+    """Implements `harness.core.roles.Worker`."""
+
+    messages = MESSAGES
+
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, name: str, incarnation: int,
+                 token: str) -> None:
+        self._trainer, self._settings, self._token = trainer, settings, token
+        self.name, self.incarnation, self.heartbeat_timeout = name, incarnation, settings.heartbeat_timeout
+        self.steady = False
+        self._learner = settings.names.index(name) + 1
+        self._number = 0
+        self._ready = False
+        self._busy = False  # it waits for its pace, or computes
+        self._heard: tuple[State, Tensors] | None = None  # the newest
+        self._made: tuple[Contribution, Tensors] | None = None  # the newest
+        self._pace = Metronome(settings.step_time_of(name), settings.variance, f"{settings.seed}/{name}/{incarnation}")
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "steps": self._number}
+
+    def on_connected(self, now: float) -> Iterable[Effect]:
+        """Introduce yourself."""
+        yield Send(Introduction(token=self._token, node=self.name, incarnation=self.incarnation))
+
+    def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
+        """The driver connects again."""
+        yield Record("disconnected", {"reason": reason, "step": self._number})
+
+    def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A new round, or a question whether anybody is there."""
+        if not isinstance(message, State):
+            return
+        self.steady, self._heard = message.steady, (message, tensors)
+        if message.over:
+            yield Record("finished", {"step": self._number, "tokens": self._number})
+            yield Stop("finished")
+            return
+        if not self._ready:
+            self._ready = True
+            yield Record("ready", {"step": self._number, "position": message.round})
+        if self._made is not None and self._made[0].round == message.round:
+            yield Send(*self._made)
+        elif self._busy:
+            yield Send(Contribution(round=_NONE, number=self._number))
+        else:
+            yield from self._begin(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """The pace allows the next step."""
+        assert self._heard is not None, "there is a round"
+        yield Compute(self._heard[0].round, 0.0)
+
+    def compute(self, step: Compute) -> tuple[int, Tensors, float]:
+        """A step for the round that was heard of when it began, or a newer one."""
+        assert self._heard is not None, "there is a round"
+        message, state = self._heard
+        return message.round, *self._trainer.step(self._settings, self._learner, message.round, state)
+
+    def on_computed(self, result: tuple[int, Tensors, float], began: float, now: float) -> Iterable[Effect]:
+        """Say where that led; go on where a newer round is open by now."""
+        assert self._heard is not None, "there was a round"
+        round_, tensors, loss = result
+        self._busy, self._number = False, self._number + 1
+        self._made = Contribution(round=round_, number=self._number), tensors
+        yield Record("step", {"step": self._number, "tokens": self._settings.tokens_per_step_of(self.name),
+                              "loss": round(loss, 6), "position": round_, "began": round(began, 6)})
+        if self._heard[0].round == round_:
+            yield Send(*self._made)
+        else:
+            yield from self._begin(now)
+
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """There are no global checkpoints."""
+        return ()
+
+    def _begin(self, now: float) -> Iterable[Effect]:
+        """A step for the newest round, when the pace allows it."""
+        self._busy = True
+        yield Timer("pace", self._pace.next(now))

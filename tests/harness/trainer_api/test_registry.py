@@ -1,0 +1,88 @@
+"""Trainers by name, from whichever package provides them; what a scenario says is read by its trainer."""
+
+import pytest
+
+import harness.trainer.plugin
+from chaos.scenario import plan as plans
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
+from harness.providers import ProviderError
+from harness.trainer.plugin import DecoupledDiLoCo
+from harness.trainer_api.registry import BUILT_IN, TRAINERS
+from harness.trainer_api.trainer import TrainerError, at
+from packages import installed
+
+WALK = """
+    import numpy as np
+    from chaos import RoundTrainer, SimpleSettings
+
+    class Settings(SimpleSettings):
+        stride: float = 0.5
+
+    class Walk(RoundTrainer):
+        name = "walk"
+        settings = Settings
+        def initial(self, settings):
+            return {"n": np.zeros(1, np.float32)}
+        def step(self, settings, learner, round_, state):
+            return {"n": np.full(1, learner, np.float32)}, 0.0
+        def merge(self, settings, state, contributions):
+            return {"n": state["n"] + sum(one["n"] for one in contributions.values())}
+"""
+POINTS = "[diloco_chaos.trainers]\nwalk = walking:Walk\n"
+
+
+def scenario(trainer="walk", cluster="{}", rest=""):
+    return parse(f"diloco_chaos: 1\nname: x\ntrainer: {trainer}\ncluster: {cluster}\n{rest}", "x.yaml")
+
+
+def test_the_built_in_trainer_comes_by_the_same_path():
+    assert isinstance(TRAINERS[BUILT_IN], DecoupledDiLoCo)
+    assert type(at(TRAINERS[BUILT_IN].path)) is harness.trainer.plugin.DecoupledDiLoCo
+
+
+def test_a_scenario_is_read_by_the_trainer_that_it_names(tmp_path):
+    with installed(tmp_path, "walkers", POINTS, walking=WALK):
+        plan = freeze(scenario(cluster="{stride: 0.25, learners: 2}"), 3)
+        assert (plan.cluster.stride, plan.cluster.names, plan.cluster.seed) == (0.25, ["learner-1", "learner-2"], 3)
+        assert plan.providers == {"trainer walk": "walkers 1.2"}
+        with pytest.raises(ScenarioError, match="4:11: unknown key 'strde'; did you mean 'stride'"):
+            scenario(cluster="{strde: 1}")
+
+
+def test_a_saved_plan_is_read_again_and_says_what_to_install_where_its_trainer_is_missing(tmp_path):
+    with installed(tmp_path / "site", "walkers", POINTS, walking=WALK):
+        plan = freeze(scenario(), 0)
+        plans.save(plan, tmp_path / "plan.json")
+        again = plans.load(tmp_path / "plan.json")
+        assert (again, again.digest) == (plan, plan.digest)
+    with pytest.raises(ScenarioError, match=r"the trainer 'walk' came from walkers 1\.2, which is not installed"):
+        plans.load(tmp_path / "plan.json")
+
+
+def test_an_unknown_trainer_is_told_with_the_nearest_and_its_section_is_left_alone():
+    with pytest.raises(ScenarioError) as told:
+        scenario("decoupled-dilocco", "{whatever: 1}", "faults:\n  - {kill: learners, at: 1s}\n")
+    [problem] = told.value.problems
+    assert "no trainer 'decoupled-dilocco'; did you mean 'decoupled-diloco'?" in problem.message
+    assert problem.line == 3
+
+
+@pytest.mark.parametrize("entry", ["walk = walking:Settings", "other = walking:Walk"], ids=["none", "another"])
+def test_an_entry_point_that_names_no_trainer_of_its_name_is_told(tmp_path, entry):
+    with installed(tmp_path, "walkers", f"[diloco_chaos.trainers]\n{entry}\n", walking=WALK), \
+            pytest.raises(ProviderError, match=r"of walkers 1\.2 provides no trainer"):
+        TRAINERS.get("walk")
+
+
+@pytest.mark.parametrize("path", ["", "nowhere:Nobody", "harness.trainer.plugin:Nobody", "harness.tensors:digest",
+                                  "os:abort"])
+def test_a_path_that_leads_to_no_trainer_is_told(path):
+    with pytest.raises(TrainerError):
+        at(path)
+
+
+def test_naming_the_built_in_trainer_makes_no_other_plan():
+    text = "diloco_chaos: 1\nname: x\n"
+    assert freeze(parse(text), 0).digest == freeze(parse(f"{text}trainer: {BUILT_IN}\n"), 0).digest
