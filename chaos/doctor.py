@@ -88,9 +88,9 @@ def _undo_logs() -> Line:
 
 
 def _packages() -> list[Line]:
-    """Other packages that provide faults, checks, scenarios, reports or backends."""
+    """Other packages that provide faults, checks, trainers, scenarios, reports or backends."""
     lines = []
-    for what in ("faults", "checks", "scenarios", "reports", "backends"):
+    for what in ("faults", "checks", "trainers", "scenarios", "reports", "backends"):
         there = offers(f"diloco_chaos.{what}")
         names: dict[str, list[str]] = {}
         for one in there.provided:

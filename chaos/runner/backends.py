@@ -21,6 +21,7 @@ from harness.extras import require
 from harness.node.settings import NodeSettings
 from harness.providers import ProviderError, offers
 from harness.simulation.parameters import Parameters
+from harness.trainer_api.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from chaos.scenario.plan import Plan
@@ -52,6 +53,9 @@ class Backend:
         """Why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
         found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        if self.name == "compose" and plan.trainer != BUILT_IN:
+            found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
+                         f"with --on local or --on simulated")
         return found + ([why] if (why := plan.cluster.lacking()) else self._no_device(plan.cluster.computes_on))
 
     def _no_device(self, device: str) -> list[str]:

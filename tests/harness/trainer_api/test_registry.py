@@ -3,10 +3,12 @@
 import pytest
 
 import harness.trainer.plugin
+from chaos.runner.backends import Backend, local
 from chaos.scenario import plan as plans
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import ScenarioError
+from harness.cluster.base import CONTAINERS
 from harness.providers import ProviderError
 from harness.trainer.plugin import DecoupledDiLoCo
 from harness.trainer_api.registry import BUILT_IN, TRAINERS
@@ -49,6 +51,21 @@ def test_a_scenario_is_read_by_the_trainer_that_it_names(tmp_path):
         assert plan.providers == {"trainer walk": "walkers 1.2"}
         with pytest.raises(ScenarioError, match="4:11: unknown key 'strde'; did you mean 'stride'"):
             scenario(cluster="{strde: 1}")
+
+
+def test_containers_refuse_a_trainer_that_their_image_does_not_have(tmp_path):
+    with installed(tmp_path, "walkers", POINTS, walking=WALK):
+        plan = freeze(scenario(), 0)
+        compose = Backend("compose", CONTAINERS, lambda *_: None)
+        [why] = compose.refusals(plan)
+        assert "has the built-in trainer only; run it with --on local or --on simulated" in why
+        assert local().refusals(plan) == []
+
+
+def test_a_loss_that_there_is_nothing_to_hold_against_is_refused(tmp_path):
+    with installed(tmp_path, "walkers", POINTS, walking=WALK), \
+            pytest.raises(ScenarioError, match="trainer walk writes no snapshots to take a loss of"):
+        scenario(rest="checks: {loss_parity: {against_baseline: 1%}}\n")
 
 
 def test_a_saved_plan_is_read_again_and_says_what_to_install_where_its_trainer_is_missing(tmp_path):
