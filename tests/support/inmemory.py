@@ -7,7 +7,8 @@ modelled here: no bandwidth, no jitter, no disk.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -18,11 +19,13 @@ from harness.core.effects import (
     Effect,
     Failpoint,
     Record,
+    Save,
     Send,
     Snapshot,
     Stop,
     Timer,
 )
+from harness.core.roles import SYNCER, Coordinator, Worker
 from harness.tape import Event
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
@@ -32,19 +35,15 @@ from harness.trainer.learner.learner import Learner
 from harness.trainer.model.replica import Replica
 from harness.wire.messages import Message
 
-SYNCER = "syncer"
 Lose = Callable[[str, str, Message], bool]
 """(sender, receiver, message) -> whether the connection breaks instead of delivering it."""
 
 
-class InMemoryCluster:
-    """One syncer and M learners; `run` goes on until training is over or `until` (virtual seconds)."""
+class InMemoryNodes(ABC):
+    """Drives one core that others connect to, and those that connect: the plainest interpreter of effects there is."""
 
-    def __init__(self, config: TrainerConfig, make_replica: Callable[[int], Replica], initial: Tensors, *,
-                 delay: float = 0.001, compute: float = 0.02, lose: Lose = lambda *_: False) -> None:
-        """`make_replica(index)` makes the replica of a new process of learner `index` (0-based)."""
-        self.config, self.now = config, 0.0
-        self._make_replica, self._initial = make_replica, initial
+    def __init__(self, *, delay: float = 0.001, compute: float = 0.02, lose: Lose = lambda *_: False) -> None:
+        self.now = 0.0
         self._delay, self._compute, self._lose = delay, compute, lose
         self.tape: list[Event] = []
         self.snapshots: list[tuple[dict[str, Any], Tensors]] = []
@@ -56,28 +55,24 @@ class InMemoryCluster:
         self._names: dict[int, str] = {}
         self._numbers = count(1)
         self._timers: dict[tuple[str, str], float] = {}
-        self.learners: dict[str, Learner] = {}
+        self.learners: dict[str, Any] = {}
         self.incarnations: dict[str, int] = {SYNCER: 0}
-        self.syncer: Syncer
-        self.start_syncer()
-        for index, name in enumerate(config.names):
-            self._at(index * config.step_time / config.learners, lambda name=name: self.start_learner(name))  # type: ignore[misc]
+        self.syncer: Any
+
+    @abstractmethod
+    def new_syncer(self) -> Coordinator:
+        """The core of a new syncer process: from what was committed, or from the beginning."""
+
+    @abstractmethod
+    def new_learner(self, name: str) -> Worker:
+        """The core of a new process of this learner."""
 
     # -- what a test does to it ----------------------------------------------------------------------------------
 
     def start_syncer(self) -> None:
-        """A new syncer process: from what was committed, or from the beginning."""
-        found = Restored([], ProgressCounters(self.config.warm_start), resumed=bool(self.disk))
-        for fragment in self.config.fragment_table():
-            stored = self.disk.get(fragment_file(fragment.index))
-            if stored:
-                found.states.append(FragmentState.restored(*stored))
-                found.counters.absorb(stored[1]["counters"])
-            else:
-                found.states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
-                found.to_commit.append(fragment.index)
-        self.syncer = Syncer(self.config, found, self.incarnations[SYNCER])
-        self._do(SYNCER, list(self.syncer.start(self.now)))
+        """A new syncer process."""
+        self.syncer = self.new_syncer()
+        self._do(SYNCER, self.syncer.start(self.now))
 
     def restart_syncer(self) -> None:
         """Kill the syncer and start it again: every connection breaks."""
@@ -91,8 +86,7 @@ class InMemoryCluster:
         if name in self._connections:
             self.disconnect(name, reconnect=False)
         self.incarnations[name] = self.incarnations.get(name, -1) + 1
-        index = self.config.names.index(name)
-        self.learners[name] = Learner(self.config, name, self.incarnations[name], "token", self._make_replica(index))
+        self.learners[name] = self.new_learner(name)
         self._connect(name)
 
     def disconnect(self, name: str, reconnect: bool = True, tell_syncer: bool = True) -> None:
@@ -102,9 +96,9 @@ class InMemoryCluster:
             return
         del self._names[connection]
         if tell_syncer:
-            self._do(SYNCER, list(self.syncer.on_lost(connection, "broken", self.now)))
+            self._do(SYNCER, self.syncer.on_lost(connection, "broken", self.now))
         if reconnect:
-            self._do(name, list(self.learners[name].on_lost("broken", self.now)))
+            self._do(name, self.learners[name].on_lost("broken", self.now))
             self._at(self._delay, lambda: self._connect(name))
 
     def run(self, until: float = float("inf")) -> None:
@@ -123,10 +117,10 @@ class InMemoryCluster:
             return
         connection = next(self._numbers)
         self._connections[name], self._names[connection] = connection, name
-        self._do(name, list(self.learners[name].on_connected(self.now)))
+        self._do(name, self.learners[name].on_connected(self.now))
 
-    def _do(self, node: str, effects: list[Effect]) -> None:
-        for effect in effects:
+    def _do(self, node: str, effects: Iterable[Effect]) -> None:
+        for effect in list(effects):
             match effect:
                 case Send():
                     self._send(node, effect)
@@ -134,11 +128,15 @@ class InMemoryCluster:
                     self._timers[node, effect.key] = effect.at
                     self._at(effect.at - self.now, lambda effect=effect: self._fire(node, effect))  # type: ignore[misc]
                 case Compute():
-                    self._train(self.learners[node], effect)
+                    self._train(node, effect)
                 case Record():
                     self.tape.append(Event(self.now, node, self.incarnations[node], effect.event, effect.fields))
                 case Commit():
                     self.disk[effect.name] = (effect.tensors, effect.meta)
+                case Save():
+                    core = self.syncer if node == SYNCER else self.learners[node]
+                    self._at(self._delay, lambda core=core, effect=effect: self._do(  # type: ignore[misc]
+                        node, core.on_saved(effect.checkpoint, self.now)))
                 case Snapshot():
                     self.snapshots.append((effect.meta, effect.tensors))
                 case Close():
@@ -164,24 +162,58 @@ class InMemoryCluster:
         def deliver() -> None:
             if self._names.get(connection) != learner:
                 return
-            core = self.syncer if receiver == SYNCER else self.learners[learner]
-            if isinstance(core, Syncer):
-                self._do(SYNCER, list(core.on_message(connection, effect.message, effect.tensors, self.now)))
+            if receiver == SYNCER:
+                self._do(SYNCER, self.syncer.on_message(connection, effect.message, effect.tensors, self.now))
             else:
-                self._do(learner, list(core.on_message(effect.message, effect.tensors, self.now)))
+                self._do(learner, self.learners[learner].on_message(effect.message, effect.tensors, self.now))
         self._at(self._delay, deliver)
 
     def _fire(self, node: str, timer: Timer) -> None:
         if self._timers.get((node, timer.key)) == timer.at:
             core = self.syncer if node == SYNCER else self.learners[node]
-            self._do(node, list(core.on_timer(timer.key, self.now)))
+            self._do(node, core.on_timer(timer.key, self.now))
 
-    def _train(self, learner: Learner, effect: Compute) -> None:
-        began, loss = self.now, learner.replica.train(effect.position, effect.lr)
-        self._at(self._compute, lambda: self._computed(learner, loss, began))
+    def _train(self, name: str, effect: Compute) -> None:
+        learner, began = self.learners[name], self.now
+        result = learner.compute(effect)
+        self._at(self._compute, lambda: self._computed(name, learner, result, began))
 
-    def _computed(self, learner: Learner, loss: float, began: float) -> None:
-        if self.learners[learner.name] is learner:
-            self._do(learner.name, list(learner.on_computed(loss, began, self.now)))
+    def _computed(self, name: str, learner: Worker, result: Any, began: float) -> None:
+        if self.learners[name] is learner:
+            self._do(name, learner.on_computed(result, began, self.now))
+
+
+class InMemoryCluster(InMemoryNodes):
+    """One syncer and M learners; `run` goes on until training is over or `until` (virtual seconds)."""
+
+    learners: dict[str, Learner]
+    syncer: Syncer
+
+    def __init__(self, config: TrainerConfig, make_replica: Callable[[int], Replica], initial: Tensors, *,
+                 delay: float = 0.001, compute: float = 0.02, lose: Lose = lambda *_: False) -> None:
+        """`make_replica(index)` makes the replica of a new process of learner `index` (0-based)."""
+        super().__init__(delay=delay, compute=compute, lose=lose)
+        self.config, self._make_replica, self._initial = config, make_replica, initial
+        self.start_syncer()
+        for index, name in enumerate(config.names):
+            self._at(index * config.step_time / config.learners, lambda name=name: self.start_learner(name))  # type: ignore[misc]
+
+    def new_syncer(self) -> Syncer:
+        """From what was committed, or from the beginning."""
+        found = Restored([], ProgressCounters(self.config.warm_start), resumed=bool(self.disk))
+        for fragment in self.config.fragment_table():
+            stored = self.disk.get(fragment_file(fragment.index))
+            if stored:
+                found.states.append(FragmentState.restored(*stored))
+                found.counters.absorb(stored[1]["counters"])
+            else:
+                found.states.append(FragmentState.initial({name: self._initial[name] for name in fragment.names}))
+                found.to_commit.append(fragment.index)
+        return Syncer(self.config, found, self.incarnations[SYNCER])
+
+    def new_learner(self, name: str) -> Learner:
+        """Without a part of a checkpoint."""
+        replica = self._make_replica(self.config.names.index(name))
+        return Learner(self.config, name, self.incarnations[name], "token", replica)
 
 
