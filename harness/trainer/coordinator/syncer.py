@@ -34,7 +34,8 @@ from collections.abc import Iterable
 from itertools import count
 
 from harness import tensors as arrays
-from harness.core.effects import Effect, Failpoint, Record, Send, Timer
+from harness.core.effects import Close, Effect, Failpoint, Record, Send, Timer
+from harness.core.roles import SYNCER
 from harness.tensors import Tensors
 from harness.trainer.algorithm.codec import CompressError
 from harness.trainer.algorithm.merge import token_weight
@@ -44,21 +45,37 @@ from harness.trainer.coordinator import peer_recovery
 from harness.trainer.coordinator.fragment_state import BROKEN, IMPOSSIBLE, Restored
 from harness.trainer.coordinator.fragment_store import FragmentStore
 from harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
+from harness.trainer.coordinator.peer_recovery import Recoveries, objection
 from harness.trainer.coordinator.phase import advanced, due
-from harness.trainer.coordinator.plausible import of_answer, of_report
+from harness.trainer.coordinator.plausible import Origin, of_answer, of_hello, of_report
 from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
-from harness.trainer.protocol.messages import CheckpointAck, Donation, OuterGradient, Report, Request, Reset
+from harness.trainer.coordinator.sessions import PeerSessions
+from harness.trainer.protocol.messages import (
+    CheckpointAck,
+    CheckpointRequest,
+    Clock,
+    Donation,
+    Hello,
+    OuterGradient,
+    Report,
+    Request,
+    Reset,
+    Welcome,
+)
 from harness.wire.messages import Message
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
 
-class Syncer(FragmentStore):
+class Syncer(PeerSessions[LearnerSession]):
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
     def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
-        super().__init__(config, found, incarnation)
+        super().__init__(config, incarnation)
+        self.fragments, self.counters = FragmentStore(config, found), found.counters
+        self._recoveries = Recoveries(config, self.peers)
+        self._budget, self._blocking = config.budget_tokens, config.blocking
         self._gradients = config.gradient_codec
         exchange = config.exchange
         self._offsets, self._most_rounds, self._patience = exchange.offsets, exchange.most_rounds, exchange.patience
@@ -69,6 +86,20 @@ class Syncer(FragmentStore):
         self._waiting: list[int] = []  # fragments that are due and not open yet
         self._numbers = count(incarnation * _ROUNDS_PER_INCARNATION + 1)
         self._merged_from: set[str] = set()
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self.finished, "step": self.counters.step,
+                "processed": self.fragments.processed, "merged": round(self.fragments.merged), "budget": self._budget,
+                "versions": self.fragments.versions,
+                "learners": {name: {"connected": peer.connection is not None, "incarnation": peer.incarnation,
+                                    "step": peer.step} for name, peer in sorted(self.peers.items())}}
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """The first effects of a new process."""
+        yield from self.fragments.start()
+        yield self._next_heartbeat(now)
+        yield from self.fragments.snapshots()
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended. What it had answered stays; what it was asked for is not waited for."""
@@ -97,7 +128,85 @@ class Syncer(FragmentStore):
                 if key == f"grace {round_.number}":
                     yield from self._consider(round_, now)
 
-    # -- learners come and tell ----------------------------------------------------------------------------------
+    # -- learners come -------------------------------------------------------------------------------------------
+
+    def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
+        newest = self.counters.newest(hello.node)
+        ours = len(hello.versions) == len(hello.steps) == len(self.fragments.table)
+        position = self.counters.positions.get(hello.node, self.config.warm_start)
+        refusal = self._turn_away(connection, hello, newest, ours)
+        if not refusal and (why := of_hello(hello, self.config, now, self.counters.step, position,
+                                            self.counters.heard.get(hello.node, 0.0))):
+            refusal = [Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
+                                          "reason": f"impossible hello: {why}"}), Close(connection, "impossible hello")]
+        if refusal:
+            yield from refusal
+            return
+        yield from self._replace(hello, now)
+        fresh = all(version < 0 for version in hello.versions)
+        step = hello.step if hello.tokens else self.counters.step  # one that has made no step begins where training is
+        steps = [0] * len(self.fragments.table) if fresh else list(hello.steps)
+        if hello.incarnation > newest:
+            self.counters.lease(hello.node, now, self.config)
+        self.counters.report(hello.node, hello.incarnation, hello.tokens, hello.position, now)
+        origin = Origin(now, step, hello.tokens, self.counters.positions[hello.node])
+        peer = LearnerSession(hello.node, hello.incarnation, connection, step, self.counters.step, steps, now,
+                              list(hello.versions),
+                              origin)
+        self.peers[hello.node] = self._by_connection[connection] = peer
+        if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
+            yield self.fragments.commit(0)
+        yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
+                               "versions": self.fragments.versions, "versions_held": hello.versions})
+        yield Send(Welcome(step=self.counters.step, tokens=self.fragments.processed, steady=self.steady,
+                           position=self.counters.positions[hello.node]), to=connection)
+        yield from self._recover(peer, now) if fresh else self._refresh(peer)
+        yield from self._advance(now)
+        yield from self.fragments.snapshots()
+
+    def _refresh(self, peer: LearnerSession) -> Iterable[Effect]:
+        """Tell one that comes back what it can't go on from any more."""
+        for index, state in enumerate(self.fragments.states):
+            held = peer.holds[index]
+            behind = state.version - held
+            if held < 0 or behind < 0 or state.out_of_reach(held, self.config) or (behind and self._blocking):
+                yield from self.fragments.tell(peer, index)
+                peer.c_steps[index] = 0
+
+    def _recover(self, peer: LearnerSession, now: float) -> Iterable[Effect]:
+        """Have a healthy peer bring a new process up to date, or do it."""
+        versions = self.fragments.versions
+        yield from self._recoveries.begin(peer, versions, now)
+        if peer.name not in self._recoveries:
+            for index in [index for index, version in enumerate(versions) if peer.holds[index] < version]:
+                yield from self.fragments.tell(peer, index)
+
+    def _renew(self, peer: LearnerSession, reason: str, now: float) -> Iterable[Effect]:
+        """Send everything to a learner that has nothing any more that it could go on from."""
+        yield Record("renewed", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        count = len(self.fragments.table)
+        peer.holds, peer.c_steps, peer.renewing = [-1] * count, [0] * count, True
+        yield from self._recover(peer, now)
+
+    def _without_donor(self, name: str, now: float) -> Iterable[Effect]:
+        """Nothing will come from this one."""
+        for peer in self._recoveries.waiting_for(name):
+            yield from self._recover(peer, now)
+
+    def _pass_on(self, donor: LearnerSession, donation: Donation, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """Hand on what a donor holds; of a merge that was made meanwhile the receiver was told like everybody."""
+        peer = self._recoveries.receiver(donor, donation)
+        if peer is None or peer.connection is None:
+            return
+        if why := objection(donation, tensors, self.fragments.states):
+            yield Record("refused", {"learner": donor.name, "incarnation": donor.incarnation, "reason": why})
+            yield from self._recover(peer, now)
+            return
+        self._recoveries.forget(peer.name)
+        peer.holds = list(map(max, peer.holds, donation.versions))
+        yield Send(donation, tensors, to=peer.connection)
+
+    # -- learners tell ----------------------------------------------------------------------------------
 
     def _take(self, peer: LearnerSession, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         if isinstance(message, Report):
@@ -111,7 +220,7 @@ class Syncer(FragmentStore):
         return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
 
     def _report(self, peer: LearnerSession, report: Report, now: float) -> Iterable[Effect]:
-        why = of_report(report, peer.name, peer.origin, [state.version for state in self.states], self.config, now)
+        why = of_report(report, peer.name, peer.origin, self.fragments.versions, self.config, now)
         if why:
             yield Record("refused", {"learner": peer.name, "incarnation": peer.incarnation,
                                      "reason": f"impossible report: {why}"})
@@ -126,14 +235,13 @@ class Syncer(FragmentStore):
         self.counters.report(peer.name, peer.incarnation, report.tokens, report.position, now)
         if peer.place > self.counters.step or self._waiting or self._rounds or self._blocking:
             yield from self._advance(now)  # else the clock stands, and nobody is to be asked
-        processed = self.processed
-        if self._marks and processed >= self._marks[0][1]:
-            yield from self._snapshots()
+        yield from self.fragments.snapshots()
+        processed = self.fragments.processed
         if processed >= self._budget and not self.finished:
-            yield from self._finish(step=self.counters.step, processed=self.processed, merged=round(self.merged))
+            yield from self._finish(step=self.counters.step, processed=processed, merged=round(self.fragments.merged))
 
     def _answer(self, peer: LearnerSession, answer: OuterGradient, tensors: Tensors, now: float) -> Iterable[Effect]:
-        if answer.fragment >= len(self.table):
+        if answer.fragment >= len(self.fragments.table):
             yield Record("refused", {"learner": peer.name, "reason": "no such fragment"})
             return
         round_ = self._rounds.get(answer.fragment)
@@ -145,7 +253,7 @@ class Syncer(FragmentStore):
             if current and round_ is not None:
                 yield from self._without(round_, peer, now)
             return
-        state = self.states[answer.fragment]
+        state = self.fragments.states[answer.fragment]
         try:
             gradient = self._gradients.unpack(tensors, arrays.shapes(state.value))
         except CompressError:
@@ -180,12 +288,12 @@ class Syncer(FragmentStore):
         yield Record("refused", {
             "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
             "round": answer.round, "first": answer.first_step, "last": answer.last_step,
-            "base": answer.base_version, "version": self.states[answer.fragment].version})
+            "base": answer.base_version, "version": self.fragments.states[answer.fragment].version})
         if reason in BROKEN and peer.connection is not None:
             yield Send(Reset(reason=reason), to=peer.connection)
             yield from self._renew(peer, reason, now)
         elif reason != "late":
-            yield from self._tell(peer, answer.fragment)
+            yield from self.fragments.tell(peer, answer.fragment)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -193,7 +301,7 @@ class Syncer(FragmentStore):
         """Move the global clock, queue what came due, open rounds while the overlap has room for them."""
         step = ticked(self.peers.values(), self.config.quorum, self.counters.step, self._slack)
         if step > self.counters.step:
-            phase = advanced(self.counters.phase, step - self.counters.step, self.config, self.processed)
+            phase = advanced(self.counters.phase, step - self.counters.step, self.config, self.fragments.processed)
             self._want(due(self.counters.phase, phase, self._offsets, self.config.sync_every))
             self.counters.phase = phase
             before, self.counters.step = self.counters.step, step
@@ -241,14 +349,15 @@ class Syncer(FragmentStore):
 
     def _merge(self, round_: Round, why: str, now: float) -> Iterable[Effect]:
         answers = [round_.answers[name] for name in sorted(round_.answers)]
-        outer = outer_step(self.config, self.processed)
-        state = self.states[round_.fragment] = self.states[round_.fragment].after(answers, self.config, outer)
+        outer = outer_step(self.config, self.fragments.processed)
+        state = self.fragments.merge(round_.fragment, answers, outer)
         yield Failpoint("merge.before_commit")
-        yield self._commit(round_.fragment)
+        yield self.fragments.commit(round_.fragment)
         yield Record("merge", {
             "round": round_.number, "fragment": round_.fragment, "version": state.version,
-            "digest": state.digest, "step": self.counters.step, "processed": self.processed,
-            "merged": round(self.merged), "outer": outer, "opened": round_.opened, "quorum_at": round_.quorum_at,
+            "digest": state.digest, "step": self.counters.step, "processed": self.fragments.processed,
+            "merged": round(self.fragments.merged), "outer": outer, "opened": round_.opened,
+            "quorum_at": round_.quorum_at,
             "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
             "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),
             "contributions": [{
@@ -260,9 +369,21 @@ class Syncer(FragmentStore):
         for peer in self.peers.values():
             if peer.connection is not None:
                 peer.c_steps[round_.fragment] = 0
-                yield from self._tell(peer, round_.fragment, now)
+                yield from self.fragments.tell(peer, round_.fragment, now)
         self._merged_from.update(round_.answers)
         if not self.steady and self._merged_from.issuperset(self.config.starters):
             self.steady = True
-            yield Record("steady", {"step": self.counters.step, "processed": self.processed})
+            yield Record("steady", {"step": self.counters.step, "processed": self.fragments.processed})
             yield from self._send_clock(now)
+
+    def _checkpoint(self) -> Iterable[Effect]:
+        """Have everybody save what they are now."""
+        there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
+        number, told = self._checkpoints.begin(self.counters.step, [SYNCER, *there])
+        yield from told
+        yield self.fragments.part(number, self._checkpoints.whole)
+        for connection in there.values():
+            yield Send(CheckpointRequest(number=number), to=connection)
+
+    def _clock(self, now: float) -> Clock:
+        return Clock(step=self.counters.step, tokens=self.fragments.processed, steady=self.steady, sent=now)

@@ -107,9 +107,9 @@ def test_a_donation_that_is_not_true_is_refused_and_the_next_peer_asked(restarte
     while not asked(cluster):
         cluster.run(until=cluster.now + 0.001)
     donor = syncer.peers["learner-1"]
-    values = {name: array.copy() for state in syncer.states for name, array in state.value.items()}
-    donation = Donation(learner="learner-3", versions=[state.version for state in syncer.states],
-                        digests=[digest(state.value) for state in syncer.states])
+    values = {name: array.copy() for state in syncer.fragments.states for name, array in state.value.items()}
+    donation = Donation(learner="learner-3", versions=[state.version for state in syncer.fragments.states],
+                        digests=[digest(state.value) for state in syncer.fragments.states])
     if wrong == "content":
         values[min(values)] = values[min(values)] + np.float32(1)
     elif wrong == "digest":
@@ -153,7 +153,7 @@ def test_the_syncer_tells_only_what_was_not_told_while_a_donor_was_waited_for(re
     while not asked(cluster):
         cluster.run(until=cluster.now + 0.001)
     syncer = cluster.syncer
-    syncer.peers["learner-3"].holds[1] = syncer.states[1].version
+    syncer.peers["learner-3"].holds[1] = syncer.fragments.states[1].version
     effects = [effect for donor in ("learner-1", "learner-2", "learner-4")
                for effect in syncer.on_timer(peer_recovery.TIMER + donor, cluster.now)]
     told = [effect.message.fragment for effect in effects

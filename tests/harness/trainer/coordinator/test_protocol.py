@@ -134,7 +134,7 @@ def test_a_returning_learner_gets_every_fragment_and_starts_at_the_global_step(m
 def test_a_returning_learner_goes_on_in_its_shard_behind_what_it_can_have_trained_on(make_cluster):
     cluster = make_cluster()
     cluster.run(until=1.5)
-    reported = cluster.syncer.counters.positions["learner-3"]
+    reported = cluster.syncer.fragments.counters.positions["learner-3"]
     cluster.start_learner("learner-3")
     cluster.run()
     ready = next(event for event in events(cluster, "ready", "learner-3") if event.incarnation == 1)
@@ -146,9 +146,9 @@ def test_a_returning_learner_goes_on_in_its_shard_behind_what_it_can_have_traine
 def test_a_syncer_that_restarts_goes_on_from_its_newest_versions_with_its_momentum(make_cluster):
     cluster = make_cluster()
     cluster.run(until=1.5)
-    before = cluster.syncer.states
+    before = cluster.syncer.fragments.states
     cluster.restart_syncer()
-    after = cluster.syncer.states
+    after = cluster.syncer.fragments.states
     assert [state.version for state in after] == [state.version for state in before]
     assert any(state.momentum[name].any() for state in after for name in state.momentum)
     for old, new in zip(before, after, strict=True):
@@ -262,11 +262,11 @@ def test_a_merge_whose_broadcast_nobody_got_holds_up_no_later_round(make_cluster
     silent = []
     cluster = make_cluster(lose=lambda sender, *_: bool(silent) and sender == "syncer", **settings)
     cluster.run(until=1.0)
-    version = sum(state.version for state in cluster.syncer.states)
+    version = sum(state.version for state in cluster.syncer.fragments.states)
     silent.append(True)
     for hundredth in range(100):
         cluster.run(until=1.0 + hundredth / 100)
-        if sum(state.version for state in cluster.syncer.states) > version:
+        if sum(state.version for state in cluster.syncer.fragments.states) > version:
             break
     silent.clear()
     cluster.restart_syncer()
@@ -292,7 +292,7 @@ def test_a_syncer_that_restarts_while_h_grows_goes_on_at_the_phase_that_it_had_c
     cluster.run(until=1.5)
     committed = max((meta["counters"]["step"], meta["counters"]["phase"]) for _, meta in cluster.disk.values())
     cluster.restart_syncer()
-    assert (cluster.syncer.counters.step, cluster.syncer.counters.phase) == committed
+    assert (cluster.syncer.fragments.counters.step, cluster.syncer.fragments.counters.phase) == committed
     assert committed[1] > committed[0] > 0
     cluster.run()
     assert_exactly_once(cluster)
@@ -328,7 +328,7 @@ def test_who_holds_a_version_that_a_new_syncer_has_forgotten_is_told_the_current
     cluster.run(until=1.5)
     losing = False
     cluster.restart_syncer()
-    new = [state.version for state in cluster.syncer.states]
+    new = [state.version for state in cluster.syncer.fragments.states]
     behind = {index for index, held in enumerate(cluster.learners["learner-2"].held) if held.version < new[index]}
     cluster.run()
     hello, = (event for event in events(cluster, "hello") if event.t > 1.5 and event["learner"] == "learner-2")
@@ -371,9 +371,9 @@ def test_a_syncer_that_restarts_keeps_what_rounding_has_cost(make_cluster):
     seen = Seen()
     cluster = make_cluster(lose=seen, **INT4)
     cluster.run(until=1.5)
-    before = cluster.syncer.states
+    before = cluster.syncer.fragments.states
     cluster.restart_syncer()
-    after = cluster.syncer.states
+    after = cluster.syncer.fragments.states
     assert any(state.error for state in before)
     assert [digest(state.error) for state in after] == [digest(state.error) for state in before]
     seen.said.clear()
@@ -386,7 +386,8 @@ def test_a_syncer_that_restarts_keeps_what_rounding_has_cost(make_cluster):
 def trained(cluster):
     """(where it began, where it ended), all tensors in a row."""
     def everything():
-        return np.concatenate([array.ravel() for state in cluster.syncer.states for array in state.value.values()])
+        states = cluster.syncer.fragments.states
+        return np.concatenate([array.ravel() for state in states for array in state.value.values()])
     start = everything()
     cluster.run()
     return start, everything()
@@ -441,7 +442,7 @@ def test_who_is_told_of_a_merge_is_told_what_of_its_own_is_part_of_it(make_clust
 
 def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster):
     cluster = make_cluster(**INT4)
-    state, config = cluster.syncer.states[0], cluster.config
+    state, config = cluster.syncer.fragments.states[0], cluster.config
     moved = {name: np.zeros_like(array) for name, array in state.value.items()}
     start, random = state.value, np.random.default_rng(0)
     for step in range(1, 6):

@@ -38,7 +38,7 @@ def test_weights_that_become_nan_cost_a_learner_the_steps_since_and_nobody_else_
     again = merged_from(cluster, "learner-2", 2.0)
     assert min(part["first"] for part in again if part["first"] > reset["step"]) == reset["step"] + 1
     assert max(part["last"] for part in again) > reset["step"] + 20
-    assert all(np.isfinite(array).all() for state in cluster.syncer.states for array in state.value.values())
+    assert all(np.isfinite(array).all() for state in cluster.syncer.fragments.states for array in state.value.values())
 
 
 def test_a_step_that_came_to_nothing_does_not_use_up_the_budget(make_cluster):
@@ -60,7 +60,7 @@ def test_a_value_as_large_as_no_training_makes_it_is_refused_and_its_learner_tol
     assert {event["learner"] for event in refused} == {"learner-3"}
     assert events(cluster, "reset")[0]["reason"] == "too large"
     assert merged_from(cluster, "learner-3", events(cluster, "reset")[0].t + 0.5)
-    assert max(np.abs(array).max() for state in cluster.syncer.states for array in state.value.values()) < 100
+    assert max(np.abs(array).max() for state in cluster.syncer.fragments.states for array in state.value.values()) < 100
 
 
 def test_training_moves_values_by_less_than_what_is_too_large():
