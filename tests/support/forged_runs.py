@@ -209,9 +209,12 @@ class Toy:
 
 
 class Dead:
-    """What is left of a process that was killed: timers find nobody."""
+    """What is left of a process that was killed: timers, and what it was saving, find nobody."""
 
     def on_timer(self, key: str, now: float) -> tuple[()]:
+        return ()
+
+    def on_saved(self, checkpoint: int, now: float) -> tuple[()]:
         return ()
 
 
@@ -289,9 +292,9 @@ class Ground(InMemoryCluster):
         self.say("residue", left=[])
         self.say("end", outcome="finished", message="")
 
-    def _train(self, learner: Any, effect: Any) -> None:
-        usual, self._compute = self._compute, self.slow.get(learner.name, self._compute)
-        super()._train(learner, effect)
+    def _train(self, name: str, effect: Any) -> None:
+        usual, self._compute = self._compute, self.slow.get(name, self._compute)
+        super()._train(name, effect)
         self._compute = usual
 
 

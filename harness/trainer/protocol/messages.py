@@ -89,7 +89,7 @@ class Request(Message):
 class OuterGradient(Message):
     """The outer gradient (base minus current) with the counters at that moment; no payload where steps is 0."""
 
-    type: Literal["answer"] = "answer"
+    type: Literal["outer_gradient"] = "outer_gradient"
     round: Count
     fragment: Count
     base_version: Count
@@ -151,7 +151,7 @@ class Donation(Message):
 class CheckpointRequest(Message):
     """The syncer asks everybody to save what they are at this place among all messages."""
 
-    type: Literal["cut"] = "cut"
+    type: Literal["checkpoint_request"] = "checkpoint_request"
     number: Count
 
 
@@ -159,7 +159,7 @@ class CheckpointRequest(Message):
 class CheckpointAck(Message):
     """A learner's part of a checkpoint is on stable storage."""
 
-    type: Literal["saved"] = "saved"
+    type: Literal["checkpoint_ack"] = "checkpoint_ack"
     number: Count
 
 

@@ -253,8 +253,8 @@ def test_what_was_answered_before_a_connection_broke_is_not_carried_on_top_of_a_
         if "learner-1" not in (sender, receiver):
             return False
         seen[message.type] += 1
-        seen["lost"] += seen["answer"] > 10
-        return seen["answer"] > 10 and seen["lost"] < 800
+        seen["lost"] += seen["outer_gradient"] > 10
+        return seen["outer_gradient"] > 10 and seen["lost"] < 800
 
     story = perform(lose, budget=50, max_staleness=1)
     mine = [event for event in story.events if event.node == "learner-1"

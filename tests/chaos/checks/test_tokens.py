@@ -193,7 +193,7 @@ def test_every_step_of_every_fragment_of_a_real_run_has_exactly_one_fate(request
 @settings(max_examples=25)
 @given(data=st.data())
 def test_whatever_messages_are_lost_nothing_is_merged_twice_and_nothing_is_without_a_fate(perform, data):
-    kinds = st.sampled_from(["answer", "broadcast", "request", "report", "hello", "welcome"])
+    kinds = st.sampled_from(["outer_gradient", "broadcast", "request", "report", "hello", "welcome"])
     lost = data.draw(st.sets(st.tuples(kinds, st.integers(1, 200)), max_size=30))
     seen = Counter()
 

@@ -31,7 +31,7 @@ def large():
 @pytest.mark.parametrize(("precision", "times"), [("bfloat16", 2), ("int8", 32 / 8.25), ("int4", 32 / 4.25)])
 def test_answers_and_broadcasts_shrink_by_as_much_as_their_values(large, precision, times):
     whole, fewer = crossed(large["float32"]), crossed(large[precision])
-    assert 0.75 * times < whole.received["answer"] / fewer.received["answer"] <= times  # the frames' heads stay
+    assert 0.75 * times < whole.received["outer_gradient"] / fewer.received["outer_gradient"] <= times  # the frames' heads stay
     size = sum(fragment.size for fragment in TrainerConfig(model="micro", fragments=4).fragment_table())
     first = 2 * 4 * size  # to both learners, as float32
     saved = (whole.sent["broadcast"] - first) / (fewer.sent["broadcast"] - first)
@@ -71,7 +71,7 @@ def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     assert "bytes a token" in wire
     assert "broadcast" in wire
     told = json.loads(CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated", "--json"]).stdout)["bytes"]
-    assert told["received"]["answer"] > 0 < told["sent"]["broadcast"]
+    assert told["received"]["outer_gradient"] > 0 < told["sent"]["broadcast"]
 
 
 def test_a_run_that_told_nothing_crossed_nothing():
