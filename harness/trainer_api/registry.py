@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, Validation
 
 from harness.errors import printable
 from harness.providers import Provided, ProviderError, Registry
-from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.settings import SimpleSettings, TrainerSettings
 from harness.trainer_api.trainer import Trainer
 
 GROUP = "diloco_chaos.trainers"
@@ -23,6 +23,11 @@ def _provided(one: Provided) -> list[tuple[str, Trainer]]:
             and getattr(one.content, "name", None) == one.name):
         raise ProviderError(f"{one.name} of {one.provider} provides no trainer: an entry point of {GROUP} names a "
                             f"subclass of chaos.Trainer whose `name` is {one.name!r}")
+    settings = getattr(one.content, "settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, TrainerSettings)
+            and settings.model_fields.keys() >= SimpleSettings.model_fields.keys()):
+        raise ProviderError(f"{one.name} of {one.provider} can't be used: its `settings` must be a subclass of "
+                            f"chaos.TrainerSettings with the fields {', '.join(SimpleSettings.model_fields)}")
     return [(one.name, one.content())]
 
 

@@ -143,9 +143,12 @@ class RoundCoordinator:
         self._trainer, self._settings = trainer, settings
         there = tidied(disk)
         self._resumed = bool(there.intersection(copies(_FILE)))
-        content = load_either(disk, _FILE, there)[0] if self._resumed else Content(initial, {"version": 0, "tokens": 0})
+        begun = Content(initial, {"version": 0, "tokens": 0, "incarnations": {}})
+        content = load_either(disk, _FILE, there)[0] if self._resumed else begun
         self._state, self._round = content.tensors, int(content.meta["version"])
         self._tokens = int(content.meta["tokens"])
+        self._newest: dict[str, int] = dict(content.meta["incarnations"])
+        """Incarnations that were heard of: an earlier one is refused, by this coordinator's successor, too."""
         self.steady = self._over = False
         self._members: dict[int, tuple[str, int]] = {}  # connection -> learner and incarnation
         self._heard: dict[int, float] = {}
@@ -199,11 +202,15 @@ class RoundCoordinator:
         return ()
 
     def _welcome(self, connection: int, hello: Introduction, now: float) -> Iterable[Effect]:
-        newest = max((number for name, number in self._members.values() if name == hello.node), default=0)
-        if hello.node not in self._settings.names or hello.incarnation < newest:
-            yield Close(connection, f"{hello.node}.{hello.incarnation} is not, or no longer, a learner of this run",
-                        final=True)
+        if hello.node not in self._settings.names:
+            yield Close(connection, f"{hello.node} is not a learner of this run", final=True)
             return
+        if hello.incarnation < self._newest.get(hello.node, 0):
+            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
+                                     "reason": "old incarnation"})
+            yield Close(connection, "a newer incarnation of this learner is known", final=True)
+            return
+        self._newest[hello.node] = hello.incarnation
         for other in [one for one, (name, _) in self._members.items() if name == hello.node]:
             final = hello.incarnation > self._members[other][1]
             yield from self._part_with(other, "replaced by a newer connection", now, final)
@@ -226,7 +233,8 @@ class RoundCoordinator:
             one.part.learner: one.tensors for one in given})
         self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
         self._given = {}
-        yield Commit(_FILE, self._state, {"version": self._round, "tokens": self._tokens})
+        yield Commit(_FILE, self._state, {"version": self._round, "tokens": self._tokens,
+                                          "incarnations": dict(self._newest)})
         yield merged(self._round, digest(self._state), self._tokens, self._opened, now, parts)
         self._opened = now
         self._contributed.update(part.learner for part in parts)

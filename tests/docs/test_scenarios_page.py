@@ -63,13 +63,13 @@ def test_the_page_has_every_setting_of_the_built_in_trainer_once():
     assert sorted(names) == sorted(set(TrainerConfig.model_fields) - NOBODY_WRITES)
 
 
-@pytest.mark.parametrize(("name", "value", "meaning"), cluster_rows(), ids=lambda cell: cell[:20])
+@pytest.mark.parametrize(("name", "value", "meaning"), [*cluster_rows()], ids=lambda cell: cell[:20])
 def test_a_settings_default_is_what_the_page_says(name, value, meaning):
     if name not in IN_WORDS:
         assert getattr(TrainerConfig(**{name: YAML().load(value)}), name) == getattr(TrainerConfig(), name)
 
 
-@pytest.mark.parametrize(("name", "value", "meaning"), cluster_rows(), ids=lambda cell: cell[:20])
+@pytest.mark.parametrize(("name", "value", "meaning"), [*cluster_rows()], ids=lambda cell: cell[:20])
 def test_what_can_be_chosen_stands_there(name, value, meaning):
     annotation = TrainerConfig.model_fields[name].annotation
     choices = set(get_args(annotation)) if get_origin(annotation) is Literal else set(
@@ -89,7 +89,7 @@ def test_the_page_has_every_fault_and_no_other():
     assert kinds == set(FAULTS)
 
 
-@pytest.mark.parametrize(("kind", "row"), fault_rows(), ids=lambda cell: cell[:20])
+@pytest.mark.parametrize(("kind", "row"), [*fault_rows()], ids=lambda cell: cell[:20])
 def test_a_faults_own_keys_stand_in_its_row(kind, row):
     fault = FAULTS[kind]
     keys = {field.alias or name for name, field in fault.model_fields.items()} - OF_EVERY_FAULT - BY_FREEZING

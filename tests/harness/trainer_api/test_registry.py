@@ -93,6 +93,16 @@ def test_an_entry_point_that_names_no_trainer_of_its_name_is_told(tmp_path, entr
         TRAINERS.get("walk")
 
 
+@pytest.mark.parametrize("settings", ["BaseModel", "TrainerSettings"])
+def test_settings_that_lack_what_every_trainer_has_are_told(tmp_path, settings):
+    lacking = f"from pydantic import BaseModel\nfrom chaos import RoundTrainer, TrainerSettings\n" \
+              f"class Other({settings}):\n    stride: float = 0.5\n" \
+              f"class Walk(RoundTrainer):\n    name = 'walk'\n    settings = Other\n"
+    with installed(tmp_path, "walkers", POINTS, walking=lacking), \
+            pytest.raises(ProviderError, match=r"must be a subclass of .* with the fields learners, joining"):
+        TRAINERS.get("walk")
+
+
 @pytest.mark.parametrize("path", ["", "nowhere:Nobody", "harness.trainer.plugin:Nobody", "harness.tensors:digest",
                                   "os:abort"])
 def test_a_path_that_leads_to_no_trainer_is_told(path):

@@ -149,6 +149,17 @@ def test_a_new_connection_takes_the_place_of_the_old_one_and_a_new_process_for_g
     assert [(effect.to, effect.final) for effect in closed] == [(6, True)], "an earlier process"
 
 
+def test_an_earlier_process_is_refused_when_its_successor_is_away_and_by_the_next_coordinator_too(hub):
+    hub.hello(5, "learner-1", 1)
+    for connection in (5, 2, 3):
+        hub.give(connection, 0, 1.0)
+    hub.do(hub.core.on_lost(5, "reset", 1.0))
+    for one in (hub, Hub(hub.disk)):
+        said = one.hello(6, "learner-1", 0)
+        assert [effect.final for effect in said if isinstance(effect, Close)] == [True]
+        assert one.of("refused")[-1]["reason"] == "old incarnation"
+
+
 def test_a_stranger_is_refused(hub):
     assert [type(effect) for effect in hub.hello(7, "learner-9")] == [Close]
 
