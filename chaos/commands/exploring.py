@@ -43,7 +43,7 @@ def explore(
     from chaos.scenario.loading import load
     base = load(scenario)[0]
     if not torch:
-        base = base.model_copy(update={"cluster": base.cluster.model_copy(update={"model": "quadratic"}), "faults": ()})
+        base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})
     if workers not in ("local", "ray"):
         raise Failure(f"--workers {workers}: local or ray{nearest(workers, ['local', 'ray'])}", 2)
     if address and workers != "ray":

@@ -17,9 +17,9 @@ def text(scenario: Scenario, faults: Sequence[Document], name: str, description:
     made = with_faults(scenario, faults)
     assert made is not None, "only what was run is written"
     whole = allowing(made).model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    content = {"name": name, "description": description, "cluster": whole.get("cluster", {}),
-               "deadline": f"{scenario.deadline:g}s", "faults": [dict(fault) for fault in faults],
-               "checks": whole.get("checks", {})}
+    content = {"name": name, "description": description, "trainer": whole.get("trainer", {}),
+               "cluster": whole.get("cluster", {}), "deadline": f"{scenario.deadline:g}s",
+               "faults": [dict(fault) for fault in faults], "checks": whole.get("checks", {})}
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 110

@@ -116,6 +116,10 @@ class DecoupledDiLoCo(Trainer):
         """Of all fragments."""
         return _COPIES * 4 * sum(fragment.size for fragment in settings.fragment_table())
 
+    def cheapest(self, settings: TrainerConfig) -> TrainerSettings:
+        """On the quadratic, which needs no torch."""
+        return settings.model_copy(update={"model": "quadratic"})
+
     def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
         """Measured in processes of their own, so that the harness needs no torch."""
         done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,

@@ -152,6 +152,11 @@ class Trainer(ABC):
         """What the coordinator's files take, at the most."""
         return 1 << 20
 
+    def cheapest(self, settings: Any) -> TrainerSettings:
+        """The same with steps that cost as little as can be: what explorations run."""
+        same: TrainerSettings = settings
+        return same
+
     def calibrated(self, settings: Any, cores: int) -> float | None:
         """Seconds that an inner step takes on this machine while learners compute on so many cores; None: nothing that
         counts.

@@ -3,6 +3,9 @@
 import pytest
 
 import harness.trainer.plugin
+from chaos.exploration import scenario_writer as writer
+from chaos.exploration.generate import plan_of
+from chaos.exploration.strategies import written
 from chaos.runner.backends import Backend, local
 from chaos.scenario import plan as plans
 from chaos.scenario.loading import parse
@@ -51,6 +54,16 @@ def test_a_scenario_is_read_by_the_trainer_that_it_names(tmp_path):
         assert plan.providers == {"trainer walk": "walkers 1.2"}
         with pytest.raises(ScenarioError, match="4:11: unknown key 'strde'; did you mean 'stride'"):
             scenario(cluster="{strde: 1}")
+
+
+def test_what_an_exploration_writes_names_the_trainer_and_is_read_as_the_same_again(tmp_path):
+    with installed(tmp_path, "walkers", POINTS, walking=WALK):
+        base = scenario(cluster="{stride: 0.25, learners: 2}")
+        base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster)})
+        plan = plan_of(base, [{"kill": "learner-1", "at": "1s"}], 0)
+        for text in (written(plan), writer.text(base, [{"kill": "learner-1", "at": "1s"}], "found", "")):
+            again = parse(text)
+            assert (again.trainer, again.cluster) == ("walk", base.cluster)
 
 
 def test_containers_refuse_a_trainer_that_their_image_does_not_have(tmp_path):
