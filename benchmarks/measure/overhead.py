@@ -56,8 +56,7 @@ def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
         port = free.getsockname()[1]
     processes = []
     for spec in node_specs(plan, folder.path, time.monotonic()):
-        filled = {"{incarnation}": "0", "{listen}": str(port), "{connect}": f"127.0.0.1:{port}"}
-        argv = [filled.get(part, part) for part in spec.argv]
+        argv = spec.command(0, python=sys.executable, host="127.0.0.1", listen=port, connect=f"127.0.0.1:{port}")
         processes.append(subprocess.Popen(
             [*argv, "--no-tape"], env=os.environ | {"OMP_NUM_THREADS": "1", TOKEN: "bench"},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
