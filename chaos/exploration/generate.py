@@ -19,6 +19,7 @@ from chaos.scenario.problems import Numbers
 from chaos.scenario.validation import validate_semantics
 from faults import FAULTS, Drawn
 from harness.cluster.base import SIMULATED
+from harness.trainer_api.trainer import role_of
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -79,7 +80,7 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    points = scenario.under_test.failpoints(scenario.cluster, "syncer" if target == SYNCER else "learner")
+    points = scenario.under_test.failpoints(scenario.cluster, role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from chaos.scenario.bounds import Bounds
+from chaos.scenario.under_test import AnySettings, TrainerName
 from faults import FAULTS, AbortWhen, AnyEntry, Fault
 from harness.core.roles import SYNCER as SYNCER
 from harness.errors import printable
-from harness.trainer_api.registry import BUILT_IN, TRAINERS, AnySettings, TrainerName
+from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer
 from harness.units import Seconds, Size, between
@@ -53,7 +54,7 @@ class Scenario(BaseModel):
             return value
         cluster = info.data.get("cluster")
         everyone: list[str] | str = LEARNERS
-        if isinstance(cluster, TrainerSettings) and type(cluster) is not TrainerSettings:  # else its trainer is unknown
+        if isinstance(cluster, TrainerSettings) and "trainer" in info.data:
             everyone = cluster.names
         return [_named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
 

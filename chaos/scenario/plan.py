@@ -16,10 +16,11 @@ from chaos.scenario.availability import losses, predicted
 from chaos.scenario.bounds import Bounds
 from chaos.scenario.model import Scenario, joiners
 from chaos.scenario.problems import Problem, ScenarioError
+from chaos.scenario.under_test import AnySettings, TrainerName
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.errors import first, printable
 from harness.providers import Registry
-from harness.trainer_api.registry import BUILT_IN, TRAINERS, AnySettings, TrainerName
+from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer
 from harness.units import Seconds, Size

@@ -11,7 +11,7 @@ from chaos.scenario.renamed import renamed_event
 from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
 from harness.tape import FIELDS
 from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import Role
+from harness.trainer_api.trainer import role_of
 from harness.units import show_seconds
 
 Objection = tuple[list[Any], str]
@@ -129,13 +129,9 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
         yield from _hold(scenario, fault)
 
 
-def _role(node: str) -> Role:
-    return "syncer" if node == SYNCER else "learner"
-
-
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
     trainer, cluster = scenario.under_test, scenario.cluster
-    mine = trainer.events(cluster, _role(node))
+    mine = trainer.events(cluster, role_of(node))
     every = mine | trainer.events(cluster, "syncer") | trainer.events(cluster, "learner") | set(FIELDS)
     if event not in every:
         now = renamed_event(event)
@@ -155,7 +151,7 @@ def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
     if not fault.frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.failpoint} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
-    elif when.failpoint not in trainer.failpoints(cluster, _role(when.node)):
+    elif when.failpoint not in trainer.failpoints(cluster, role_of(when.node)):
         syncers, learners = trainer.failpoints(cluster, "syncer"), trainer.failpoints(cluster, "learner")
         if when.failpoint in (*syncers, *learners):
             yield f"only {'a learner' if when.node == SYNCER else 'the syncer'} holds at {when.failpoint}"

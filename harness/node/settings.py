@@ -17,10 +17,9 @@ SETTINGS = "cluster.json"
 
 def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
     try:
-        settings = at(info.data.get("trainer", "")).settings
+        return at(info.data.get("trainer", "")).settings.model_validate(given)
     except TrainerError as error:
         raise ValueError(str(error)) from error
-    return given if isinstance(given, settings) else settings.model_validate(given)
 
 
 class NodeSettings(BaseModel):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from harness.cleanup.undo_log import UndoLog
-from harness.core.roles import Coordinator, Worker
+from harness.core.roles import SYNCER, Coordinator, Worker
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
 from harness.tape import Event, Tape
@@ -31,6 +31,11 @@ ROUND_EVENTS: Mapping[Role, frozenset[str]] = {
                          "traffic"}),
     "learner": frozenset({"step", "ready", "disconnected", "upload", "refused", "refused_frame", "superseded"})}
 """What nodes of a trainer record that exchanges the whole model."""
+
+
+def role_of(node: str) -> Role:
+    """Of a node, by its name."""
+    return "syncer" if node == SYNCER else "learner"
 
 
 class TrainerError(Exception):
