@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from harness.core.effects import Close, Commit, Compute, Effect, Record, Send, Stop, Timer
+from harness.core.effects import Commit, Compute, Effect, Record, Send, Stop, Timer
 from harness.core.pacer import Metronome
 from harness.core.roles import Coordinator, Worker
 from harness.storage.checkpoint import copies, load_either, tidied
 from harness.storage.disk import Content, Disk
 from harness.tensors import Tensors, digest
+from harness.trainer_api.sessions import PeerSessions
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer, Workload
 from harness.wire.messages import Count, Introduction, Message, vocabulary
@@ -124,15 +125,23 @@ class _Rounds(Workload):
         return RoundWorker(self._trainer, self._settings, name, incarnation, token)
 
 
-class _Given(NamedTuple):
-    part: Part
-    tensors: Tensors
+@dataclass
+class _Member:
+    """A learner that is connected."""
+
+    name: str
+    incarnation: int
+    connection: int
+    heard: float
+    given: tuple[Part, Tensors] | None = None
+    """What it has contributed to the open round."""
 
 
-class RoundCoordinator:
+class RoundCoordinator(PeerSessions[_Member, Introduction]):
     """Implements `harness.core.roles.Coordinator`."""
 
     messages = MESSAGES
+    introduction = Introduction
 
     def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors, disk: Disk) -> None:
         """It goes on from what is on the disk.
@@ -140,6 +149,7 @@ class RoundCoordinator:
         Raises:
             CheckpointError: there is something, and no copy of it can be trusted.
         """
+        super().__init__(settings, settings.sign_s)
         self._trainer, self._settings = trainer, settings
         there = tidied(disk)
         self._resumed = bool(there.intersection(copies(_FILE)))
@@ -149,17 +159,13 @@ class RoundCoordinator:
         self._tokens = int(content.meta["tokens"])
         self._newest: dict[str, int] = dict(content.meta["incarnations"])
         """Incarnations that were heard of: an earlier one is refused, by this coordinator's successor, too."""
-        self.steady = self._over = False
-        self._members: dict[int, tuple[str, int]] = {}  # connection -> learner and incarnation
-        self._heard: dict[int, float] = {}
-        self._given: dict[int, _Given] = {}
         self._contributed: set[str] = set()
         self._opened = 0.0
 
     def status(self) -> dict[str, object]:
         """For people who ask."""
-        return {"steady": self.steady, "finished": self._over, "round": self._round, "processed": self._tokens,
-                "learners": sorted(name for name, _ in self._members.values())}
+        return {"steady": self.steady, "finished": self.finished, "round": self._round, "processed": self._tokens,
+                "learners": sorted(self.peers)}
 
     def start(self, now: float) -> Iterable[Effect]:
         """It listens, and says from where it goes on."""
@@ -167,72 +173,54 @@ class RoundCoordinator:
         yield Record("resumed" if self._resumed else "initial", {
             "versions": [self._round], "digests": [digest(self._state)], "step": self._round,
             "processed": self._tokens})
-        yield self._next_sign(now)
+        yield self._next_heartbeat(now)
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """Everybody hears something, and is heard, or is gone."""
-        yield self._next_sign(now)
-        for connection in [one for one, at in self._heard.items() if now - at > self._settings.heartbeat_timeout]:
-            yield from self._part_with(connection, "silent", now)
-        yield from self._tell(self._members)
-
-    def on_message(self, connection: int, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
-        """Somebody introduces itself, or contributes."""
-        if isinstance(message, Introduction):
-            yield from self._welcome(connection, message, now)
-        elif isinstance(message, Contribution) and connection in self._members:
-            self._heard[connection] = now
-            if message.round == self._round and not self._over:
-                name, incarnation = self._members[connection]
-                tokens = self._settings.tokens_per_step_of(name)
-                part = Part(name, incarnation, message.number, tokens, now, digest(tensors))
-                self._given[connection] = _Given(part, tensors)
-                yield from self._close_round(now)
+        return self._heartbeat(now)
 
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended: nobody waits for whoever was there."""
-        self._heard.pop(connection, None)
-        self._given.pop(connection, None)
-        if member := self._members.pop(connection, None):
-            yield Record("lost", {"learner": member[0], "incarnation": member[1], "reason": reason})
+        member = self._by_connection.pop(connection, None)
+        if member is not None:
+            del self.peers[member.name]
+            yield Record("lost", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
             yield from self._close_round(now)
 
     def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
         """There are no global checkpoints."""
         return ()
 
-    def _welcome(self, connection: int, hello: Introduction, now: float) -> Iterable[Effect]:
-        if hello.node not in self._settings.names:
-            yield Close(connection, f"{hello.node} is not a learner of this run", final=True)
-            return
-        if hello.incarnation < self._newest.get(hello.node, 0):
-            yield Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
-                                     "reason": "old incarnation"})
-            yield Close(connection, "a newer incarnation of this learner is known", final=True)
+    def _hello(self, connection: int, hello: Introduction, now: float) -> Iterable[Effect]:
+        if refusal := self._turn_away(connection, hello, self._newest.get(hello.node, 0)):
+            yield from refusal
             return
         self._newest[hello.node] = hello.incarnation
-        for other in [one for one, (name, _) in self._members.items() if name == hello.node]:
-            final = hello.incarnation > self._members[other][1]
-            yield from self._part_with(other, "replaced by a newer connection", now, final)
-        self._heard[connection], self._members[connection] = now, (hello.node, hello.incarnation)
+        yield from self._replace(hello, now)
+        self.peers[hello.node] = self._by_connection[connection] = _Member(hello.node, hello.incarnation, connection,
+                                                                           now)
         yield Record("hello", {"learner": hello.node, "incarnation": hello.incarnation, "versions": [self._round],
                                "versions_held": [_NONE]})
-        yield from self._tell([connection])
+        yield Send(*self._standing(now), to=connection)
 
-    def _part_with(self, connection: int, reason: str, now: float, final: bool = False) -> Iterable[Effect]:
-        yield Close(connection, reason, final)
-        yield from self.on_lost(connection, reason, now)
+    def _take(self, peer: _Member, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if isinstance(message, Contribution) and message.round == self._round and not self.finished:
+            tokens = self._settings.tokens_per_step_of(peer.name)
+            part = Part(peer.name, peer.incarnation, message.number, tokens, now, digest(tensors))
+            peer.given = part, tensors
+            yield from self._close_round(now)
 
     def _close_round(self, now: float) -> Iterable[Effect]:
         """If everybody who is there has contributed."""
-        if self._over or not self._members or self._given.keys() != self._members.keys():
+        given = [self.peers[name].given for name in sorted(self.peers)]
+        there = [one for one in given if one is not None]
+        if self.finished or not there or len(there) < len(given):
             return
-        given = sorted(self._given.values(), key=lambda one: one.part.learner)
-        parts = [one.part for one in given]
-        self._state = self._trainer.merge(self._settings, self._state, {
-            one.part.learner: one.tensors for one in given})
+        parts = [part for part, _ in there]
+        self._state = self._trainer.merge(self._settings, self._state, {part.learner: made for part, made in there})
         self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
-        self._given = {}
+        for member in self.peers.values():
+            member.given = None
         yield Commit(_FILE, self._state, {"version": self._round, "tokens": self._tokens,
                                           "incarnations": dict(self._newest)})
         yield merged(self._round, digest(self._state), self._tokens, self._opened, now, parts)
@@ -241,19 +229,16 @@ class RoundCoordinator:
         if not self.steady and self._contributed.issuperset(self._settings.starters):
             self.steady = True
             yield Record("steady", {"step": self._round, "processed": self._tokens})
-        self._over = self._tokens >= self._settings.budget_tokens
-        if self._over:
-            yield Record("finished", {"step": self._round, "processed": self._tokens, "merged": self._tokens})
-        yield from self._tell(self._members)
-        if self._over:
-            yield Stop("finished")
+        if self._tokens >= self._settings.budget_tokens:
+            yield from self._finish(step=self._round, processed=self._tokens, merged=self._tokens)
+        else:
+            yield from self._tell_all(*self._standing(now))
 
-    def _tell(self, whom: Iterable[int]) -> list[Send]:
-        state = State(round=self._round, steady=self.steady, over=self._over)
-        return [Send(state, self._state, to=connection) for connection in whom]
+    def _standing(self, now: float) -> tuple[Message, Tensors]:
+        return State(round=self._round, steady=self.steady, over=self.finished), self._state
 
-    def _next_sign(self, now: float) -> Timer:
-        return Timer("sign", now + self._settings.sign_s)
+    def _end(self) -> tuple[Message, Tensors]:
+        return State(round=self._round, steady=self.steady, over=True), self._state
 
 
 class RoundWorker:

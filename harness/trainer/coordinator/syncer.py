@@ -49,7 +49,7 @@ from harness.trainer.coordinator.peer_recovery import Recoveries, objection
 from harness.trainer.coordinator.phase import advanced, due
 from harness.trainer.coordinator.plausible import Origin, of_answer, of_hello, of_report
 from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
-from harness.trainer.coordinator.sessions import PeerSessions
+from harness.trainer.coordinator.sessions import LearnerSessions
 from harness.trainer.protocol.messages import (
     CheckpointAck,
     CheckpointRequest,
@@ -67,7 +67,7 @@ from harness.wire.messages import Message
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 
 
-class Syncer(PeerSessions[LearnerSession]):
+class Syncer(LearnerSessions[LearnerSession]):
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 

@@ -19,7 +19,7 @@ from harness.storage.disk import Content
 from harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
 from harness.trainer.algorithm.codec import CompressError
 from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.sessions import PeerSessions
+from harness.trainer.coordinator.sessions import LearnerSessions
 from harness.trainer.coordinator.syncer_part import syncers
 from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from harness.trainer.model.replica import VALUE
@@ -62,7 +62,7 @@ def averaged(gradients: Sequence[Tensors], tokens: Sequence[int] = ()) -> Tensor
             for name in gradients[0]}
 
 
-class Hub(PeerSessions[Member]):
+class Hub(LearnerSessions[Member]):
     """See the module. Failure semantics: a gradient counts when it is complete and its peer is still there; nobody is
     ahead of anybody else, and whoever comes begins with what all the others have."""
 
