@@ -6,14 +6,13 @@ that it can be read after any crash. docs/evidence.md describes every event.
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from heapq import merge
+from itertools import chain
 from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO
@@ -21,6 +20,11 @@ from typing import Any, BinaryIO
 import orjson
 
 from harness.errors import all_printable, printable
+from harness.event import Event as Event
+from harness.garbage import uncollected
+from harness.packed_events import PackedEvents, Packing
+from harness.packed_events import times as times
+from harness.packed_events import values as values
 
 SCHEMA = 2
 """Of the tape. 1 called the outer gradient `snapshot`, a failpoint `held`, and a global checkpoint `cut`."""
@@ -29,6 +33,9 @@ _LONGEST_S = 1e7
 """Four months: no run is longer."""
 _LONGEST_LINE = 1 << 20
 """Bytes; a merge from 16 learners has 4,000."""
+_Parts = tuple[float, str, int, str, dict[str, Any]]
+"""Of an event, in the order of its attributes."""
+_BACKSLASH, _DELETE = b"\\\x7f"
 _NONE: frozenset[str] = frozenset()
 
 FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, fields in {
@@ -57,22 +64,6 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
 """Every event of the contract, and the fields that verdicts need: a line without them is not whole."""
 
 
-@dataclass(slots=True)
-class Event:
-    """One line of the tape."""
-
-    t: float
-    """Seconds since the run began (CLOCK_MONOTONIC, shared by all processes of one machine)."""
-    node: str
-    incarnation: int
-    event: str
-    fields: dict[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        """A field: `event["fragment"]`."""
-        return self.fields[name]
-
-
 def line(event: Event) -> str:
     """The event as one JSON line, keys in a fixed order; NaN and infinity become null, as JSON wants it."""
     content = {"t": round(event.t, 6), "node": event.node, "inc": event.incarnation, "event": event.event,
@@ -89,6 +80,13 @@ def parse(text: str | bytes) -> Event:
     Raises:
         ValueError: the line is not a whole event.
     """
+    t, node, incarnation, name, fields = _parsed(text)
+    _whole(name, fields)
+    return Event(t, node, incarnation, name, fields)
+
+
+def _parsed(text: str | bytes) -> _Parts:
+    """The same in parts, which may lack fields."""
     try:
         raw = _loaded(text)
         t, node, incarnation, name = raw.pop("t"), raw.pop("node"), raw.pop("inc"), raw.pop("event")
@@ -99,9 +97,12 @@ def parse(text: str | bytes) -> Event:
         raise ValueError("not an event: t, node, inc or event has the wrong type")
     if not abs(t) <= _LONGEST_S:  # NaN included
         raise ValueError(f"not an event: {t} is no time of a run")
-    if not FIELDS.get(name, _NONE) <= raw.keys():
-        raise ValueError(f"a {name} without {', '.join(sorted(FIELDS[name] - raw.keys()))}")
-    return Event(float(t), intern(node), incarnation, intern(name), raw)
+    return float(t), intern(node), incarnation, intern(name), raw
+
+
+def _whole(name: str, fields: Mapping[str, Any]) -> None:
+    if not FIELDS.get(name, _NONE) <= fields.keys():
+        raise ValueError(f"a {name} without {', '.join(sorted(FIELDS[name] - fields.keys()))}")
 
 
 def _loaded(text: str | bytes) -> Any:
@@ -166,7 +167,7 @@ class NoTape(TapeWriter):
 class Tape:
     """All events of a run in the order of time, and what could not be read."""
 
-    events: list[Event] = field(default_factory=list)
+    events: Sequence[Event] = field(default_factory=list)
     torn: dict[tuple[str, int], str] = field(default_factory=dict)
     """(node, incarnation) -> where and why reading its file stopped."""
     unread: set[tuple[str, int]] = field(default_factory=set)
@@ -175,36 +176,57 @@ class Tape:
     @cached_property
     def _places(self) -> dict[str, array[int]]:
         """Where among all the events of each name are."""
+        if isinstance(self.events, PackedEvents):
+            return self.events.places()
         found: dict[str, array[int]] = {}
         for place, event in enumerate(self.events):
-            found.setdefault(event.event, array("L")).append(place)
+            found.setdefault(event.event, array("I")).append(place)
         return found
 
+    def each(self, *names: str) -> Iterator[Event]:
+        """The events of these names, in the order of time. The tape must be whole."""
+        return map(self.events.__getitem__, self._of(names))
+
     def of(self, *names: str, node: str | None = None) -> list[Event]:
-        """The events of these names, of one node if asked. The tape must be whole."""
-        places = merge(*(self._places[name] for name in dict.fromkeys(names) if name in self._places))
-        found = map(self.events.__getitem__, places)
+        """The same at once, of one node if asked."""
+        found = self.each(*names)
         return list(found) if node is None else [event for event in found if event.node == node]
+
+    def by_process(self, *names: str) -> Mapping[tuple[str, int], Sequence[Event]]:
+        """The events of these names, or all, from each (node, incarnation), in the order of time."""
+        if isinstance(self.events, PackedEvents):
+            return (self.events.at(self._of(names)) if names else self.events).by_process()
+        found: dict[tuple[str, int], list[Event]] = {}
+        for event in self.each(*names) if names else self.events:
+            found.setdefault((event.node, event.incarnation), []).append(event)
+        return found
+
+    def _of(self, names: Iterable[str]) -> Sequence[int]:
+        """Where the events of these names are."""
+        found = [self._places[name] for name in dict.fromkeys(names) if name in self._places]
+        return found[0] if len(found) == 1 else array("I", sorted(chain.from_iterable(found)))  # each is in order
+
+    @cached_property
+    def ends(self) -> dict[tuple[str, int], float]:
+        """When each (node, incarnation) wrote for the last time, in seconds."""
+        if isinstance(self.events, PackedEvents):
+            return {process: events[-1].t for process, events in self.events.by_process().items()}
+        return {(event.node, event.incarnation): event.t for event in self.events}
 
 
 def read(folder: Path) -> Tape:
     """Read every file of a tape; each file up to the first line that is not whole. What a terminal would obey, or not
     show, is replaced by what it is: the folder may come from anybody."""
-    tape = Tape()
-    collecting = gc.isenabled()
-    gc.disable()  # there is nothing to be found among millions of new events, and looking takes as long as reading
-    try:
+    tape, packing = Tape(), Packing(_whole)
+    with uncollected():
         for path in sorted(folder.glob("*.jsonl")):
             if path.is_file():
-                _read(path, tape)
-    finally:
-        if collecting:
-            gc.enable()
-    tape.events.sort(key=lambda e: e.t)
+                _read(path, tape, packing)
+    tape.events = packing.done()
     return tape
 
 
-def _read(path: Path, tape: Tape) -> None:
+def _read(path: Path, tape: Tape, packing: Packing) -> None:
     node, _, incarnation = path.stem.rpartition(".")
     place = (printable(node), int(incarnation) if incarnation.isdecimal() else 0)
     with open(path, "rb") as file:
@@ -212,7 +234,7 @@ def _read(path: Path, tape: Tape) -> None:
             try:
                 if not text.endswith(b"\n"):
                     raise ValueError("the line has no end" if len(text) < _LONGEST_LINE else "the line is too long")
-                tape.events.append(_shown(parse(text), text))
+                packing.add(*_shown(_parsed(text), text))
             except ValueError as error:
                 tape.torn[place] = printable(f"{path.name}, line {number}: {error}")
                 if file.read(1):
@@ -220,12 +242,12 @@ def _read(path: Path, tape: Tape) -> None:
                 break
 
 
-def _shown(event: Event, text: bytes) -> Event:
-    """The event with text that can be printed; hardly any line needs it."""
-    if text.isascii() and b"\\" not in text and b"\x7f" not in text:  # JSON has other control characters escaped
-        return event
-    return Event(event.t, printable(event.node), event.incarnation, printable(event.event),
-                 all_printable(event.fields))
+def _shown(parts: _Parts, text: bytes) -> _Parts:
+    """An event's parts, with text that can be printed; hardly any line needs it."""
+    if text.isascii() and _BACKSLASH not in text and _DELETE not in text:  # JSON has other control characters escaped
+        return parts
+    t, node, incarnation, name, fields = parts
+    return t, printable(node), incarnation, printable(name), all_printable(fields)
 
 
 class Tail:

@@ -58,22 +58,25 @@ class Origin:
                 for name in ("injected", "healed")}
         return (told["injected"] - lasting) | told["healed"]
 
-    @cached_property
+    @property
     def events(self) -> list[Event]:
         """Everything up to the checkpoint, in the order of time. Who is no part of it (the harness, and who was gone or
         cut off) is cut at the moment at which the syncer was: what it knew by then was sent before."""
-        kept, done = [], set[Node]()
+        return self._cut[0]
+
+    @cached_property
+    def _cut(self) -> tuple[list[Event], list[Event]]:
+        """What is kept of the tape, and what is not."""
+        kept, left, done = list[Event](), list[Event](), set[Node]()
         for event in self.tape.events:
             node = (event.node, event.incarnation)
-            if node in done or (node not in self.parts and event.t > self.at.t):
-                continue
-            if event.event == "continued" and event["checkpoint"] == self.checkpoint:
+            gone = node in done or (node not in self.parts and event.t > self.at.t)
+            again = event.event == "continued" and event["checkpoint"] == self.checkpoint
+            mine = event.node != HARNESS or event.fields.get("fault", "") in self.over | {""}  # else it comes again
+            (kept if mine and not gone and not again else left).append(event)
+            if not gone and (again or event == self.parts.get(node)):
                 done.add(node)
-            elif event.node != HARNESS or event.fields.get("fault", "") in self.over | {""}:
-                kept.append(event)  # else it is of a fault that comes again
-            if event is self.parts.get(node):
-                done.add(node)
-        return kept
+        return kept, left
 
     @cached_property
     def begun(self) -> list[Event]:
@@ -87,8 +90,7 @@ class Origin:
     @cached_property
     def lost(self) -> Lost:
         """What lay after it."""
-        kept = set(map(id, self.events))
-        after = [event for event in self.tape.events if id(event) not in kept]
+        after = self._cut[1]
         steps: dict[Node, tuple[int, int]] = {}
         versions: dict[int, tuple[int, int]] = {}
         for event in after:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,6 +19,7 @@ from chaos.runner.experiment import Experiment, Observer, Outcome
 from chaos.runner.resume_point import Origin
 from chaos.runner.virtual_runtime import VirtualStage
 from chaos.scenario.plan import Plan
+from harness.garbage import uncollected
 from harness.node.evaluate import point
 from harness.simulation.parameters import Parameters
 from harness.storage.disk import Content
@@ -116,20 +115,8 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
     stage = VirtualStage(plan, parameters, workload, lambda tensors, meta: snapshots.append((tensors, meta)),
                          origin=origin, parts=parts)
-    with _uncollected():
+    with uncollected():  # a run makes hundreds of thousands of objects and next to no cycles
         return Performed(stage, Experiment(plan, stage, NullObserver(), origin).perform(), snapshots, workload)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No search for cyclic garbage meanwhile: a run makes hundreds of thousands of objects and next to no cycles."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:

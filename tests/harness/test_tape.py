@@ -1,5 +1,6 @@
 """The tape: readable after any crash, up to the last whole line."""
 
+import json
 import math
 
 import pytest
@@ -119,3 +120,74 @@ def test_events_of_several_names_come_in_the_order_of_time():
     events = [Event(float(t), "a", 0, name, {}) for t, name in enumerate("xyzxyx")]
     assert tape.Tape(events).of("x", "z", "x") == [events[0], events[2], events[3], events[5]]
     assert tape.Tape(events).of("nothing") == []
+
+
+def step(number, **more):
+    return {"t": number / 10, "node": "a", "inc": 0, "event": "step", "step": number, "tokens": 8, "began": number / 11,
+            **more}
+
+
+def lines(folder, name, records):
+    (folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def exactly(events):
+    return [repr((event.t, event.node, event.incarnation, event.event, dict(event.fields))) for event in events]
+
+
+NUMBERS = st.dictionaries(st.sampled_from(["a", "b"]), st.integers(-9, 1 << 40) | st.booleans())
+ODD = [{"more": 1}, {"step": 1.0}, {"step": True}, {"step": None}, {"tokens": 1 << 70}, {"tokens": -1}, {"tokens": "8"},
+       {"began": float("nan")}, {"began": 1 << 63}, {"began": [{"a": [1]}]}, {"inc": True}, {"t": 7}, {"node": "b"},
+       {"event": "unheard of"}, {"began": "\x1b[2J"}, {"began": "\ud800"}]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_line_among_thousands_that_are_alike_is_read_as_it_stands(tmp_path, odd):
+    records = [step(number, **(odd if number == 5000 else {})) for number in range(9000)]
+    lines(tmp_path, "a.0.jsonl", records)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    lines(alone, "a.0.jsonl", records[5000:5001])
+    found = exactly(tape.read(tmp_path).events)
+    del records[5000]
+    assert sorted(found) == sorted([*exactly(tape.read(alone).events),
+                                    *exactly(map(tape.parse, map(json.dumps, records)))])
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("xyz"), st.sampled_from(["a.0", "a.1", "b.0"]), NUMBERS)))
+def test_a_tape_that_was_read_answers_as_one_that_was_made_by_hand(tmp_path_factory, told):
+    folder = tmp_path_factory.mktemp("tape")
+    events = [Event(float(t), file[0], int(file[2]), name, fields) for t, name, file, fields in told for _ in range(9)]
+    tape.write(events, folder)
+    read = tape.read(folder)
+    by_file = sorted(events, key=lambda event: (event.node, event.incarnation))
+    made = tape.Tape(sorted(by_file, key=lambda event: event.t))
+    assert list(read.events) == made.events
+    assert list(read.events[1:5]) == made.events[1:5]
+    assert read.of("x", "z") == made.of("x", "z")
+    assert read.of("y", node="a") == made.of("y", node="a")
+    assert list(read.each("z", "x")) == made.of("x", "z")
+    assert read.ends == made.ends
+    for names in ((), ("x",), ("x", "y"), ("nothing",)):
+        found, by_hand = read.by_process(*names), made.by_process(*names)
+        assert [(process, list(events)) for process, events in found.items()] == list(by_hand.items())
+        for process, mine in found.items():
+            assert tape.times(mine) == tape.times(by_hand[process])
+            assert tape.values(mine, "a", "none") == tape.values(by_hand[process], "a", "none")
+
+
+def test_a_line_that_lacks_a_field_ends_its_file_though_thousands_before_it_were_whole(tmp_path):
+    records = [step(number) for number in range(9000)]
+    del records[7000]["tokens"]
+    lines(tmp_path, "a.0.jsonl", records)
+    found = tape.read(tmp_path)
+    assert len(found.events) == 7000
+    assert found.torn == {("a", 0): "a.0.jsonl, line 7001: a step without tokens"}
+    assert found.unread == {("a", 0)}
+
+
+def test_an_event_that_was_read_can_be_written_again(tmp_path):
+    lines(tmp_path, "a.0.jsonl", [step(number, parts=[{"of": number}]) for number in range(50)])
+    tape.write(tape.read(tmp_path).events, tmp_path / "again")
+    assert (tmp_path / "again" / "a.0.jsonl").read_text() == "".join(map(tape.line, tape.read(tmp_path).events))
+    assert list(tape.read(tmp_path / "again").events)[30]["parts"] == [{"of": 30}]

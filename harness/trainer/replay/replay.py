@@ -235,7 +235,7 @@ def _by_fragment(history: Recorded, count: int) -> list[deque[Event]]:
         found[merge["fragment"]].setdefault(merge["version"], merge)
     for merge in history.recovered_merges:
         told = next(event for event in history.tape.of("resumed") if event.t == merge.t)
-        fields = merge.fields | {"digest": told["digests"][merge["fragment"]]}
+        fields = {**merge.fields, "digest": told["digests"][merge["fragment"]]}
         whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)
         found[merge["fragment"]].setdefault(merge["version"], whole)
     return [deque(merges[version] for version in sorted(merges)) for merges in found]
