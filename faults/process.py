@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -9,6 +10,7 @@ from typing import ClassVar, Literal
 from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from harness.cluster.base import Ability
+from harness.tape import times
 from harness.units import Seconds, names, show_seconds
 
 TYPICAL_START_S = 3.0
@@ -175,8 +177,9 @@ class Pause(Fault):
         asked = min(self.duration or 0.0, end - on.began)
         silences = []
         for target in self.targets:
-            times = [event.t for event in run.tape.events if event.node == target]
-            inside = [on.began, *(t for t in times if on.began < t < end), end]
+            told = sorted(t for (node, _), events in run.tape.by_process().items() if node == target
+                          for t in times(events) if on.began < t < end)
+            inside = [on.began, *told, end]
             silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
         shortest = min(silences)
         return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
@@ -245,6 +248,6 @@ def _ghost(run: Evidence, target: str, at: float) -> int | None:
     """The incarnation that was killed, where it recorded anything more than a moment later."""
     gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == target
             and event.fields.get("killed") and abs(event.t - at) < _PARTIAL_WITHIN_S]
-    return next((event["incarnation"] for event in gone for later in run.tape.events
-                 if (later.node, later.incarnation) == (target, event["incarnation"])
-                 and later.t > event.t + _LAST_WORDS_S), None)
+    ends = run.tape.ends
+    return next((event["incarnation"] for event in gone
+                 if ends.get((target, event["incarnation"]), -math.inf) > event.t + _LAST_WORDS_S), None)

@@ -12,7 +12,7 @@ from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Stall, Within
 from chaos.scenario.model import SYNCER
 from faults import CorruptMemory, Latency, Zombie
-from harness.tape import Event
+from harness.tape import Event, times, values
 from harness.units import show_seconds
 
 WINDOW_S = 2.0
@@ -243,10 +243,12 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
 
 def _ended_with_all(history: History, spawn: Event) -> bool:
     """Whether a process had not been merged from when the whole run was ended: its successor has to come back."""
+    if spawn["target"] == SYNCER or not history.outages:
+        return False
     merged = next((merge.t for merge in history.merges if merge.t > spawn.t and any(
         (part["learner"], part["incarnation"]) == (spawn["target"], spawn["incarnation"])
         for part in merge["contributions"])), math.inf)
-    return any(spawn.t < down < merged and spawn["target"] != SYNCER for down, _ in history.outages)
+    return any(spawn.t < down < merged for down, _ in history.outages)
 
 
 @check(AtLeast)
@@ -331,8 +333,8 @@ def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
 def _lost_computing(history: History, learner: str, start: float, end: float) -> float:
     """Seconds by which a learner's inner steps took longer to compute than nominal; nothing of what it waited for."""
     nominal = history.step_time(learner)
-    return sum(max(0.0, float(event.t - event["began"]) - nominal) for (name, _), events in history.steps.items()
-               if name == learner for event in events if start <= event.t < end)
+    return sum(max(0.0, float(t - began) - nominal) for (name, _), events in history.steps.items() if name == learner
+               for t, began in zip(times(events), values(events, "began"), strict=True) if start <= t < end)
 
 
 @check(tuple[Participation, ...])

@@ -12,6 +12,7 @@ from chaos.evidence.baseline import Point
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import Goodput, LossParity
 from chaos.scenario.model import SYNCER
+from harness.tape import times, values
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
@@ -119,10 +120,11 @@ def goodput(history: History, bound: Goodput) -> Finding:
 def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
     awake = history.awake(start, end)
-    useful = sum((nominal or event.t - event["began"]) * shares[event["step"]]
+    useful = sum((nominal or t - began) * shares[step]
                  for node, events in history.steps.items()
                  for nominal, shares in [(history.step_time(node[0]), history.accounting.useful(node))]
-                 for event in events if any(left <= event.t < right for left, right in awake))
+                 for t, step, began in zip(times(events), values(events, "step"), values(events, "began"), strict=True)
+                 if any(left <= t < right for left, right in awake))
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 

@@ -10,6 +10,7 @@ from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, stopped_for
 from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
+from harness.tape import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
@@ -64,9 +65,9 @@ def _slack(history: History, learner: str) -> float:
 
 def _usual_pace(history: History, learner: str, start: float, end: float) -> float:
     """Median time from step to step between these times, in seconds; infinite where it took hardly any."""
-    times = [later.t - earlier.t for (name, _), events in history.steps.items() if name == learner
-             for earlier, later in pairwise(events) if start <= earlier.t and later.t <= end]
-    return median(times) if times else math.inf
+    took = [later - earlier for (name, _), events in history.steps.items() if name == learner
+            for earlier, later in pairwise(times(events)) if start <= earlier and later <= end]
+    return median(took) if took else math.inf
 
 
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
@@ -76,14 +77,14 @@ def slowest_pace(history: History, start: float, end: float) -> tuple[str, float
     if not history.plan.cluster.step_time:
         return None
     for ((learner, _), events), (left, right) in product(history.steps.items(), history.awake(start, end)):
-        times = [event.t for event in events if left <= event.t <= right]
-        times += [right] if times else []  # who stands still at the end does not hold its pace either
+        moments = [t for t in times(events) if left <= t <= right]
+        moments += [right] if moments else []  # who stands still at the end does not hold its pace either
         index, nominal = 0, history.step_time(learner)
-        for last, (_, now) in enumerate(pairwise(times), 1):
-            while now - times[index + 1] >= PACE_WINDOW_S:
+        for last, (_, now) in enumerate(pairwise(moments), 1):
+            while now - moments[index + 1] >= PACE_WINDOW_S:
                 index += 1
-            if now - times[index] >= PACE_WINDOW_S:
-                pace = (now - times[index]) / (last - index)
+            if now - moments[index] >= PACE_WINDOW_S:
+                pace = (now - moments[index]) / (last - index)
                 found.append((pace / nominal, pace, learner))
     if not found:
         return None

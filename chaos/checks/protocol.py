@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 from chaos.checks.base import PROMISE, Finding, Unknown, check, need
 from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node, closing_intervals
+from chaos.evidence.token_accounting import Node, closing_intervals, counted
 from chaos.scenario.model import SYNCER
 from faults import ClockJump
-from harness.tape import Event
+from harness.columns import packed
+from harness.tape import Event, values
 from harness.trainer_api.settings import FragmentRules
 
 Sent = tuple[Any, ...]
@@ -21,6 +22,7 @@ _SENT = itemgetter("digest", "base", "first", "step")
 """Fields of a learner's `snapshot`."""
 _MERGED = itemgetter("digest", "base", "first", "last")
 """What they are called in the syncer's `merge`."""
+_ALL = object()
 _JUMP_S = 0.1
 """A round in which the syncer's clock jumped can't be recomputed."""
 _CLOCK_S = 1e-4
@@ -32,12 +34,18 @@ def staleness_bounded(history: History) -> Finding:
     """No merged base older than S versions."""
     need(history.merges, "there are no merges")
     bound = _rules(history).max_staleness
-    ages = [(merge["version"] - 1 - part["base"], f"{part['learner']}.{part['incarnation']} on version {part['base']} "
-             f"into version {merge['version']} of fragment {merge['fragment']}")
-            for merge in history.merges for part in merge["contributions"]]
-    need(ages, "nothing was merged from anybody")
-    oldest, words = max(ages)
-    impossible = [words for age, words in ages if age < 0]
+    oldest: Any = None
+    words, impossible = "", list[str]()
+    for merge in history.merges:
+        version = merge["version"]
+        for part in merge["contributions"]:
+            age = version - 1 - part["base"]
+            if oldest is None or age >= oldest or age < 0:
+                here = (f"{part['learner']}.{part['incarnation']} on version {part['base']} into version {version} of "
+                        f"fragment {merge['fragment']}")
+                oldest, words = max((age if oldest is None else oldest, words), (age, here))
+                impossible += [here] if age < 0 else []
+    need(oldest is not None, "nothing was merged from anybody")
     return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", f"≤ {bound}",
                    impossible or [words])
 
@@ -62,7 +70,7 @@ def quorum_respected(history: History) -> Finding:
         if any(not presence.there(part["learner"], part["incarnation"], part["arrived"]) for part in parts):
             wrong.append(f"{where}: a contribution from a learner that was not there")
         if not any(merge["opened"] - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
-            wrong += [f"{where}: {why}" for why in _grace_problems(history, merge)]
+            wrong += [f"{where}: {why}" for why in _grace_problems(rules, merge, parts)]
     return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
         f"{len(history.merges)} merges recomputed"])
 
@@ -91,16 +99,15 @@ class _Presence:
         return incarnation in who[max(0, before - 1):after]
 
 
-def _grace_problems(history: History, merge: Event) -> list[str]:
-    rules = _rules(history)
-    arrivals = sorted(part["arrived"] for part in merge["contributions"])
+def _grace_problems(rules: FragmentRules, merge: Event, parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    arrivals = sorted(part["arrived"] for part in parts)
     if len(arrivals) < rules.quorum:
         return []
     quorum_at = arrivals[rules.quorum - 1]
     slack = rules.overlap * merge["step_time"] - (quorum_at - merge["opened"]) - merge["sync_time"]
     grace = min(max(rules.grace * slack, 0.0), merge["step_time"])
-    names = {part["learner"] for part in merge["contributions"]}
-    waited = set(merge["asked"]) - names - set(merge["declined"])
+    names, asked = {part["learner"] for part in parts}, set(merge["asked"])
+    waited = asked - names - set(merge["declined"])
     problems = []
     # Written as "not within", so that a time that is no number is never within.
     if not abs(grace - merge["grace"]) <= _CLOCK_S:
@@ -111,8 +118,8 @@ def _grace_problems(history: History, merge: Event) -> list[str]:
         problems.append("a contribution arrived after the round was closed")
     if not arrivals[-1] <= quorum_at + grace + _CLOCK_S:
         problems.append(f"a contribution arrived {arrivals[-1] - quorum_at - grace:.3f} s after the grace window")
-    if names - set(merge["asked"]):
-        problems.append(f"{', '.join(sorted(names - set(merge['asked'])))} was not asked")
+    if names - asked:
+        problems.append(f"{', '.join(sorted(names - asked))} was not asked")
     return problems
 
 
@@ -122,9 +129,10 @@ def exactly_once(history: History) -> Finding:
     need(history.steps and history.merges, "there are no steps or no merges on the tape")
     for merge in history.merges:
         for part in merge["contributions"]:
-            need((part["learner"], part["incarnation"]) in history.steps or part["learner"] not in
-                 history.plan.cluster.names or part["incarnation"] not in _spawned(history, part["learner"]),
-                 f"{part['learner']}.{part['incarnation']} was merged from, but left no steps")
+            learner, incarnation = part["learner"], part["incarnation"]
+            if ((learner, incarnation) not in history.steps and learner in history.plan.cluster.names
+                    and incarnation in _spawned(history, learner)):
+                raise Unknown(f"{learner}.{incarnation} was merged from, but left no steps")
     accounting = history.accounting
     if not accounting.violations:
         _no_version_is_missing(history)
@@ -199,8 +207,9 @@ def weights_correct(history: History) -> Finding:
     counters = _Counters(history)
     wrong: list[str] = []
     count = 0
+    rules = _rules(history)
     for merge in history.merges:
-        if wrong_step := _outer_step(history, merge):
+        if wrong_step := _outer_step(rules, merge):
             wrong.append(wrong_step)
         for part in merge["contributions"]:
             sent, steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
@@ -216,49 +225,68 @@ def weights_correct(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5])
 
 
-def _outer_step(history: History, merge: Event) -> str:
+def _outer_step(rules: FragmentRules, merge: Event) -> str:
     """What is wrong with the rate and the momentum of a merge; empty where nothing is, or nothing was told of them."""
     told = merge.fields.get("outer")
-    planned = _rules(history).outer_step(merge["processed"])
+    planned = rules.outer_step(merge["processed"])
     return "" if told is None or list(planned) == list(told) else (
         f"fragment {merge['fragment']} version {merge['version']}: its outer rate and momentum were "
         f"{', '.join(map(str, told))}; the plan has {', '.join(map(str, planned))} there")
+
+
+def _answers(events: list[tuple[int, Event]], carry: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """To which round a process answered about one fragment, which of its events tells so, and the step before the
+    first that it counts in. `events`: about this fragment, each with its number among all."""
+    receipts = {id(receipt): (answer, broken)
+                for receipt, answer, broken in closing_intervals([event for _, event in events])}
+    closed: int | None = None
+    for number, event in events:
+        if event.event == "received":
+            answer, broken = receipts[id(event)]
+            carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
+            closed = event["step"] - carried
+        elif event.event == "reset":
+            closed = None
+        elif event.event == "outer_gradient" and closed is not None:
+            yield event["round"], {"number": number, "closed": closed}
+
+
+class _Answers:
+    """What one process sent of one fragment. A long run has hundreds of thousands of answers, so they are packed."""
+
+    def __init__(self, events: Sequence[Event], answers: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """`events`: all of the process; `answers`: see `_answers`."""
+        rounds, fields = zip(*answers, strict=True)
+        self._events, self._columns = events, packed(fields)
+        self._rows = dict(zip(rounds, range(len(rounds)), strict=True))
+
+    def to(self, round_: int) -> tuple[Event, int] | None:
+        """The newest answer to a round, and the step before the first that it counts in."""
+        row = self._rows.get(round_)
+        return None if row is None else (self._events[self._columns["number"][row]], self._columns["closed"][row])
 
 
 class _Counters:
     """c_steps and c_tokens of every answer, from the learners' tapes alone."""
 
     def __init__(self, history: History) -> None:
-        self._steps: dict[Node, list[int]] = {}
-        self._tokens: dict[Node, list[int]] = {}
+        self._steps: dict[Node, Sequence[int]] = {}
+        self._tokens: dict[Node, Sequence[int]] = {}
         """How many tokens a process had trained on after so many of its steps."""
         for node, events in history.steps.items():
-            taken = {event["step"]: int(event["tokens"]) for event in events}
-            self._steps[node] = sorted(taken)
-            self._tokens[node] = list(accumulate((taken[step] for step in self._steps[node]), initial=0))
-        self._answers: dict[tuple[Node, int, int], tuple[int, Sent]] = {}
+            self._steps[node], self._tokens[node] = counted(events)
+        self._answers: dict[tuple[Node, int], _Answers] = {}
         carry = _rules(history).carries
-        streams: dict[tuple[Node, int], list[Event]] = defaultdict(list)
         fragments = len(history.plan.cluster.fragment_table())
-        for event in history.tape.of("outer_gradient", "received", "disconnected", "reset"):
-            node = (event.node, event.incarnation)
-            for fragment in [event["fragment"]] if "fragment" in event.fields else range(fragments):
-                streams[node, fragment].append(event)
-        for (node, fragment), events in streams.items():
-            self._walk(node, fragment, events, carry)
-
-    def _walk(self, node: Node, fragment: int, events: list[Event], carry: bool) -> None:
-        receipts = {id(receipt): (answer, broken) for receipt, answer, broken in closing_intervals(events)}
-        closed: int | None = None
-        for event in events:
-            if event.event == "received":
-                answer, broken = receipts[id(event)]
-                carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
-                closed = event["step"] - carried
-            elif event.event == "reset":
-                closed = None
-            elif event.event == "outer_gradient" and closed is not None:
-                self._answers[node, event["round"], fragment] = (closed, _SENT(event))
+        told = history.tape.by_process("outer_gradient", "received", "disconnected", "reset")
+        for node, events in told.items():
+            streams: dict[int, list[tuple[int, Event]]] = defaultdict(list)
+            for number, (event, of) in enumerate(zip(events, values(events, "fragment", _ALL), strict=True)):
+                for fragment in range(fragments) if of is _ALL else (of,):
+                    streams[fragment].append((number, event))
+            for fragment, stream in streams.items():
+                if answers := list(_answers(stream, carry)):
+                    self._answers[node, fragment] = _Answers(events, answers)
 
     def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Sent, int, int]:
         """What the learner says it sent, and its (steps, tokens) rebuilt.
@@ -267,9 +295,11 @@ class _Counters:
             Unknown: the learner's tape does not hold it.
         """
         node = (learner, incarnation)
-        if (node, round_, fragment) not in self._answers:
+        answer = self._answers[node, fragment].to(round_) if (node, fragment) in self._answers else None
+        if answer is None:
             raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
-        closed, sent = self._answers[node, round_, fragment]
+        event, closed = answer
+        sent = _SENT(event)
         steps, tokens = self._steps.get(node, []), self._tokens.get(node, [0])
         first, last = bisect_right(steps, closed), bisect_right(steps, sent[-1])
         return sent, max(0, last - first), tokens[last] - tokens[first] if last > first else 0

@@ -14,7 +14,7 @@ from chaos.evidence.outages import Outages
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, killed
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
-from harness.tape import Event, Tape
+from harness.tape import Event, Tape, times
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,9 @@ class History:
     def log_gaps(self) -> list[str]:
         """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
         found = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
-        written = {(event.node, event.incarnation) for event in self.tape.events}
         spawned = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")]
         found += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
-                 if (name, incarnation) not in written | self._killed]
+                 if (name, incarnation) not in self.tape.ends.keys() | self._killed]
         if not self.tape.of("end", node="harness"):
             found.append("the harness recorded no end: it died before the run was over")
         return found
@@ -89,8 +88,8 @@ class History:
     @cached_property
     def end(self) -> float:
         """Up to where the run is judged: the end of training, or the first cut."""
-        limits = [max((event.t for event in self.tape.events if (event.node, event.incarnation) == node), default=0.0)
-                  for node in self.tape.torn if node not in self._killed or node in self.tape.unread]
+        limits = [self.tape.ends.get(node, 0.0) for node in self.tape.torn
+                  if node not in self._killed or node in self.tape.unread]
         finished = [event.t for event in self.tape.of("finished", node=SYNCER)]
         last = self.tape.events[-1].t if self.tape.events else 0.0
         return min([*limits, *(finished[:1] or [last])])
@@ -146,12 +145,9 @@ class History:
         return self.plan.cluster.step_time_of(learner)
 
     @cached_property
-    def steps(self) -> dict[Node, list[Event]]:
+    def steps(self) -> Mapping[Node, Sequence[Event]]:
         """Step events of every learner's incarnation, in order."""
-        found: dict[Node, list[Event]] = {}
-        for event in self.tape.of("step"):
-            found.setdefault((event.node, event.incarnation), []).append(event)
-        return found
+        return self.tape.by_process("step")
 
     @cached_property
     def accounting(self) -> TokenAccounting:
@@ -213,9 +209,10 @@ class History:
     def outages(self) -> list[tuple[float, float]]:
         """When the whole run was down; what was down to its end is so to the end of the run."""
         found = Outages()
-        for event in self.tape.of("continued", "spawn", "ready", "merge"):
-            if event.t <= self.end:
-                found.on_event(event)
+        if self.tape.of("continued"):  # hardly ever, and merges are many
+            for event in self.tape.each("continued", "spawn", "ready", "merge"):
+                if event.t <= self.end:
+                    found.on_event(event)
         return [*found.over, *([(found.since, self.end)] if found.since is not None else [])]
 
     def awake(self, start: float, end: float) -> list[tuple[float, float]]:
@@ -238,9 +235,9 @@ class History:
     def still(self, start: float, end: float, merges: Sequence[Event] | None = None) -> list[tuple[float, float]]:
         """From merge to merge between `start` and `end` (None: of all of them); these two, and the borders of outages,
         count as merges."""
-        times = [merge.t for merge in (self.merges if merges is None else merges)]
+        moments = [merge.t for merge in (self.merges if merges is None else merges)]
         return [between for left, right in self.awake(start, end)
-                for between in pairwise([left, *(t for t in times if left < t < right), right])]
+                for between in pairwise([left, *(t for t in moments if left < t < right), right])]
 
     def gaps(self, start: float, end: float) -> list[float]:
         """How many seconds each of these lasted."""
@@ -248,8 +245,8 @@ class History:
 
     def merges_between(self, start: float, end: float) -> list[Event]:
         """Merges in [start, end)."""
-        times = self._merge_times
-        return self.merges[bisect_left(times, start):bisect_left(times, end)]
+        moments = self._merge_times
+        return self.merges[bisect_left(moments, start):bisect_left(moments, end)]
 
     @cached_property
     def _merge_times(self) -> list[float]:
@@ -259,6 +256,6 @@ class History:
         """A learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is made in
         the nominal time before it is told, so that one at the border counts in part: in two seconds there are few."""
         nominal = self.step_time(learner)
-        inside = (min(event.t, end) - max(event.t - nominal, start) for (name, _), events in self.steps.items()
-                  if name == learner for event in events if start < event.t < end + nominal)
+        inside = (min(t, end) - max(t - nominal, start) for (name, _), events in self.steps.items()
+                  if name == learner for t in times(events) if start < t < end + nominal)
         return sum(inside) / (end - start)

@@ -15,17 +15,17 @@ class Fates(Mapping[int, str]):
 
     def __init__(self, steps: Sequence[int]) -> None:
         """`steps`: in order, each once. None of them has a fate yet."""
-        self._steps = steps
+        self.steps = steps
         self._codes = bytearray(len(steps))
         self._names = [""]
 
     def places(self, first: int, last: int) -> range:
         """Where the steps in [first, last] are."""
-        return range(bisect_left(self._steps, first), bisect_right(self._steps, last))
+        return range(bisect_left(self.steps, first), bisect_right(self.steps, last))
 
     def step(self, place: int) -> int:
         """Which one is there."""
-        return self._steps[place]
+        return self.steps[place]
 
     def at(self, place: int) -> str:
         """The fate of the step that is there; empty while it has none."""
@@ -58,7 +58,7 @@ class Fates(Mapping[int, str]):
         """Steps of the same fate that follow each other: the first place, the one behind the last, the fate."""
         begin = 0
         for code, run in groupby(self._codes):
-            end = begin + sum(1 for _ in run)
+            end = begin + len(list(run))
             yield begin, end, self._names[code]
             begin = end
 
@@ -75,7 +75,7 @@ class Fates(Mapping[int, str]):
         raise KeyError(step)
 
     def __iter__(self) -> Iterator[int]:
-        return (step for step, code in zip(self._steps, self._codes, strict=True) if code)
+        return (step for step, code in zip(self.steps, self._codes, strict=True) if code)
 
     def __len__(self) -> int:
         return len(self._codes) - self._codes.count(0)

@@ -29,6 +29,8 @@ LOOKS = {
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
+DRAWN = ("spawn", "exit", "merge", "step", "failpoint", "finished", "injecting", "injected", "reset", "healed")
+"""Events that change anything here."""
 _PRIORITY = ("paused", "partitioned", "slow", "far")
 
 
@@ -87,9 +89,8 @@ class Lanes:
             case "merge":
                 if self._base(SYNCER) in ("starting", "healing"):
                     self._set(SYNCER, event.t, "merging")
-                for part in event["contributions"]:
-                    if self._base(part["learner"]) in ("starting", "healing"):
-                        self._set(part["learner"], event.t, "training")
+                if any(lane.base in ("starting", "healing") for lane in self.nodes.values()):
+                    self._merged(event)
             case "step" if self._base(event.node) == "starting":
                 self._set(event.node, event.t, "training")
             case "failpoint" if event.node in self.nodes:
@@ -108,6 +109,12 @@ class Lanes:
                 self._overlay(event, add=False)
             case _:
                 pass
+
+    def _merged(self, merge: Event) -> None:
+        """Who was merged from trains again."""
+        for part in merge["contributions"]:
+            if self._base(part["learner"]) in ("starting", "healing"):
+                self._set(part["learner"], merge.t, "training")
 
     def _base(self, node: object) -> str:
         return self.nodes[node].base if isinstance(node, str) and node in self.nodes else ""

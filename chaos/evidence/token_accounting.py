@@ -7,16 +7,16 @@ merged into a version, discarded (with the reason), or outstanding at the end. R
 from __future__ import annotations
 
 import signal
-from bisect import bisect_left, bisect_right
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, product
+from itertools import accumulate
 from typing import Any
 
 from chaos.evidence.step_fates import Fates
 from chaos.scenario.plan import Plan
-from harness.tape import Event, Tape
+from harness.tape import Event, Tape, values
 
 Node = tuple[str, int]
 """Name and incarnation."""
@@ -27,6 +27,7 @@ RESET = "memory"
 """A learner dropped all that it had, because it could not be right."""
 INTERRUPTED = "interrupted"
 """Data parallelism: the group broke before the step was made."""
+_UNTOLD = object()
 _ASKED = (0, -signal.SIGTERM)
 """Exit statuses of a process that was asked to end, and did."""
 
@@ -48,13 +49,14 @@ class TokenAccounting:
     def useful(self, node: Node) -> dict[int, float]:
         """Step -> the share of the model (by size) for which it was merged, or lost only to the overlap."""
         own = [(size, self.fates[index, node]) for index, size in enumerate(self.sizes) if (index, node) in self.fates]
-        good: dict[int, float] = {}
+        steps = own[0][1].steps if own else ()
+        good = [0.0] * len(steps)
         for size, fates in own:
+            share = size / sum(self.sizes)
             for begin, end, fate in fates.runs():
-                share = size / sum(self.sizes) if fate in (MERGED, OVERLAP) else 0.0
-                for step in map(fates.step, range(begin, end)):
-                    good[step] = good.get(step, 0.0) + share
-        return good
+                if fate in (MERGED, OVERLAP):
+                    good[begin:end] = [before + share for before in good[begin:end]]
+        return dict(zip(steps, good, strict=True))
 
 
 def killed(tape: Tape) -> dict[Node, str]:
@@ -63,7 +65,7 @@ def killed(tape: Tape) -> dict[Node, str]:
             for event in tape.of("exit", node="harness") if event.fields.get("killed")}
 
 
-def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list[Event],
+def account(plan: Plan, tape: Tape, steps: Mapping[Node, Sequence[Event]], merges: Sequence[Event],
             rolled_back: Sequence[Event] = ()) -> TokenAccounting:
     """Give every step of every fragment its fate.
 
@@ -71,30 +73,32 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     those that are `rolled_back` came to nothing.
     """
     accounting = TokenAccounting(sizes=[fragment.size for fragment in plan.cluster.fragment_table()])
-    done = {node: {event["step"]: int(event["tokens"]) for event in events} for node, events in steps.items()}
-    taken = {node: sorted(tokens) for node, tokens in done.items()}
-    merged = _merged_intervals(taken, merges, accounting)
-    events = _by_fragment(tape, len(accounting.sizes))
+    done = {node: counted(events) for node, events in steps.items()}
+    accounting.fates = {(index, node): Fates(taken) for node, (taken, _) in done.items()
+                        for index in range(len(accounting.sizes))}
+    _give_merged(merges, accounting)
+    told, refused = tape.by_process("received", "outer_gradient", "reset"), _refusals(tape)
     dead = killed(tape)
     void: dict[Node, list[int]] = defaultdict(list)
     for merge in rolled_back:
         for part in merge["contributions"]:
             void[part["learner"], part["incarnation"]].append(part["last"])
     at_end = OUTSTANDING if plan.cluster.exchanges_fragments else INTERRUPTED
-    for node, tokens in done.items():
+    for node, (taken, before) in done.items():
         _gapless(node, steps[node], accounting)
-        before = list(accumulate((tokens[step] for step in taken[node]), initial=0))
         accounting.processed += before[-1]
+        events = _by_fragment(told.get(node, ()), len(accounting.sizes))
         for index, size in enumerate(accounting.sizes):
-            fates = _fates(taken[node], merged.get((index, node), []), events.get((index, node), []),
-                           dead.get(node, at_end), accounting, f"fragment {index}, {node[0]}.{node[1]}")
+            fates = accounting.fates[index, node]
+            _close(fates, taken[0], events[index], _refused(fates, refused[index, node]), accounting,
+                   f"fragment {index}, {node[0]}.{node[1]}")
+            fates.give_all(range(len(taken)), dead.get(node, at_end))
             for step in void[node]:
                 for place in fates.places(step, step):
                     fates.change(place, ROLLED_BACK)
-            accounting.fates[index, node] = fates
             for begin, end, fate in fates.runs():
                 accounting.by_fate[fate] += (before[end] - before[begin]) * size
-    _used_once(steps, accounting)
+    _used_once(steps, {node: taken for node, (taken, _) in done.items()}, accounting)
     if plan.cluster.exchanges_fragments:  # there a step that came to nothing is taken again
         _leased_once(steps, accounting)
     accounting.by_fate = Counter({fate: round(count / sum(accounting.sizes)) for fate,
@@ -102,9 +106,23 @@ def account(plan: Plan, tape: Tape, steps: dict[Node, list[Event]], merges: list
     return accounting
 
 
-def _gapless(node: Node, events: list[Event], accounting: TokenAccounting) -> None:
+def counted(events: Sequence[Event]) -> tuple[Sequence[int], Sequence[int]]:
+    """A process' steps in order, each once, and how many tokens it had trained on before each of them and at last."""
+    tokens = dict(zip(values(events, "step"), map(int, values(events, "tokens")), strict=True))
+    taken = sorted(tokens)
+    return _packed(taken), _packed(list(accumulate((tokens[step] for step in taken), initial=0)))
+
+
+def _packed(numbers: list[int]) -> Sequence[int]:
+    try:
+        return array("q", numbers)
+    except (TypeError, OverflowError):  # no node of ours writes such numbers
+        return numbers
+
+
+def _gapless(node: Node, events: Sequence[Event], accounting: TokenAccounting) -> None:
     """A process counts its steps without a gap, and each of them once."""
-    counts = [event["step"] for event in events]
+    counts = values(events, "step")
     if len(set(counts)) != len(counts):
         accounting.violations.append(f"{node[0]}.{node[1]} took a step twice: two processes under one number")
     elif max(counts) - min(counts) + 1 != len(counts):
@@ -112,38 +130,56 @@ def _gapless(node: Node, events: list[Event], accounting: TokenAccounting) -> No
                                      f"{max(counts)}: there is a hole")
 
 
-def _used_once(steps: dict[Node, list[Event]], accounting: TokenAccounting) -> None:
+def _used_once(steps: Mapping[Node, Sequence[Event]], taken: Mapping[Node, Sequence[int]],
+               accounting: TokenAccounting) -> None:
     """No batch of a learner's shard is merged twice into a fragment, whichever process trained on it."""
-    positions = {node: {event["step"]: event["position"] for event in events if "position" in event.fields}
-                 for node, events in steps.items()}
-    for learner, index in product(dict.fromkeys(name for name, _ in steps), range(len(accounting.sizes))):
-        used: set[int] = set()
-        for node in (node for node in steps if node[0] == learner):
-            fates = accounting.fates[index, node]
-            for begin, end, fate in fates.runs():
-                for step in map(fates.step, range(begin, end) if fate == MERGED else ()):
-                    position = positions[node].get(step)
-                    if position in used:
+    for learner in dict.fromkeys(name for name, _ in steps):
+        positions = {node: _positions(events, taken[node]) for node, events in steps.items() if node[0] == learner}
+        for index in range(len(accounting.sizes)):
+            used: set[int] = set()
+            for node, of in positions.items():
+                for begin, end, fate in accounting.fates[index, node].runs():
+                    for position in _again(of[begin:end], used) if fate == MERGED else ():
                         accounting.violations.append(
                             f"fragment {index}: batch {position} of {learner} was merged twice")
-                    elif position is not None:
-                        used.add(position)
 
 
-def _leased_once(steps: dict[Node, list[Event]], accounting: TokenAccounting) -> None:
+def _positions(events: Sequence[Event], taken: Sequence[int]) -> list[Any]:
+    """Of the batch that each of these steps was made on; None where that is not told."""
+    told = {step: position for step, position in zip(values(events, "step"), values(events, "position", _UNTOLD),
+                                                     strict=True) if position is not _UNTOLD}
+    return [told.get(step) for step in taken]
+
+
+def _again(positions: list[Any], used: set[int]) -> list[int]:
+    """Those of them that had been used before, or come again; all are used then."""
+    new = set(positions)
+    if len(new) == len(positions) and None not in new and used.isdisjoint(new):  # nearly always, and quick
+        used |= new
+        return []
+    found = []
+    for position in positions:
+        if position in used:
+            found.append(position)
+        elif position is not None:
+            used.add(position)
+    return found
+
+
+def _leased_once(steps: Mapping[Node, Sequence[Event]], accounting: TokenAccounting) -> None:
     """No two processes of a learner train on the same batch of its shard."""
     first: dict[str, dict[int, int]] = defaultdict(dict)
     for (learner, incarnation), events in steps.items():
-        again = [event["position"] for event in events if "position" in event.fields
-                 and first[learner].setdefault(event["position"], incarnation) != incarnation]
+        again = [position for position in values(events, "position", _UNTOLD) if position is not _UNTOLD
+                 and first[learner].setdefault(position, incarnation) != incarnation]
         if again:
             accounting.violations.append(f"{learner}.{incarnation} trained on {len(again)} batches that another "
                                          f"process of it had trained on; the first is {min(again)}")
 
 
-def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
-                      accounting: TokenAccounting) -> dict[tuple[int, Node], list[tuple[int, int]]]:
-    """Per fragment and learner the merged intervals, checked against overlap and against what the learner did."""
+def _give_merged(merges: Sequence[Event], accounting: TokenAccounting) -> None:
+    """To what was merged its fate, checked against overlap and against what the learner did."""
+    nothing = Fates(())
     found: dict[tuple[int, Node], list[tuple[int, int]]] = defaultdict(list)
     furthest: dict[tuple[int, Node], int] = {}
     for merge in merges:
@@ -157,12 +193,13 @@ def _merged_intervals(done: dict[Node, list[int]], merges: list[Event],
                                                  f"were merged before)")
             found[of].append((first, last))
             furthest[of] = max(last, furthest.get(of, last))
-            steps = done.get(node, [])
-            real = bisect_right(steps, last) - bisect_left(steps, first)
+            places = accounting.fates.get((0, node), nothing).places(first, last)
+            real = places.stop - places.start
             if real != last - first + 1 or not real:
                 accounting.violations.append(
                     f"{_where(merge, part)}: only {real} of these steps are on the learner's tape")
-    return found
+            if of in accounting.fates:
+                accounting.fates[of].give_all(places, MERGED)
 
 
 def _where(merge: Event, part: Mapping[str, Any]) -> str:
@@ -170,29 +207,28 @@ def _where(merge: Event, part: Mapping[str, Any]) -> str:
             f"{part['first']}-{part['last']}")
 
 
-def _by_fragment(tape: Tape, fragments: int) -> dict[tuple[int, Node], list[Event]]:
-    """Receipts, answers, refusals and resets of each fragment and learner, in the order of time."""
+def _refusals(tape: Tape) -> Mapping[tuple[int, Node], list[Event]]:
+    """Answers of each fragment and learner that the syncer refused, in the order of time."""
     found: dict[tuple[int, Node], list[Event]] = defaultdict(list)
-    for event in tape.of("received", "outer_gradient", "refused", "reset"):
-        if event.event == "reset":
-            for fragment in range(fragments):
-                found[fragment, (event.node, event.incarnation)].append(event)
-        elif event.event != "refused":
-            found[event["fragment"], (event.node, event.incarnation)].append(event)
-        elif "first" in event.fields:  # an answer that the syncer refused, not a learner's refusal of a broadcast
+    for event in tape.of("refused"):
+        if "first" in event.fields:  # else a learner refused a broadcast
             found[event["fragment"], (event["learner"], event["incarnation"])].append(event)
     return found
 
 
-def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event], at_end: str,
-           accounting: TokenAccounting,
-           where: str) -> Fates:
+def _by_fragment(events: Sequence[Event], fragments: int) -> Mapping[int, list[Event]]:
+    """One process' receipts, answers and resets of each fragment, in the order of time."""
+    found: dict[int, list[Event]] = defaultdict(list)
+    for event, of in zip(events, values(events, "fragment"), strict=True):
+        for fragment in range(fragments) if event.event == "reset" else (of,):
+            found[fragment].append(event)
+    return found
+
+
+def _close(fates: Fates, began: int, events: list[Event], refused: Mapping[int, str], accounting: TokenAccounting,
+           where: str) -> None:
     """Walk through the receipts: each closes the steps before it that are not carried on."""
-    fates = Fates(steps)
-    for first, last in merged:
-        fates.give_all(fates.places(first, last), MERGED)
-    closed = (steps[0] - 1) if steps else 0
-    refused = _refused(fates, events)
+    closed = began - 1
     answers: list[Event] = []
     for event in events:
         if event.event == "outer_gradient":
@@ -205,18 +241,17 @@ def _fates(steps: list[int], merged: list[tuple[int, int]], events: list[Event],
             continue
         until = event["step"] - event["carried"]
         expected = max(0, until - closed)
-        if event["closed"] != expected and steps and event["step"] >= steps[0]:
+        if event["closed"] != expected and event["step"] >= began:
             accounting.violations.append(f"{where}: version {event['version']} closed {event['closed']} steps, "
                                          f"but {expected} had no fate")
         open_ = fates.places(closed + 1, until)
-        merged_from = next((place for place in open_ if fates.at(place) == MERGED), None)
-        for place in fates.without(open_):
+        left = fates.without(open_)
+        merged_from = next((place for place in open_ if fates.at(place) == MERGED), None) if left else None
+        for place in left:
             # What comes after the merged steps was made during the exchange.
             overlap = merged_from is not None and merged_from < place
             fates.give(place, refused.get(place) or _reason(fates.step(place), answers, overlap))
         closed, answers = max(closed, until), []
-    fates.give_all(range(len(steps)), at_end)
-    return fates
 
 
 def _reason(step: int, answers: list[Event], overlap: bool) -> str:
@@ -228,11 +263,10 @@ def _reason(step: int, answers: list[Event], overlap: bool) -> str:
     return "lost on the way" if answers[0]["first"] <= step <= answers[0]["step"] else OVERLAP
 
 
-def _refused(fates: Fates, events: list[Event]) -> dict[int, str]:
+def _refused(fates: Fates, refusals: list[Event]) -> dict[int, str]:
     """Place -> why a contribution with this step was refused the last time. A refusal may be written after the receipt
     that closed the step."""
-    return {place: str(event["reason"]) for event in events if event.event == "refused"
-            for place in fates.places(event["first"], event["last"])}
+    return {place: str(event["reason"]) for event in refusals for place in fates.places(event["first"], event["last"])}
 
 
 def closing_intervals(events: list[Event]) -> Iterator[tuple[Event, Event | None, bool]]:

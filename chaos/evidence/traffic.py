@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
+from harness.tape import times, values
 
 _HARNESS = ("probe", "echo")
 """Messages that are not training's, but the harness' questions through the links."""
@@ -46,6 +47,8 @@ def crossed(history: History) -> Crossed:
         received.update(event["received"])
         sent.update(event["sent"])
     begun = {event.incarnation: event.t for event in history.tape.of("initial", "resumed", node=SYNCER)}
-    tokens = sum(step["tokens"] for steps in history.steps.values() for step in steps
-                 if any(begun.get(number, 0.0) <= step.t <= event.t for number, event in last.items()))
+    told = [(begun.get(number, 0.0), event.t) for number, event in last.items()]
+    tokens = sum(count for steps in history.steps.values()
+                 for t, count in zip(times(steps), values(steps, "tokens"), strict=True)
+                 if any(start <= t <= end for start, end in told))
     return Crossed(received, sent, tokens)

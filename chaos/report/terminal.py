@@ -14,7 +14,7 @@ from rich.text import Text
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.interference import Interference, interference
-from chaos.evidence.timeline import Lanes
+from chaos.evidence.timeline import DRAWN, Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import VERDICTS, story
@@ -74,7 +74,7 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:
     view = Lanes(result.history.plan)
-    for event in result.history.tape.events:
+    for event in result.history.tape.each(*DRAWN):
         view.on_event(event)
     if not result.history.tape.events:
         return []

@@ -25,6 +25,7 @@ from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan
 from harness.cleanup.processes import identity
 from harness.cleanup.undo_log import UndoLog
+from harness.garbage import uncollected
 from harness.node.settings import NodeSettings
 from harness.storage.disk import file_digest
 from harness.storage.global_checkpoint import CHECKPOINTS
@@ -191,7 +192,8 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         ScenarioError, FolderError: as `recorded`.
     """
     history = recorded(folder)
-    judgement = judge(history)
+    with uncollected():
+        judgement = judge(history)
     if outcome is None:
         ends = history.tape.of("end", node="harness")
         outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
