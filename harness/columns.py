@@ -1,4 +1,4 @@
-"""Many records with fields of the same names, in columns: a number takes four bytes or eight, where an object takes 30.
+"""Many records with fields of the same names, in columns: a number takes a byte to eight, where an object takes 30.
 
 What comes out is equal to what went in, and of the same types. What can't be packed is kept as it is.
 """
@@ -70,7 +70,7 @@ def _column(values: Sequence[Any]) -> Column:
 
 
 def _numbers(values: Sequence[int]) -> Column:
-    for size in "Iq":
+    for size in "BHIq":
         with suppress(OverflowError):
             return array(size, values)
     return tuple(values)

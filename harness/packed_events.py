@@ -13,7 +13,7 @@ import numpy as np
 from harness.columns import Column, Fields, packed
 from harness.event import Event
 
-_TOGETHER = 1 << 12
+_TOGETHER = 1 << 10
 """So many events in a row are packed together, each kind for itself; two bytes tell a place among them."""
 _LEAST = 16
 """Fewer of a kind are kept as they are: a column has a size of its own."""

@@ -234,7 +234,9 @@ def _read(path: Path, tape: Tape, packing: Packing) -> None:
             try:
                 if not text.endswith(b"\n"):
                     raise ValueError("the line has no end" if len(text) < _LONGEST_LINE else "the line is too long")
-                packing.add(*_shown(_parsed(text), text))
+                parts = _parsed(text)
+                plain = text.isascii() and _BACKSLASH not in text and _DELETE not in text  # JSON has the rest escaped
+                packing.add(*(parts if plain else _shown(parts)))
             except ValueError as error:
                 tape.torn[place] = printable(f"{path.name}, line {number}: {error}")
                 if file.read(1):
@@ -242,10 +244,8 @@ def _read(path: Path, tape: Tape, packing: Packing) -> None:
                 break
 
 
-def _shown(parts: _Parts, text: bytes) -> _Parts:
+def _shown(parts: _Parts) -> _Parts:
     """An event's parts, with text that can be printed; hardly any line needs it."""
-    if text.isascii() and _BACKSLASH not in text and _DELETE not in text:  # JSON has other control characters escaped
-        return parts
     t, node, incarnation, name, fields = parts
     return t, printable(node), incarnation, printable(name), all_printable(fields)
 

@@ -243,8 +243,8 @@ def _answers(events: list[tuple[int, Event]], carry: bool) -> Iterator[tuple[int
     for number, event in events:
         if event.event == "received":
             answer, broken = receipts[id(event)]
-            carried = event["step"] - answer["step"] if carry and answer is not None and not broken else 0
-            closed = event["step"] - carried
+            step = event["step"]
+            closed = step - (step - answer["step"] if carry and answer is not None and not broken else 0)
         elif event.event == "reset":
             closed = None
         elif event.event == "outer_gradient" and closed is not None:
@@ -299,7 +299,7 @@ class _Counters:
         if answer is None:
             raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
         event, closed = answer
-        sent = _SENT(event)
+        sent = _SENT(event.fields)
         steps, tokens = self._steps.get(node, []), self._tokens.get(node, [0])
         first, last = bisect_right(steps, closed), bisect_right(steps, sent[-1])
         return sent, max(0, last - first), tokens[last] - tokens[first] if last > first else 0

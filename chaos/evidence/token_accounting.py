@@ -239,9 +239,10 @@ def _close(fates: Fates, began: int, events: list[Event], refused: Mapping[int, 
             closed, answers = max(closed, event["step"]), []
         if event.event != "received":
             continue
-        until = event["step"] - event["carried"]
+        step = event["step"]
+        until = step - event["carried"]
         expected = max(0, until - closed)
-        if event["closed"] != expected and event["step"] >= began:
+        if event["closed"] != expected and step >= began:
             accounting.violations.append(f"{where}: version {event['version']} closed {event['closed']} steps, "
                                          f"but {expected} had no fate")
         open_ = fates.places(closed + 1, until)
