@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
+MOST_STEPS = 10**9
+"""No run takes more."""
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
 _BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
@@ -112,7 +114,7 @@ Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False), BeforeValidat
 Size = Annotated[int, Field(ge=0, le=10**15), BeforeValidator(size),
                  PlainSerializer(lambda value: f"{value}B", when_used="json"),
                  _written(rf"{_DIGITS}\s*(B|kB|KB|MB|GB)", "a size, like 256MB")]
-Steps = Annotated[int, Field(ge=0, le=10**9), BeforeValidator(steps),
+Steps = Annotated[int, Field(ge=0, le=MOST_STEPS), BeforeValidator(steps),
                   _written(r"\d+\s*(steps?)?", "inner steps, like 600 steps", {"type": "integer", "minimum": 0})]
 Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(share),
                   _written(rf"{_DIGITS}\s*%", "a share, like 80% or 0.8", {"type": "number", "minimum": 0})]

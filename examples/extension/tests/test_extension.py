@@ -19,9 +19,9 @@ def command(*arguments, code=0):
     return done.stdout + done.stderr
 
 
-def folder_of(text):
-    """The run's folder, from the end of its report."""
-    return re.search(r"saved\s+(\S+)", text)[1]
+def judged_in(runs):
+    """The folder of the newest run that was judged."""
+    return next(path for path in sorted(runs.iterdir(), reverse=True) if (path / "report.json").exists())
 
 
 def test_the_scenario_is_in_the_library():
@@ -54,7 +54,7 @@ def test_it_runs_and_is_in_the_report(on, tmp_path):
                    "--retries-inconclusive", "2")
     assert "reconnects" in said
     assert "in a brownout" in said
-    folder = next(path for path in sorted(tmp_path.iterdir(), reverse=True) if (path / "report.json").exists())
+    folder = judged_in(tmp_path)
     providers = json.loads((folder / "plan.json").read_text())["providers"]
     assert providers == {"fault nic_brownout": "acme-chaos 1.2", "check reconnects": "acme-chaos 1.2"}
     assert re.fullmatch(r"nic-brownout: \d+ checks, all passed\n", command("check", folder, "--report", "one-line"))
@@ -73,7 +73,7 @@ def test_the_trainer_is_killed_judged_and_reported_like_the_built_in_one(on, tmp
     assert "PASSED  walk-kill  acme-walk" in said
     assert {"self_healing", "reintegration", "exactly_once", "goodput"} <= set(said.split())
     assert "quorum_respected" not in said, "it exchanges no fragments"
-    folder = next(path for path in sorted(tmp_path.iterdir(), reverse=True) if (path / "report.json").exists())
+    folder = judged_in(tmp_path)
     assert json.loads((folder / "plan.json").read_text())["providers"]["trainer acme-walk"] == "acme-chaos 1.2"
     assert "trainer acme-walk can't be replayed" in command("replay", folder, code=2)
 

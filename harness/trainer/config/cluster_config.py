@@ -26,7 +26,7 @@ from harness.trainer.model.quadratic import QuadraticSpec
 from harness.trainer.model.replica import GRADIENT
 from harness.trainer.model.spec import MODELS, ModelSpec
 from harness.trainer_api.settings import Coupling, TrainerSettings
-from harness.units import Seconds, Share, Steps, steps
+from harness.units import MOST_STEPS, Seconds, Share, Steps, steps
 
 _EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
@@ -192,7 +192,7 @@ class TrainerConfig(TrainerSettings):
         budget = given.get("budget", cls.model_fields["budget"].default)
         if isinstance(budget, str):
             budget = steps(budget)
-        if isinstance(budget, int):
+        if isinstance(budget, int) and 0 <= budget <= MOST_STEPS:  # else what is wrong is the budget
             given = {"warmup": _usual_warmup(budget)} | given
         mode, learners = (given.get(key, cls.model_fields[key].default) for key in ("mode", "learners"))
         return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given

@@ -136,3 +136,11 @@ def test_two_faults_of_one_kind_on_one_target_at_once_are_refused():
                      "+20 ms ± 0 ms latency for 5.0 s: one at a time on a target"]
     parse(HEAD + "faults:\n  - {latency: learner-1, at: 1s, for: 2s}\n  - {latency: learner-1, at: 3s, for: 5s}\n"
                  "  - {straggler: learner-1, at: 1s, for: 9s}\n")
+
+
+@pytest.mark.parametrize("budget", [10**9 + 1, 10**400, -10**400], ids=["too long", "no float holds it", "negative"])
+def test_a_budget_that_cannot_be_is_told_once_and_implies_no_warm_up(budget):
+    with pytest.raises(ScenarioError) as told:
+        parse(f"diloco_chaos: 1\nname: x\ncluster: {{budget: {budget}}}\n")
+    [problem] = told.value.problems
+    assert problem.message.startswith("cluster.budget: ")
