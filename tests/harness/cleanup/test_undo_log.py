@@ -245,14 +245,15 @@ def test_the_kernel_gives_a_killed_harness_lock_back(path):
 
 
 def test_nothing_that_the_harness_starts_inherits_the_lock(undo_log, path):
-    child = subprocess.Popen(["sleep", "60"], close_fds=False)
-    try:
-        with open(path) as file:
-            held = os.readlink(f"/proc/self/fd/{file.fileno()}")
-        theirs = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{child.pid}/fd")]
-        assert held not in theirs
-        with open(path) as file, pytest.raises(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        child.kill()
-        child.wait()
+    with subprocess.Popen(["cat"], close_fds=False, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
+        try:
+            child.stdin.write(b"up\n")  # until it answers it opens and closes its libraries, and the list would move
+            assert child.stdout.readline() == b"up\n"
+            with open(path) as file:
+                held = os.readlink(f"/proc/self/fd/{file.fileno()}")
+            theirs = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{child.pid}/fd")]
+            assert held not in theirs
+            with open(path) as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            child.kill()
