@@ -55,7 +55,7 @@ QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidenc
   tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/storage tests/harness/core tests/harness/trainer_api \
   tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
   tests/harness/trainer/data_parallel tests/harness/test_errors.py tests/harness/test_extras.py \
-  tests/harness/test_memory.py tests/harness/test_providers.py tests/harness/test_tape.py tests/docker tests/docs
+  tests/harness/test_memory.py tests/harness/test_providers.py tests/harness/tape tests/docker tests/docs
 
 check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile

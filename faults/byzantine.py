@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.base import Drawn, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.units import names
 from harness.wire.impersonation import About, Content, Impostor
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from harness.cluster.base import Ability
-from harness.tape import times
+from harness.tape.packed import times
 from harness.units import Seconds, names, show_seconds
 
 TYPICAL_START_S = 3.0

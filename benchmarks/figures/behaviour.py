@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.figures.canonical import RUNS, perform
 from chaos.runner.simulate import Performed
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.tensors import Tensors
 
 _LENGTH = 16

@@ -30,8 +30,8 @@ from typing import Any
 from benchmarks.hostile.prey import MARK, Mode, SoakVictim, kill, listening, marked
 from benchmarks.hostile.trouble import drawn
 from chaos.runner.cleanup import clean
-from harness import tape
 from harness.cleanup.processes import identity
+from harness.tape import reading
 
 WITHIN_S = 5.0
 AT_ONCE = 2
@@ -158,7 +158,7 @@ class Soak:
         path = prey.tape()
         if path is None:
             return ("not begun" if prey.undo_log is None else "reference" if prey.reference else "begun"), ()
-        written = tape.read(path.parent)
+        written = reading.read(path.parent)
         over = {event["fault"] for event in written.of("healed")}
         kinds = tuple(event["kind"] for event in written.of("injecting") if event["fault"] not in over)
         if kinds:

@@ -21,7 +21,7 @@ from chaos.runner.run import Result
 from chaos.runner.simulate import simulate
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import Plan, freeze
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.trainer.algorithm.codec import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480

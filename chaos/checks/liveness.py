@@ -12,7 +12,8 @@ from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Stall, Within
 from chaos.scenario.model import SYNCER
 from faults import CorruptMemory, Latency, Zombie
-from harness.tape import Event, times, values
+from harness.tape.event import Event
+from harness.tape.packed import times, values
 from harness.units import show_seconds
 
 WINDOW_S = 2.0

@@ -12,7 +12,7 @@ from chaos.evidence.baseline import Point
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import Goodput, LossParity
 from chaos.scenario.model import SYNCER
-from harness.tape import times, values
+from harness.tape.packed import times, values
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""

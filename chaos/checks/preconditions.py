@@ -10,7 +10,7 @@ from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, stopped_for
 from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
-from harness.tape import times
+from harness.tape.packed import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05

@@ -13,8 +13,9 @@ from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals, counted
 from chaos.scenario.model import SYNCER
 from faults import ClockJump
-from harness.columns import packed
-from harness.tape import Event, values
+from harness.tape.columns import packed
+from harness.tape.event import Event
+from harness.tape.packed import values
 from harness.trainer_api.settings import FragmentRules
 
 Sent = tuple[Any, ...]

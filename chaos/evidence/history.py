@@ -14,7 +14,9 @@ from chaos.evidence.outages import Outages
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, killed
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
-from harness.tape import Event, Tape, times
+from harness.tape.event import Event
+from harness.tape.packed import times
+from harness.tape.reading import Tape
 
 
 @dataclass(frozen=True)

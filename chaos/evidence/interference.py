@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from chaos.evidence.history import History
 from harness.machine import SAMPLE
-from harness.tape import FIELDS, Event
+from harness.tape.event import FIELDS, Event
 
 _NO_IDLE = 0.1
 """Share of the processors that were idle, below which who wants one has to wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.scenario.model import SYNCER
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 class Outages:

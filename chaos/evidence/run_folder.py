@@ -22,11 +22,13 @@ from pydantic import ValidationError
 
 from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan
-from harness import tape
 from harness.cleanup.processes import Identity, identity
 from harness.errors import all_printable, first, printable
 from harness.fingerprint import source_digest
 from harness.node.settings import SETTINGS, NodeSettings
+from harness.tape import reading
+from harness.tape.event import SCHEMA
+from harness.tape.reading import Tape
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 _OPTIONS = r"( --on (compose|simulated))?"
@@ -89,8 +91,8 @@ class RunFolder:
             raise FolderError(f"{strange}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
                               f"somebody else has put it there; remove it")
         found = cls(path.resolve())
-        if (schema := found.manifest().get("tape_schema", tape.SCHEMA)) != tape.SCHEMA:
-            raise FolderError(f"{path}: its tape is of schema {schema!s:.20}, and this version reads {tape.SCHEMA}: "
+        if (schema := found.manifest().get("tape_schema", SCHEMA)) != SCHEMA:
+            raise FolderError(f"{path}: its tape is of schema {schema!s:.20}, and this version reads {SCHEMA}: "
                               f"judge it with the version that recorded it, which its manifest.json names")
         return found
 
@@ -119,9 +121,9 @@ class RunFolder:
         raise FolderError(f"{self.path}: {SETTINGS} is {'of another cluster than the plan' if told else 'not there'}; "
                           f"run it again: {self.repeat}")
 
-    def tape(self) -> tape.Tape:
+    def tape(self) -> Tape:
         """All that was recorded."""
-        return tape.read(self.path / "tape")
+        return reading.read(self.path / "tape")
 
     def manifest(self) -> dict[str, Any]:
         """What the run was made of; empty where it is missing or torn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 def usurpations(history: History) -> list[str]:

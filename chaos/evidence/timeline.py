@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from typing import Any
 
 from chaos.evidence.step_fates import Fates
 from chaos.scenario.plan import Plan
-from harness.tape import Event, Tape, values
+from harness.tape.event import Event
+from harness.tape.packed import values
+from harness.tape.reading import Tape
 
 Node = tuple[str, int]
 """Name and incarnation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
-from harness.tape import times, values
+from harness.tape.packed import times, values
 
 _HARNESS = ("probe", "echo")
 """Messages that are not training's, but the harness' questions through the links."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
-from harness.tape import Event
+from harness.tape.event import Event
 
 Pair = tuple[str, str]
 """(kind of fault, what its target was doing)"""

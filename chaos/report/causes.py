@@ -9,7 +9,7 @@ from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.succession import usurpations
 from chaos.runner.run import Result
-from harness.tape import Event
+from harness.tape.event import Event
 
 _AROUND_S = 1.0
 _MOST_EVENTS = 8

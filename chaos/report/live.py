@@ -17,7 +17,7 @@ from chaos.runner.experiment import Observer
 from chaos.runner.orchestrator import SmoothedLoss
 from chaos.scenario.plan import Plan
 from harness.errors import printable
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.units import show_seconds
 
 _REFRESH_S = 0.12

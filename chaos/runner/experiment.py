@@ -17,7 +17,7 @@ from chaos.scenario.plan import Plan, PlannedFault
 from harness.cluster.base import ClusterError
 from harness.links.client import LinkError
 from harness.machine import SAMPLE
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 class Observer(Protocol):

@@ -35,7 +35,7 @@ from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault
-from harness.tape import Event
+from harness.tape.event import Event
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued"})
 """Events that may say something to any plan; others only where a trigger waits for them."""

@@ -17,11 +17,11 @@ from chaos.runner.resume_point import Lost, Origin, checkpoints_of
 from chaos.runner.run import Audience, Result, concluded, repeating
 from chaos.scenario import plan as plans
 from chaos.scenario.model import SYNCER
-from harness import tape
 from harness.cleanup.processes import identity
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import CheckpointError, file_digest
+from harness.tape import writing
 from harness.units import show_seconds
 
 
@@ -111,7 +111,7 @@ def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> N
 def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> RunFolder:
     """A new folder with all that the run had left by the checkpoint."""
     new = RunFolder.create(runs, origin.plan.scenario)
-    tape.write(origin.begun, new.path / "tape")
+    writing.write(origin.begun, new.path / "tape")
     here, there = (global_checkpoint.part_file(path, origin.checkpoint, SYNCER).parent
                    for path in (folder.path, new.path))
     shutil.copytree(here, there, ignore=shutil.ignore_patterns(f"*{global_checkpoint.BACK}"))

@@ -10,7 +10,8 @@ from functools import cached_property
 from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 HARNESS = "harness"
 

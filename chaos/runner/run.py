@@ -29,7 +29,7 @@ from harness.garbage import uncollected
 from harness.node.settings import NodeSettings
 from harness.storage.disk import file_digest
 from harness.storage.global_checkpoint import CHECKPOINTS
-from harness.tape import SCHEMA
+from harness.tape.event import SCHEMA
 
 REPORT = "report.json"
 INCONCLUSIVE = 3

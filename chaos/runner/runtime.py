@@ -18,7 +18,9 @@ from harness.cluster.base import Cluster, Recorder
 from harness.links.probe import Sounding
 from harness.machine import Sample, Watch
 from harness.node.settings import SETTINGS, NodeSettings
-from harness.tape import Event, Tail, TapeWriter
+from harness.tape.event import Event
+from harness.tape.reading import Tail
+from harness.tape.writing import TapeWriter
 from harness.wire.impersonation import Impostor, attack
 from harness.wire.probe import probe
 

@@ -23,7 +23,8 @@ from harness.garbage import uncollected
 from harness.node.evaluate import point
 from harness.simulation.parameters import Parameters
 from harness.storage.disk import Content
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.tensors import Tensors
 from harness.trainer_api.trainer import Kind, Workload
 

@@ -15,7 +15,6 @@ from chaos.runner.runtime import Prober
 from chaos.scenario.bounds import Bounds
 from chaos.scenario.plan import Plan
 from faults import Fault, FaultContext, Impersonation, Observation
-from harness import tape
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import Cluster
 from harness.cluster.simulated.cluster import SimulatedCluster
@@ -26,7 +25,9 @@ from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
 from harness.storage import checkpoint
 from harness.storage.disk import Content
-from harness.tape import Event, Tape
+from harness.tape import writing
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.tensors import Tensors
 from harness.trainer_api.trainer import Workload
 from harness.units import round_up
@@ -118,7 +119,7 @@ class VirtualStage:
 
     def save(self, folder: Path) -> None:
         """Write the tape as files, as real nodes do."""
-        tape.write(self._events, folder)
+        writing.write(self._events, folder)
 
 
 class FolderStage(VirtualStage):

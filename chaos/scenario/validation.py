@@ -9,7 +9,7 @@ from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
 from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
-from harness.tape import FIELDS
+from harness.tape.event import FIELDS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import role_of
 from harness.units import show_seconds

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from harness import memory, tape
+from harness import memory
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
 from harness.cluster.incarnation import Clock, Incarnation
 from harness.links.client import Toxic
 from harness.memory import Corruption
+from harness.tape import reading
 
 START_TIMEOUT_S = 30.0
 
@@ -171,7 +172,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         """The port that a node says it listens on."""
         until, number = time.monotonic() + START_TIMEOUT_S, self._nodes[name].incarnation
         while time.monotonic() < until:
-            for event in tape.read(self._run / "tape").of("listening", node=name):
+            for event in reading.read(self._run / "tape").of("listening", node=name):
                 if event.incarnation == number:
                     return int(event["port"])
             if (status := self._nodes[name].ended()) is not None:

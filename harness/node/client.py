@@ -16,7 +16,7 @@ from harness.node.backoff import CONNECT_S, Backoff
 from harness.node.driver import Driver
 from harness.node.failpoints import Failpoints
 from harness.node.refusals import Refusals
-from harness.tape import TapeWriter
+from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import Decoder, FrameError
 from harness.wire.messages import Message, Refused

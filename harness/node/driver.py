@@ -28,7 +28,7 @@ from harness.node.failpoints import Failpoints
 from harness.storage import checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
 from harness.storage.global_checkpoint import keep
-from harness.tape import TapeWriter
+from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import encode
 from harness.wire.messages import Message

@@ -30,7 +30,7 @@ from harness.node.settings import SETTINGS, NodeSettings
 from harness.node.status import serve_status
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
-from harness.tape import NoTape, TapeWriter, next_incarnation
+from harness.tape.writing import NoTape, TapeWriter, next_incarnation
 from harness.trainer_api.trainer import TrainerError, at
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from harness.node.driver import Driver
 from harness.node.failpoints import Failpoints
 from harness.node.lobby import HELLO_S, MOST, Lobby
 from harness.node.refusals import STRANGER, Refusals
-from harness.tape import TapeWriter
+from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import MAX_HEADER, Decoder, FrameError
 from harness.wire.messages import Echo, Introduction, Message, Probe, Refused

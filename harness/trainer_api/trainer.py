@@ -18,7 +18,8 @@ from harness.cleanup.undo_log import UndoLog
 from harness.core.roles import SYNCER, Coordinator, Worker
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.tensors import Tensors
 from harness.trainer_api.settings import FragmentRules, TrainerSettings
 from harness.wire.impersonation import About, Content, Impostor

@@ -4,9 +4,9 @@ import subprocess
 import sys
 import time
 
-from harness import tape
 from harness.cluster.compose.compose_file import find
 from harness.cluster.compose.engine import Engine
+from harness.tape import reading
 
 WITHIN_S = 90
 
@@ -33,7 +33,7 @@ def test_compose_shows_a_run_and_down_in_the_middle_of_it_is_said_and_leaves_not
     harness = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(scenario), "--on", "compose",
                                 "--runs-dir", str(runs)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
-        steady = until(lambda: [path.parent for path in runs.glob("*/tape") if tape.read(path).of("steady")])
+        steady = until(lambda: [path.parent for path in runs.glob("*/tape") if reading.read(path).of("steady")])
         by_hand = [*compose, "-p", steady[0].name, "-f", str(find())]
         shown = subprocess.run([*by_hand, "ps"], capture_output=True, text=True, check=True).stdout
         assert "learner-1" in shown

@@ -13,7 +13,7 @@ import pytest
 from chaos.evidence.run_folder import RunFolder
 from chaos.runner.resume import origin_of
 from forged_runs import ALWAYS
-from harness import tape
+from harness.tape import reading
 
 PLAN = """diloco_chaos: 1
 name: interrupted
@@ -52,7 +52,7 @@ def killed(folder, place, cuts, plan=PLAN):
     until = time.monotonic() + 60
     while time.monotonic() < until:
         for run in (folder / "runs").glob("*"):
-            if len(tape.read(run / "tape").of("checkpoint_complete")) >= cuts:
+            if len(reading.read(run / "tape").of("checkpoint_complete")) >= cuts:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return run

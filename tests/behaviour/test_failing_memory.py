@@ -7,7 +7,7 @@ from chaos.evidence.history import History
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import scenario
 from chaos.runner.simulate import initial_values, simulate
-from harness.tape import Tape
+from harness.tape.reading import Tape
 from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 

@@ -9,7 +9,8 @@ from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import scenario
 from chaos.runner import baselines
 from chaos.runner.simulate import data_file, initial_values, simulate
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.data_parallel.hub import averaged
 from harness.trainer.replay.replay import replay

@@ -14,8 +14,8 @@ from chaos.cli import app
 from chaos.scenario import plan as plans
 from chaos.scenario.loading import load
 from chaos.scenario.plan import freeze
-from harness import tape
 from harness.cleanup.processes import identity
+from harness.tape.writing import TapeWriter
 
 
 def command(*arguments, timeout=60, **environment):
@@ -148,7 +148,7 @@ def recorded(tmp_path):
     """A folder with a plan and an empty run."""
     (tmp_path / "tape").mkdir()
     plans.save(freeze(load("kill-one")[0], 0), tmp_path / "plan.json")
-    writer = tape.TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
+    writer = TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
     writer.record("start", role="syncer", pid=1)
     return tmp_path
 

@@ -35,10 +35,11 @@ from chaos.scenario.plan import Plan, freeze
 from chaos.scenario.problems import ScenarioError
 from chaos.scenario.warnings import warnings_of
 from forged_runs import CALM, calmly
-from harness import tape
 from harness.cleanup import undo_log
 from harness.cleanup.processes import identity
 from harness.cleanup.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
+from harness.tape import event as tape_line
+from harness.tape.event import FIELDS, line
 from harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
 from harness.wire import frames as wire
 from harness.wire.frames import Decoder, FrameError
@@ -331,7 +332,7 @@ def run(tmp_path_factory):
     plans.save(story.plan, path / "plan.json")
     for event in story.events:
         with open(path / "tape" / f"{event.node}.{event.incarnation}.jsonl", "a") as file:
-            file.write(tape.line(event))
+            file.write(line(event))
     for kind, reference in story.references.items():
         (path / "references" / f"{kind}.json").write_text(reference.model_dump_json())
     (path / "curve.json").write_text(json.dumps({"curve": [point.model_dump() for point in story.curve]}))
@@ -371,7 +372,7 @@ def test_the_run_as_it_was_recorded_passes(run):
 
 
 def event(name, **fields):
-    whole = {"t": 1.0, "node": "learner-1", "inc": 0, "event": name} | dict.fromkeys(sorted(tape.FIELDS[name]), 1)
+    whole = {"t": 1.0, "node": "learner-1", "inc": 0, "event": name} | dict.fromkeys(sorted(FIELDS[name]), 1)
     return json.dumps(whole | fields).encode() + b"\n"
 
 
@@ -399,7 +400,7 @@ def test_a_line_that_nobody_wrote_is_judged_or_told(run, line, name):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_a_line_whose_time_is_no_number_is_not_whole(number):
     with pytest.raises(ValueError):
-        tape.parse(f'{{"t":{number},"node":"learner-1","inc":0,"event":"ready"}}')
+        tape_line.parse(f'{{"t":{number},"node":"learner-1","inc":0,"event":"ready"}}')
 
 
 POINT = '{"number":1,"processed":1,"merged":1,"t":1,"loss":%s}'

@@ -6,7 +6,8 @@ from chaos.checks.injection import measure
 from chaos.evidence.history import History
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 HEAD = "diloco_chaos: 1\nname: x\ncluster: {budget: 500}\nfaults:\n  - "
 ZERO, AT, END = 1.0, 5.0, 30.0

@@ -16,7 +16,8 @@ from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import Plan, freeze
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.tensors import Tensors, copy
 from harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster

@@ -26,7 +26,7 @@ from harness.core.effects import (
     Timer,
 )
 from harness.core.roles import SYNCER, Coordinator, Worker
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, Restored, fragment_file

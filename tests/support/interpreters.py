@@ -22,7 +22,8 @@ from harness.simulation.parameters import Parameters
 from harness.simulation.server import SimulatedServer
 from harness.simulation.world import World
 from harness.storage.checkpoint import load
-from harness.tape import TapeWriter, read
+from harness.tape.reading import read
+from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.messages import Introduction, Message, vocabulary
 from inmemory import InMemoryNodes

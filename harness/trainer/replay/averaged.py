@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from harness.core.roles import SYNCER
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.tensors import Tensors, digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.config.schedule import learning_rate

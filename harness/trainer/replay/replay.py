@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.effects import Effect, Record, Send
 from harness.memory import Corruption
-from harness.tape import Event
+from harness.tape.event import Event
 from harness.tensors import Tensors, digest, shapes
 from harness.trainer.algorithm.outer_optimizer import OuterStep
 from harness.trainer.config.cluster_config import TrainerConfig

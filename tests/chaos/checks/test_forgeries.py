@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from forged_runs import ALWAYS
-from harness.tape import Event
+from harness.tape.event import Event
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.
 OFTEN = settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])

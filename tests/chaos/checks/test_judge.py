@@ -8,8 +8,9 @@ from chaos.checks import CHECKS, Judgement, judge
 from chaos.checks.base import check
 from chaos.evidence.history import History
 from forged_runs import ALWAYS
-from harness import tape
-from harness.tape import Tape
+from harness.tape import reading
+from harness.tape.event import line
+from harness.tape.reading import Tape
 
 
 def test_every_check_has_its_say_in_a_run_with_every_kind_of_fault(storm):
@@ -148,12 +149,12 @@ def test_a_broken_line_in_the_middle_of_a_file_is_a_cut_even_where_its_writer_wa
     # Only the last line may be half written; whatever follows a broken one is evidence that is lost.
     for event in storm.events:
         with open(tmp_path / f"{event.node}.{event.incarnation}.jsonl", "a") as file:
-            file.write(tape.line(event))
+            file.write(line(event))
     path = tmp_path / f"learner-1.{life}.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     lines[100] = lines[100][:20] + "\n"
     path.write_text("".join(lines))
-    judgement = judge(History(storm.plan, tape.read(tmp_path), storm.curve, storm.references))
+    judgement = judge(History(storm.plan, reading.read(tmp_path), storm.curve, storm.references))
     assert [cut for cut in judgement.gaps if f"{path.name}, line 101" in cut]
     assert judgement.exit_code == 3
 

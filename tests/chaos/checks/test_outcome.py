@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
 from chaos.evidence.baseline import Point
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 @pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_verified", "all_undone"])

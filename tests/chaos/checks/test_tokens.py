@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.evidence.token_accounting import account, closing_intervals
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 NODE = ("learner-1", 0)
 TOKENS = 16

@@ -8,7 +8,8 @@ from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, seconds_within, stopped_for
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 QUIET = {"seconds": 1.0, "cores": 2, "idle": 0.6, "ours": 1.3, "others": 0.05, "stolen": 0.05, "late": 0.01, "cpu": 0.4,
          "io": 0.02, "memory": 0.0}

@@ -6,7 +6,8 @@ from chaos.evidence.history import History
 from chaos.evidence.succession import usurpations
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 
 def spawn(t, incarnation=0):

@@ -12,7 +12,7 @@ from chaos.evidence.traffic import Crossed, crossed
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import scenario
 from chaos.runner.simulate import simulate
-from harness.tape import Tape
+from harness.tape.reading import Tape
 from harness.trainer.config.cluster_config import TrainerConfig
 
 

@@ -11,7 +11,7 @@ from chaos.evidence.timeline import LOOKS, Lanes
 from chaos.report import charts
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 def test_a_stale_incarnation_that_ends_beside_its_successor_is_not_the_end_of_the_learner():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Event
+from harness.tape.event import Event
 
 
 def orchestrator(faults, deadline="60s", more=""):

@@ -12,7 +12,7 @@ from chaos.runner.resume_point import Origin, checkpoints_of
 from chaos.runner.simulate import data_file, performed
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.tape import Tape
+from harness.tape.reading import Tape
 from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 

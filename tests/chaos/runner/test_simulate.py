@@ -19,7 +19,7 @@ from chaos.runner.baselines import synchronous
 from chaos.runner.simulate import data_file, initial_values, performed, record, simulate
 from chaos.scenario.loading import load, parse
 from chaos.scenario.plan import freeze
-from harness.tape import line
+from harness.tape.event import line
 from harness.trainer.config.schedule import learning_rate
 from harness.trainer.data_parallel.hub import averaged
 from harness.trainer.learner.learner import Learner

@@ -5,7 +5,7 @@ import asyncio
 from harness.core.effects import Send, Stop
 from harness.node.client import ClientDriver
 from harness.node.failpoints import Failpoints
-from harness.tape import NoTape
+from harness.tape.writing import NoTape
 from harness.trainer.protocol.messages import MESSAGES, Hello, Report
 from harness.wire.frames import Decoder
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from harness import tape
 from harness.node import log
 from harness.node.log import Logged, in_words
-from harness.tape import FIELDS, TapeWriter
+from harness.tape import reading, writing
+from harness.tape.event import FIELDS
+from harness.tape.writing import TapeWriter
 
 MERGE = {"round": 4, "fragment": 2, "version": 7, "digest": "ab", "step": 12, "processed": 100, "merged": 90,
          "opened": 1.0, "quorum_at": 1.1, "closed": 1.2, "grace": 0.1, "step_time": 0.06, "sync_time": 0.2, "asked": [],
@@ -87,7 +88,7 @@ def test_a_learner_that_refuses_a_value_does_not_speak_of_contributions():
 
 
 def test_the_tape_is_written_as_ever_and_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(tape.time, "monotonic", lambda: 105.25)
+    monkeypatch.setattr(writing.time, "monotonic", lambda: 105.25)
     for kind, name in ((TapeWriter, "plain"), (Logged, "told")):
         writer = kind(tmp_path / name, "syncer", 3, 100.0)
         for event, fields, _ in REAL:
@@ -112,4 +113,4 @@ def test_a_log_that_nobody_can_write_does_not_end_the_training(tmp_path, monkeyp
     writer = Logged(tmp_path, "syncer", 0, 0.0)
     monkeypatch.setattr("sys.stdout", Full())
     writer.record("exit")
-    assert [event.event for event in tape.read(tmp_path).events] == ["exit"]
+    assert [event.event for event in reading.read(tmp_path).events] == ["exit"]

@@ -12,7 +12,7 @@ from harness.node import server
 from harness.node.failpoints import Failpoints
 from harness.node.lobby import MOST, Lobby
 from harness.node.server import ServerDriver
-from harness.tape import TapeWriter
+from harness.tape.writing import TapeWriter
 from harness.trainer.protocol.messages import MESSAGES, Hello
 from harness.wire.frames import MAX_HEADER, PREFIX, Decoder, encode
 from harness.wire.messages import Echo, Probe

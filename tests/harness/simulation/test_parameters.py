@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from harness.simulation.parameters import Parameters, measured
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 
 def recorded(compute=0.02, delay=0.001, commit=0.006, count=40):

@@ -13,7 +13,8 @@ from harness.node.failpoints import Failpoints
 from harness.storage import global_checkpoint
 from harness.storage.disk import CheckpointError, FolderDisk
 from harness.storage.global_checkpoint import GlobalCheckpoints
-from harness.tape import TapeWriter, read
+from harness.tape.reading import read
+from harness.tape.writing import TapeWriter
 from harness.tensors import digest
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator import syncer_part

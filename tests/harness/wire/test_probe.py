@@ -10,7 +10,8 @@ import pytest
 from harness.node.failpoints import Failpoints
 from harness.node.server import ServerDriver
 from harness.storage.disk import FolderDisk
-from harness.tape import TapeWriter, read
+from harness.tape.reading import read
+from harness.tape.writing import TapeWriter
 from harness.trainer.config.cluster_config import TrainerConfig
 from harness.trainer.coordinator.fragment_state import restore
 from harness.trainer.coordinator.syncer import Syncer

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from harness import tape
 from harness.cluster.base import ClusterError
 from harness.cluster.duty_cycle import PERIOD_S
 from harness.links.client import Toxic
+from harness.tape import reading
 
 
 def reach(address):
@@ -71,7 +71,7 @@ def test_a_killed_hub_comes_back_on_its_port(ground):
 
 def test_a_dead_hubs_port_is_given_to_nobody_and_refuses(ground):
     cluster = ground.start()
-    port = next(event["port"] for event in tape.read(ground.path / "tape").of("listening"))
+    port = next(event["port"] for event in reading.read(ground.path / "tape").of("listening"))
     cluster.kill("hub", None)
     ground.until(lambda: cluster.states()["hub"].state == "dead")
     with socket.socket() as other, pytest.raises(OSError, match="in use"):

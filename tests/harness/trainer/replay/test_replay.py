@@ -12,7 +12,8 @@ from chaos.evidence.history import History
 from chaos.exploration.generate import plan_of
 from chaos.exploration.strategies import plans, scenario
 from chaos.runner.simulate import data_file, initial_values, simulate
-from harness.tape import Event, Tape
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 from harness.trainer.model.replica import weights
 from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas

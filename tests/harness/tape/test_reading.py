@@ -7,34 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import tape
-from harness.tape import Event, Tail, TapeWriter
-
-NAMES = st.text(min_size=1).filter(lambda name: name not in tape.FIELDS)
-"""Of events that are not in the contract, and may have any fields or none."""
-FIELDS = st.dictionaries(st.sampled_from(["a", "b", "c"]),
-                         st.one_of(st.integers(-1 << 63, (1 << 64) - 1), st.text(), st.booleans()))
-
-
-@given(st.floats(0, 1e6), st.text(min_size=1), st.integers(0, 9), NAMES, FIELDS)
-def test_an_event_survives_being_written(t, node, incarnation, name, fields):
-    again = tape.parse(tape.line(Event(t, node, incarnation, name, fields)))
-    assert abs(again.t - t) < 1e-6
-    assert (again.node, again.incarnation, again.event, again.fields) == (node, incarnation, name, fields)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_no_number_is_null_as_in_any_json(value):
-    text = tape.line(Event(1.0, "a", 0, "step", {"step": 1, "tokens": 1, "began": 0.5, "loss": value}))
-    assert '"loss":null' in text
-    assert tape.parse(text)["loss"] is None
-
-
-@pytest.mark.parametrize("value", ["/tmp/\udc80", 1 << 70])
-def test_what_a_fast_encoder_does_not_take_is_written_all_the_same(value):
-    text = tape.line(Event(1.0, "a", 0, "exit", {"reason": value}))
-    text.encode()
-    assert tape.parse(text)["reason"] == value
+from harness.tape import reading, writing
+from harness.tape.event import Event, line, parse
+from harness.tape.packed import times, values
+from harness.tape.reading import Tail, Tape
+from harness.tape.writing import TapeWriter
 
 
 def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):
@@ -42,7 +19,7 @@ def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):
     first.record("one")
     second.record("two", x=1)
     first.record("three")
-    read = tape.read(tmp_path)
+    read = reading.read(tmp_path)
     assert [(e.node, e.incarnation, e.event) for e in read.events] == [("a", 0, "one"), ("b.c", 3, "two"),
                                                                        ("a", 0, "three")]
     assert read.torn == {}
@@ -57,7 +34,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path_factory, cut):
     path = folder / "a.0.jsonl"
     data = path.read_bytes()
     path.write_bytes(data[:len(data) - cut % len(data)])
-    read = tape.read(folder)
+    read = reading.read(folder)
     whole = data[:len(data) - cut % len(data)].count(b"\n")
     assert [e["number"] for e in read.events] == list(range(whole))
     torn = data[:len(data) - cut % len(data)].endswith(b"\n") or not path.read_bytes()
@@ -68,7 +45,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(tmp_path_factory, cut):
 def test_garbage_is_never_more_than_a_torn_file(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("tape")
     (folder / "a.0.jsonl").write_bytes(data)
-    read = tape.read(folder)
+    read = reading.read(folder)
     assert not data.strip() or read.torn or read.events
 
 
@@ -83,23 +60,10 @@ def test_a_tail_waits_for_the_end_of_a_line(tmp_path):
     assert list(tail.poll()) == []
 
 
-def test_the_next_incarnation_is_told_by_the_tapes_that_are_there(tmp_path):
-    assert tape.next_incarnation(tmp_path / "not yet", "a") == 0
-    assert tape.next_incarnation(tmp_path, "a") == 0
-    for name in ("a.0", "a.9", "a.10", "a.b.40", "ab.50", "a.x", "a", "a.", ".7", "a.-3"):
-        (tmp_path / f"{name}.jsonl").touch()
-    (tmp_path / "a.99.jsonl.partial").touch()
-    assert tape.next_incarnation(tmp_path, "a") == 11  # numbers, not texts: 10 comes after 9
-    assert tape.next_incarnation(tmp_path, "a.b") == 41
-    assert tape.next_incarnation(tmp_path, "b") == 0
-    TapeWriter(tmp_path, "a", 11, 0.0).close()
-    assert tape.next_incarnation(tmp_path, "a") == 12
-
-
 def test_a_line_without_an_end_is_not_read_as_a_whole(tmp_path):
     with open(tmp_path / "syncer.0.jsonl", "wb") as file:
         file.truncate(8 << 30)  # a sparse file: nobody has so much memory to hold it
-    found = tape.read(tmp_path)
+    found = reading.read(tmp_path)
     assert found.torn == {("syncer", 0): "syncer.0.jsonl, line 1: the line is too long"}
     assert found.unread == {("syncer", 0)}
 
@@ -108,18 +72,18 @@ def test_a_line_without_an_end_is_not_read_as_a_whole(tmp_path):
 def test_what_a_terminal_would_obey_is_shown_however_it_is_written(tmp_path, escape):
     (tmp_path / "syncer.0.jsonl").write_text(
         '{"t": 1.0, "node": "syncer", "inc": 0, "event": "failed", "reason": "lost' + escape + 'PASSED"}\n')
-    assert tape.read(tmp_path).events[0]["reason"].isprintable()
+    assert reading.read(tmp_path).events[0]["reason"].isprintable()
 
 
 def test_numbers_that_are_none_are_read(tmp_path):
     (tmp_path / "a.0.jsonl").write_text('{"t": 1.0, "node": "a", "inc": 0, "event": "x", "loss": NaN}\n')
-    assert math.isnan(tape.read(tmp_path).events[0]["loss"])
+    assert math.isnan(reading.read(tmp_path).events[0]["loss"])
 
 
 def test_events_of_several_names_come_in_the_order_of_time():
     events = [Event(float(t), "a", 0, name, {}) for t, name in enumerate("xyzxyx")]
-    assert tape.Tape(events).of("x", "z", "x") == [events[0], events[2], events[3], events[5]]
-    assert tape.Tape(events).of("nothing") == []
+    assert Tape(events).of("x", "z", "x") == [events[0], events[2], events[3], events[5]]
+    assert Tape(events).of("nothing") == []
 
 
 def step(number, **more):
@@ -148,20 +112,20 @@ def test_an_odd_line_among_thousands_that_are_alike_is_read_as_it_stands(tmp_pat
     alone = tmp_path / "alone"
     alone.mkdir()
     lines(alone, "a.0.jsonl", records[5000:5001])
-    found = exactly(tape.read(tmp_path).events)
+    found = exactly(reading.read(tmp_path).events)
     del records[5000]
-    assert sorted(found) == sorted([*exactly(tape.read(alone).events),
-                                    *exactly(map(tape.parse, map(json.dumps, records)))])
+    assert sorted(found) == sorted([*exactly(reading.read(alone).events),
+                                    *exactly(map(parse, map(json.dumps, records)))])
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("xyz"), st.sampled_from(["a.0", "a.1", "b.0"]), NUMBERS)))
 def test_a_tape_that_was_read_answers_as_one_that_was_made_by_hand(tmp_path_factory, told):
     folder = tmp_path_factory.mktemp("tape")
     events = [Event(float(t), file[0], int(file[2]), name, fields) for t, name, file, fields in told for _ in range(9)]
-    tape.write(events, folder)
-    read = tape.read(folder)
+    writing.write(events, folder)
+    read = reading.read(folder)
     by_file = sorted(events, key=lambda event: (event.node, event.incarnation))
-    made = tape.Tape(sorted(by_file, key=lambda event: event.t))
+    made = Tape(sorted(by_file, key=lambda event: event.t))
     assert list(read.events) == made.events
     assert list(read.events[1:5]) == made.events[1:5]
     assert read.of("x", "z") == made.of("x", "z")
@@ -172,15 +136,15 @@ def test_a_tape_that_was_read_answers_as_one_that_was_made_by_hand(tmp_path_fact
         found, by_hand = read.by_process(*names), made.by_process(*names)
         assert [(process, list(events)) for process, events in found.items()] == list(by_hand.items())
         for process, mine in found.items():
-            assert tape.times(mine) == tape.times(by_hand[process])
-            assert tape.values(mine, "a", "none") == tape.values(by_hand[process], "a", "none")
+            assert times(mine) == times(by_hand[process])
+            assert values(mine, "a", "none") == values(by_hand[process], "a", "none")
 
 
 def test_a_line_that_lacks_a_field_ends_its_file_though_thousands_before_it_were_whole(tmp_path):
     records = [step(number) for number in range(9000)]
     del records[7000]["tokens"]
     lines(tmp_path, "a.0.jsonl", records)
-    found = tape.read(tmp_path)
+    found = reading.read(tmp_path)
     assert len(found.events) == 7000
     assert found.torn == {("a", 0): "a.0.jsonl, line 7001: a step without tokens"}
     assert found.unread == {("a", 0)}
@@ -188,6 +152,6 @@ def test_a_line_that_lacks_a_field_ends_its_file_though_thousands_before_it_were
 
 def test_an_event_that_was_read_can_be_written_again(tmp_path):
     lines(tmp_path, "a.0.jsonl", [step(number, parts=[{"of": number}]) for number in range(50)])
-    tape.write(tape.read(tmp_path).events, tmp_path / "again")
-    assert (tmp_path / "again" / "a.0.jsonl").read_text() == "".join(map(tape.line, tape.read(tmp_path).events))
-    assert list(tape.read(tmp_path / "again").events)[30]["parts"] == [{"of": 30}]
+    writing.write(reading.read(tmp_path).events, tmp_path / "again")
+    assert (tmp_path / "again" / "a.0.jsonl").read_text() == "".join(map(line, reading.read(tmp_path).events))
+    assert list(reading.read(tmp_path / "again").events)[30]["parts"] == [{"of": 30}]
