@@ -1,39 +1,30 @@
 """The embedded link server: Toxiproxy's HTTP API on loopback, where the real toxiproxy-server isn't at hand.
 
-Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are read in a thread each and
-answered in the asyncio loop that carries the traffic, so that no state is shared between threads. The API has
-no authentication: what keeps web pages from driving it is that only local Host and Origin headers are let in,
-and no browsers.
+Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are answered in the asyncio loop that
+carries the traffic. The API has no authentication: what keeps web pages from driving it is that only local Host and
+Origin headers are let in, and no browsers.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import re
 import secrets
 import signal
-import socket
 import sys
-import threading
-from contextlib import suppress
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
-from socketserver import TCPServer
-from typing import Any
 
+from harness.http_server import HttpServer, JsonHandler, StuckError
 from harness.links.api import Answer, Api, ApiError, Text
 
 _MAX_BODY = 64 * 1024
 _MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
 _IDLE_S = 15.0
-_ANSWER_S = 10.0
-_MOST_OPEN = 64
-"""Connections, each of which has a thread: whoever opens more loses the oldest."""
 _LOCAL = r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
@@ -64,49 +55,16 @@ def body_length(headers: Message) -> int:
     return int(lengths[0])
 
 
-class LinkServer(ThreadingHTTPServer):
-    """The API's listening socket: requests come in from the running loop on, and are read in a thread each.
+class LinkServer(HttpServer):
+    """The API's listening socket.
 
     Raises:
         OSError: the port is taken.
     """
 
-    request_queue_size = 128
-    timeout = 0  # handle_request() is called when there is one, and must not wait for another
-
     def __init__(self, port: int, api: Api) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__("127.0.0.1", port, _Handler)
         self._api = api
-        self._open: dict[socket.socket, None] = {}  # in the order in which they came
-        self._guard = threading.Lock()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self.fileno(), self.handle_request)
-
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's question to DNS for the host's name, which can take seconds."""
-        TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own."""
-        with self._guard:
-            oldest = next(iter(self._open)) if len(self._open) >= _MOST_OPEN else None
-            self._open[request] = None
-            if oldest is not None:
-                del self._open[oldest]
-                with suppress(OSError):  # it has hung up itself
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread wakes up, and closes it
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """It was answered, or is lost."""
-        with self._guard:
-            self._open.pop(request, None)
-            super().shutdown_request(request)
-
-    def close(self) -> None:
-        """Take no more requests."""
-        self._loop.remove_reader(self.fileno())
-        self.server_close()
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
         """The API's answer; called in a request's thread and made in the loop's.
@@ -114,29 +72,17 @@ class LinkServer(ThreadingHTTPServer):
         Raises:
             ApiError: the loop is stuck.
         """
-        future = asyncio.run_coroutine_threadsafe(self._answer(method, path, body), self._loop)
         try:
-            return future.result(_ANSWER_S)
-        except TimeoutError:
-            future.cancel()
-            raise ApiError(503, f"no answer within {_ANSWER_S:.0f} s") from None
-
-    async def _answer(self, method: str, path: str, body: bytes) -> Answer:
-        return self._api.handle(method, path, body)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in mid-request is no news; any other error keeps its traceback."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
+            return self.in_loop(partial(self._api.handle, method, path, body))
+        except StuckError as stuck:
+            raise ApiError(503, str(stuck)) from None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(JsonHandler):
     """One connection to the API."""
 
     server: LinkServer
-    protocol_version = "HTTP/1.1"
     server_version = "diloco-chaos-links"
-    sys_version = ""
     timeout = _IDLE_S
 
     def _handle(self) -> None:
@@ -150,9 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
         except TimeoutError:
             raise  # the rest of the request didn't come: BaseHTTPRequestHandler hangs up
         except Exception as error:
-            self._reply(ApiError(500, f"internal error: {error!r}").answer)
+            self.refuse(500, f"internal error: {error!r}")
             raise
-        self._reply(answer)
+        self._answer(answer)
 
     do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = do_HEAD = do_OPTIONS = _handle  # noqa: N815
 
@@ -168,33 +114,19 @@ class _Handler(BaseHTTPRequestHandler):
             raise
         return self.rfile.read(length)
 
-    def _reply(self, answer: Answer) -> None:
+    def _answer(self, answer: Answer) -> None:
         status, content = answer
-        media_type = "application/json"
-        if isinstance(content, Text):
-            body, media_type = content.content.encode(), content.media_type
+        known = {"X_Toxiproxy_Request_Id": secrets.token_hex(10)}
+        if content is None:
+            self.reply_with(status, b"", None, **known)
+        elif isinstance(content, Text):
+            self.reply_with(status, content.content.encode(), content.media_type, **known)
         else:
-            body = b"" if content is None else json.dumps(content).encode() + b"\n"
-        self.send_response(status)
-        self.send_header("X-Toxiproxy-Request-Id", secrets.token_hex(10))
-        if content is not None:
-            self.send_header("Content-Type", media_type)
-        if status != 204:
-            self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+            self.reply(status, content, **known)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Called by the base class for what isn't HTTP: answered in JSON like every other error."""
-        self.close_connection = True
-        self.request_version = self.protocol_version  # unknown yet: as HTTP/0.9 there'd be no status
-        self._reply(ApiError(code, message or self.responses.get(code, ("error",))[0]).answer)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests aren't logged: the harness keeps its own record of what it set."""
+    def refuse(self, status: int, reason: str) -> None:
+        """In Toxiproxy's form."""
+        self._answer(ApiError(status, reason).answer)
 
 
 async def _serve(port: int, address_file: Path | None, rng: random.Random) -> int:

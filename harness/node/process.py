@@ -27,7 +27,6 @@ from harness.node.driver import Driver
 from harness.node.failpoints import Failpoints
 from harness.node.log import Logged
 from harness.node.settings import SETTINGS, NodeSettings
-from harness.node.status import serve_status
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
 from harness.tape.writing import NoTape, TapeWriter, next_incarnation
@@ -124,8 +123,9 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
     driver: Driver = (_syncer if options.role == "syncer" else _learner)(options, settings, tape)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
     if options.status:
+        from harness.node.status import StatusServer
         who = {"node": options.name, "incarnation": options.incarnation}
-        await serve_status(options.host, options.status, lambda: {**who, **driver.status()})
+        StatusServer(options.host, options.status, lambda: {**who, **driver.status()})
     host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
     await driver.run(host, int(port))
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import threading
+from contextlib import contextmanager
 
 import pytest
 
+from harness import http_server
 from harness.node import status
-from harness.node.status import main, serve_status
+from harness.node.status import StatusServer, main
 
 WELL = {"healthy": True, "node": "syncer", "step": 3}
 ILL = {"healthy": False, "node": "syncer", "step": 3}
@@ -20,10 +23,18 @@ def ask():
     return run
 
 
+@contextmanager
+def serving(known):
+    """The port where it is told what is known."""
+    server = StatusServer("127.0.0.1", 0, known)
+    try:
+        yield server.server_address[1]
+    finally:
+        server.close()
+
+
 async def _ask(requests, known):
-    server = await serve_status("127.0.0.1", 0, known)
-    port = server.sockets[0].getsockname()[1]
-    async with server:
+    with serving(known) as port:
         return [await asyncio.wait_for(_one(port, request), 20) for request in requests]
 
 
@@ -74,11 +85,16 @@ def test_any_other_path_is_not_found(ask, path):
     assert ask(get(path))[0] == 404
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "get", "OPTIONS"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def test_any_other_method_is_not_allowed(ask, method):
     code, fields, _ = ask(get("/health", method))
     assert code == 405
     assert fields.get("allow") == "GET, HEAD", "RFC 9110, 15.5.6: a 405 must say which methods there are"
+
+
+@pytest.mark.parametrize("method", ["get", "BREW"])
+def test_a_method_that_nobody_knows_is_not_implemented(ask, method):
+    assert ask(get("/health", method))[0] == 501
 
 
 @pytest.mark.parametrize("path", ["/health", "/status", "/nothing"])
@@ -93,7 +109,7 @@ def test_head_is_answered_as_get_without_a_body(ask, path):
                                      b"GET /health\r\n\r\n"])
 def test_garbage_is_refused_and_the_next_one_answered(garbage):
     refused, answered = asyncio.run(_ask([garbage, get("/health")], lambda: WELL))
-    assert refused[0] in (400, 404, 405)
+    assert refused is None or refused[0] in (400, 404, 501)
     assert answered[0] == 200
 
 
@@ -105,65 +121,86 @@ def test_a_header_without_an_end_is_cut_off_and_the_next_one_answered():
 
 
 def test_who_says_nothing_is_not_waited_for_forever_and_keeps_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(status, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(status._Handler, "timeout", 0.3)
 
     async def talk():
-        server = await serve_status("127.0.0.1", 0, lambda: WELL)
-        port = server.sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /health HTTP/1.1\r\n")
-        answered = await _one(port, get("/health"))
-        assert answered[0] == 200
-        assert await asyncio.wait_for(reader.read(), 10) == b""
-        writer.close()
-        server.close()
+        with serving(lambda: WELL) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /health HTTP/1.1\r\n")
+            answered = await _one(port, get("/health"))
+            assert answered[0] == 200
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
     asyncio.run(talk())
 
 
 def test_a_client_that_reads_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(status, "_REQUEST_S", 0.3)
-    large = WELL | {"much": "x" * 30_000_000}
+    monkeypatch.setattr(status._Handler, "timeout", 0.3)
+    large, before = WELL | {"much": "x" * 30_000_000}, set(threading.enumerate())
 
     async def talk():
-        server = await serve_status("127.0.0.1", 0, lambda: large)
-        port = server.sockets[0].getsockname()[1]
-        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-        writer.write(get("/status"))
-
-        def others():
-            return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        until = asyncio.get_running_loop().time() + 10
-        await asyncio.sleep(0)
-        while not others() and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.01)
-        while others():
-            assert asyncio.get_running_loop().time() < until, "a client that reads nothing is still waited for"
-            await asyncio.sleep(0.01)
-        writer.close()
-        server.close()
+        with serving(lambda: large) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(get("/status"))
+            until = asyncio.get_running_loop().time() + 10
+            while not set(threading.enumerate()) - before:
+                assert asyncio.get_running_loop().time() < until, "nobody answers"
+                await asyncio.sleep(0.01)
+            while set(threading.enumerate()) - before:
+                assert asyncio.get_running_loop().time() < until, "a client that reads nothing is still waited for"
+                await asyncio.sleep(0.01)
+            writer.close()
     asyncio.run(talk())
 
 
-def test_who_goes_away_at_once_leaves_no_trace(caplog):
+def test_who_opens_too_many_connections_loses_the_oldest_and_the_next_one_is_answered():
     async def talk():
-        server = await serve_status("127.0.0.1", 0, lambda: WELL)
-        port = server.sockets[0].getsockname()[1]
-        for request in (b"", b"GET", get("/status")):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request)
-            writer.transport.abort()
-        assert (await _one(port, get("/health")))[0] == 200
-        server.close()
+        with serving(lambda: WELL) as port:
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(StatusServer.most_open + 1)]
+            assert await asyncio.wait_for(idle[0][0].read(), 2) == b"", "the oldest was not hung up on"
+            assert (await _one(port, get("/health")))[0] == 200
+            for _, writer in idle:
+                writer.close()
+    asyncio.run(talk())
+
+
+def test_a_node_that_is_stuck_is_not_well(monkeypatch, capsys):
+    monkeypatch.setattr(http_server, "ANSWER_S", 0.2)
+    over = threading.Event()
+
+    def stuck():
+        over.wait(10)
+        return WELL
+
+    async def talk():
+        with serving(stuck) as port:
+            def ask():
+                try:
+                    return main(["--port", str(port)])
+                finally:
+                    over.set()
+            return await asyncio.to_thread(ask)
+    assert asyncio.run(talk()) == 1
+    assert "503" in capsys.readouterr().err
+
+
+def test_who_goes_away_at_once_leaves_no_trace(caplog, capfd):
+    async def talk():
+        with serving(lambda: WELL) as port:
+            for request in (b"", b"GET", get("/status")):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request)
+                writer.transport.abort()
+            assert (await _one(port, get("/health")))[0] == 200
     asyncio.run(talk())
     assert caplog.records == []
+    assert capfd.readouterr().err == ""
 
 
 def asked(known, *arguments):
     async def talk():
-        server = await serve_status("127.0.0.1", 0, lambda: known)
-        async with server:
-            port = str(server.sockets[0].getsockname()[1])
-            return await asyncio.to_thread(main, [*arguments, "--port", port])
+        with serving(lambda: known) as port:
+            return await asyncio.to_thread(main, [*arguments, "--port", str(port)])
     return asyncio.run(talk())
 
 
@@ -184,11 +221,8 @@ def test_status_is_told_also_of_a_node_that_is_not_well(capsys):
 
 def test_the_health_check_fails_where_nobody_listens(capsys):
     async def closed():
-        server = await serve_status("127.0.0.1", 0, lambda: WELL)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
-        return port
+        with serving(lambda: WELL) as port:
+            return port
     assert main(["--port", str(asyncio.run(closed()))]) == 1
     assert "does not say" in capsys.readouterr().err
 
