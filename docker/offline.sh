@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 BASE=${DILOCO_CHAOS_BASE:-python:3.11-slim}
 TOXIPROXY=${DILOCO_CHAOS_TOXIPROXY_IMAGE:-ghcr.io/shopify/toxiproxy:2.12.0}
-IMAGE=${DILOCO_CHAOS_IMAGE:-diloco-chaos:0.1.0}
+IMAGE=${DILOCO_CHAOS_IMAGE:-diloco-chaos:local}
 WHEELS=${1:-../shared/wheels}
 export DOCKER_BUILDKIT=0   # the classic builder needs no image of its own
 

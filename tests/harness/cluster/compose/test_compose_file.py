@@ -46,7 +46,7 @@ def test_every_node_of_the_real_file_gets_the_same():
 
 def test_images_have_defaults_and_come_from_the_environment(monkeypatch):
     found = compose_file.find()
-    assert compose_file.service(found, "syncer")["image"] == "diloco-chaos:0.1.0"
+    assert compose_file.service(found, "syncer")["image"] == "diloco-chaos:local"
     assert compose_file.service(found, "toxiproxy")["image"] == "ghcr.io/shopify/toxiproxy:2.12.0"
     monkeypatch.setenv("DILOCO_CHAOS_IMAGE", "mine:1")
     monkeypatch.setenv("DILOCO_CHAOS_TOXIPROXY_IMAGE", "")
