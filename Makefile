@@ -52,7 +52,7 @@ demo: setup
 
 # Tests of cores without I/O, of YAML, plans, checks and files: they start no process, and take a minute.
 QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidence tests/chaos/test_registry.py \
-  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/storage tests/harness/core tests/harness/trainer_api \
+  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/reference tests/harness/storage tests/harness/core tests/harness/trainer_api \
   tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
   tests/harness/trainer/data_parallel tests/harness/test_errors.py tests/harness/test_extras.py \
   tests/harness/test_memory.py tests/harness/test_providers.py tests/harness/tape tests/docker tests/docs

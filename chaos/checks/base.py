@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from chaos.evidence.history import History
 from chaos.registry import Check, Need
+from harness.trainer_api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
 
@@ -86,3 +87,10 @@ def zero(history: History) -> float:
     if history.zero is None:
         raise Unknown("the cluster never merged from every learner")
     return history.zero
+
+
+def rules_of(history: History) -> FragmentRules:
+    """What the trainer promises of fragments; asked for by checks that need some."""
+    rules = history.plan.under_test.fragment_rules(history.plan.cluster)
+    assert rules is not None, "asked of trainers that exchange fragments"
+    return rules

@@ -18,7 +18,9 @@ from chaos.checks.protocol import (
     staleness_bounded,
     weights_correct,
 )
+from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-          exactly_once, replica_consistency, weights_correct, quorum_respected, staleness_bounded, faults_verified,
+          exactly_once, replica_consistency, weights_correct, processed_correct,
+          learning_rate_correct, quorum_respected, staleness_bounded, faults_verified,
           all_undone)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from operator import itemgetter
 from typing import Any
 
-from chaos.checks.base import PROMISE, Finding, Unknown, check, need
+from chaos.checks.base import PROMISE, Finding, Unknown, check, need, rules_of
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals, counted
 from chaos.scenario.model import SYNCER
@@ -34,7 +35,7 @@ _CLOCK_S = 1e-4
 def staleness_bounded(history: History) -> Finding:
     """No merged base older than S versions."""
     need(history.merges, "there are no merges")
-    bound = _rules(history).max_staleness
+    bound = rules_of(history).max_staleness
     oldest: Any = None
     words, impossible = "", list[str]()
     for merge in history.merges:
@@ -55,7 +56,7 @@ def staleness_bounded(history: History) -> Finding:
 def quorum_respected(history: History) -> Finding:
     """Distinct live learners per merge >= K; the grace window recomputed from the recorded times."""
     need(history.merges, "there are no merges")
-    rules = _rules(history)
+    rules = rules_of(history)
     wrong: list[str] = []
     presence = _Presence(history)
     smallest = history.plan.cluster.learners
@@ -74,12 +75,6 @@ def quorum_respected(history: History) -> Finding:
             wrong += [f"{where}: {why}" for why in _grace_problems(rules, merge, parts)]
     return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
         f"{len(history.merges)} merges recomputed"])
-
-
-def _rules(history: History) -> FragmentRules:
-    rules = history.plan.under_test.fragment_rules(history.plan.cluster)
-    assert rules is not None, "asked of trainers that exchange fragments"
-    return rules
 
 
 class _Presence:
@@ -208,7 +203,7 @@ def weights_correct(history: History) -> Finding:
     counters = _Counters(history)
     wrong: list[str] = []
     count = 0
-    rules = _rules(history)
+    rules = rules_of(history)
     for merge in history.merges:
         if wrong_step := _outer_step(rules, merge):
             wrong.append(wrong_step)
@@ -230,7 +225,7 @@ def _outer_step(rules: FragmentRules, merge: Event) -> str:
     """What is wrong with the rate and the momentum of a merge; empty where nothing is, or nothing was told of them."""
     told = merge.fields.get("outer")
     planned = rules.outer_step(merge["processed"])
-    return "" if told is None or list(planned) == list(told) else (
+    return "" if told is None or all(map(isclose, planned, told)) else (
         f"fragment {merge['fragment']} version {merge['version']}: its outer rate and momentum were "
         f"{', '.join(map(str, told))}; the plan has {', '.join(map(str, planned))} there")
 
@@ -277,7 +272,7 @@ class _Counters:
         for node, events in history.steps.items():
             self._steps[node], self._tokens[node] = counted(events)
         self._answers: dict[tuple[Node, int], _Answers] = {}
-        carry = _rules(history).carries
+        carry = rules_of(history).carries
         fragments = len(history.plan.cluster.fragment_table())
         told = history.tape.by_process("outer_gradient", "received", "disconnected", "reset")
         for node, events in told.items():

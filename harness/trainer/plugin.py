@@ -184,12 +184,17 @@ class DecoupledDiLoCo(Trainer):
         return ""
 
     def fragment_rules(self, settings: TrainerConfig) -> FragmentRules | None:
-        """Of Decoupled DiLoCo and its blocking forms."""
-        from harness.trainer.config.schedule import outer_step
+        """Of Decoupled DiLoCo and its blocking forms. What changes as training goes on comes from the reference."""
+        from harness.trainer.reference.schedule import Schedule
         if settings.averages_gradients:
             return None
+        batches = [settings.batch] * settings.learners if isinstance(settings.batch, int) else settings.batch
+        schedule = Schedule(batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
+                            settings.lr, settings.final_lr, settings.outer_lr, settings.outer_momentum,
+                            settings.momentum_ramp)
         return FragmentRules(settings.quorum, settings.max_staleness, settings.overlap, settings.grace,
-                             settings.on_receipt == "carry", lambda processed: outer_step(settings, processed))
+                             settings.on_receipt == "carry", schedule.warm_tokens, schedule.budget_tokens,
+                             schedule.outer, schedule.inner_rates)
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 

@@ -7,10 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.units import Seconds, Share, Steps
 
+Numbers = NDArray[np.float64]
 _QUICKEST_S = 1e-3
 """No inner step is quicker."""
 _SIGNS = 3
@@ -51,8 +54,14 @@ class FragmentRules:
     """gamma, the share of the measured slack that the grace window may use."""
     carries: bool
     """Steps made during an exchange are added on top of what is received, and belong to the next contribution."""
-    outer_step: Callable[[int], tuple[float, float]]
+    begins_with: int
+    """Tokens that count as processed from the beginning."""
+    ends_with: int
+    """Tokens with which training is over."""
+    outer_step: Callable[[float], tuple[float, float]]
     """(processed tokens) -> outer rate and momentum there."""
+    inner_rates: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
+    """(at least, at most so many processed tokens) -> the lowest and the highest inner rate of a step begun there."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from harness.trainer.config.cluster_config import TrainerConfig
 
 MODES = [{"mode": "decoupled"}, {"mode": "streaming"}, {"mode": "diloco"}]
 modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode["mode"])
-PROTOCOL = {"exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"}
+PROTOCOL = {"exactly_once", "replica_consistency", "weights_correct", "processed_correct", "learning_rate_correct",
+            "quorum_respected", "staleness_bounded"}
 
 
 def performed(mode, *faults):

@@ -220,10 +220,12 @@ def test_a_learner_that_stands_still_before_the_first_fault_does_not_hold_its_pa
     assert story.judged().inconclusive
 
 
-def test_a_run_that_says_it_is_over_before_its_budget_was_spent_is_inconclusive(calm):
+def test_a_run_that_says_it_is_over_before_its_budget_was_spent_fails_and_proves_nothing_else(calm):
     # All that came after is not judged: an early `finished` could hide anything.
     story = calm.forged("finished", t=5.0, processed=calm.plan.cluster.budget_tokens // 2)
-    assert story.judged().exit_code == 3
+    words = story.describe()
+    assert words.pop("processed_correct") == "failed"
+    assert {words[name] for name in ("uptime", "goodput", "loss_parity")} == {"unknown"}
 
 
 def test_merges_after_the_end_of_training_do_not_pass_unseen(calm):

@@ -16,7 +16,8 @@ from harness.tape.reading import Tape
 from harness.trainer.replay.replay import replay
 from harness.trainer.runtime.replica_factory import replicas
 
-NEVER_BROKEN = {"exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"}
+NEVER_BROKEN = {"exactly_once", "replica_consistency", "weights_correct", "processed_correct", "learning_rate_correct",
+                "quorum_respected", "staleness_bounded"}
 COMPRESSED = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True, "rounding": "stochastic"}
 
 

@@ -22,7 +22,8 @@ def words(result):
     return {verdict.name: verdict.verdict for verdict in result.judgement.checks}
 
 
-PROTOCOL = ("exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded",
+PROTOCOL = ("exactly_once", "replica_consistency", "weights_correct", "processed_correct", "learning_rate_correct",
+            "quorum_respected", "staleness_bounded",
             "all_undone")
 
 

@@ -1,0 +1,223 @@
+"""Are the counts of the whole run right: the tokens that all have processed, and the rates that follow from them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chaos.checks.base import Finding, Late, check, need, rules_of
+from chaos.evidence.history import History
+from chaos.evidence.token_accounting import Node, counted
+from chaos.scenario.model import SYNCER
+from faults.byzantine import Impersonation
+from harness.tape.event import Event
+from harness.tape.packed import times, values
+from harness.trainer_api.settings import Numbers
+
+_CLOCK_S = 1e-4
+"""Times are written to the microsecond, each by its own process."""
+_RATE = 1e-9
+"""Rates are compared to this, as a share: a formula may be written in another order."""
+_CALM_S = 5.0
+"""So long after a fault, whatever it delayed has come."""
+
+
+class _Steps(NamedTuple):
+    """The steps of one process, in order."""
+
+    times: Numbers
+    """When each was done."""
+    numbers: Sequence[int]
+    tokens: Numbers
+    """What it had processed before each of them, and at last."""
+
+    def by(self, moments: Numbers) -> Numbers:
+        """Tokens that it had processed by these moments, included."""
+        return self.tokens[np.searchsorted(self.times, moments, side="right")]
+
+
+def _steps(history: History) -> dict[Node, _Steps]:
+    """Of every process.
+
+    Raises:
+        Unknown: the tape of one that the syncer knew is missing, or it took a step twice.
+    """
+    found = {}
+    for hello in history.tape.of("hello", node=SYNCER):
+        node = hello["learner"], hello["incarnation"]
+        need(node in history.tape.ends, f"{node[0]}.{node[1]} was there, but left no tape")
+    for node, events in history.steps.items():
+        numbers, tokens = counted(events)
+        need(len(numbers) == len(events), f"{node[0]}.{node[1]} took a step twice")
+        found[node] = _Steps(np.sort(np.asarray(times(events))), numbers, np.asarray(tokens, float))
+    return found
+
+
+def _together(begins_with: int, each: Iterable[Numbers], count: int) -> Numbers:
+    return begins_with + sum(each, np.zeros(count))
+
+
+class _Possible:
+    """How many tokens the syncer can have heard of, at the most."""
+
+    def __init__(self, history: History, steps: Mapping[Node, _Steps]) -> None:
+        self._steps, self._begins_with = steps, rules_of(history).begins_with
+        self._claimed = _claimed(history)
+
+    def by(self, moments: Numbers) -> Numbers:
+        """By these moments."""
+        made = {node: one.by(moments) for node, one in self._steps.items()}
+        for node, (t, tokens) in self._claimed.items():
+            made[node] = np.maximum(made.get(node, 0.0), np.where(moments >= t, tokens, 0.0))
+        return _together(self._begins_with, made.values(), len(moments))
+
+
+def _claimed(history: History) -> dict[Node, tuple[float, float]]:
+    """What an impostor may have said in a process' name, so that it is asked for more: that one step is done. From when
+    on, and how many tokens."""
+    found: dict[Node, tuple[float, float]] = {}
+    for span in history.spans:
+        if isinstance(span.planned.fault, Impersonation) and span.injected is not None:
+            for target in span.planned.fault.targets:
+                step = max((float(max(values(events, "tokens"))) for (name, _), events in history.steps.items()
+                            if name == target), default=0.0)
+                for hello in history.tape.of("hello", node=SYNCER):
+                    if hello["learner"] == target and hello.t >= span.injected - _CLOCK_S:
+                        found.setdefault((target, hello["incarnation"]), (hello.t, step))
+    return found
+
+
+@check(needs={"fragments"}, unverified="judged")
+def processed_correct(history: History) -> Finding:
+    """The syncer's count of processed tokens, at every merge and at the end, against the learners' own steps.
+
+    It has counted what was merged, and what those have made whose connection stands and is left alone; it has counted
+    nothing that nobody made; and training is over when the budget is spent, not before.
+    """
+    rules, merges = rules_of(history), history.merges
+    need(history.steps and merges, "there are no steps or no merges on the tape")
+    finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
+    points, steps = [*merges, *finished], _steps(history)
+    count, begins = len(points), rules.begins_with
+    moments, said = np.asarray(times(points)), np.asarray(values(points, "processed"), float)
+    merged = _merged(steps, merges, count)
+    most = _Possible(history, steps).by(moments + _CLOCK_S)
+    least = _together(begins, merged.values(), count)
+    heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
+                               for node, one in steps.items()), count)
+    words = [f"at {t:.2f} s {number:,.0f} tokens were counted" for t, number in zip(moments, said, strict=True)]
+    wrong = [f"{words[at]}, and all together had made {most[at]:,.0f}" for at in _where(~(said <= most))]
+    wrong += [f"{words[at]}, and steps of {least[at]:,.0f} were merged" for at in _where(~(said >= least))]
+    if finished and not said[-1] >= rules.ends_with:
+        wrong.append(f"{words[-1]} of {rules.ends_with:,}, and training was over")
+    behind = [] if wrong else _where(said < heard)
+    allowed = history.plan.cluster.heartbeat_timeout
+    slow = [f"{words[at]}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
+    return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ", "0", (wrong or slow)[:5],
+                   [Late(moments[at] - allowed - _CLOCK_S, moments[at], allowed) for at in behind])
+
+
+def _where(wrong: NDArray[np.bool_]) -> list[int]:
+    return [int(place) for place in np.flatnonzero(wrong)]
+
+
+def _merged(steps: Mapping[Node, _Steps], merges: Sequence[Event], points: int) -> dict[Node, Numbers]:
+    """For each process, the tokens up to its last step that is in any merge so far, at each of the points: the merges,
+    and what comes after them."""
+    found = {node: np.zeros(points) for node in steps}
+    for place, merge in enumerate(merges):
+        for part in merge["contributions"]:
+            node = part["learner"], part["incarnation"]
+            if node in found:
+                done = np.searchsorted(steps[node].numbers, part["last"], side="right")
+                found[node][place] = steps[node].tokens[done]
+    return {node: np.maximum.accumulate(tokens) for node, tokens in found.items()}
+
+
+def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Numbers:
+    """Tokens that this process must have been heard of at each of the moments; 0 where nothing is certain.
+
+    It says after each step how far it is. Who says nothing for `heartbeat_timeout` counts as gone: so what it had made
+    that long ago was heard, where it was connected all the while, and neither it nor the syncer was hit by a fault.
+    """
+    before = history.plan.cluster.heartbeat_timeout
+    certain = np.zeros(len(moments), bool)
+    for came, went in _connected(history, node):
+        certain |= (moments >= came + before) & (moments < went)
+    for span in history.spans:
+        if span.injected is not None and {node[0], SYNCER} & set(
+                span.planned.fault.affected_nodes(history.plan.cluster.names)):
+            until = history.end if span.ended is None else span.ended + before + _CALM_S
+            certain &= (moments < span.injected) | (moments > until)
+    return np.where(certain, steps.by(moments - before - _CLOCK_S), 0.0)
+
+
+def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
+    """From when to when the syncer knew this process to be there."""
+    since: float | None = None
+    for event in history.tape.of("hello", "lost", "initial", "resumed", node=SYNCER):
+        if event.event in ("hello", "lost") and event["learner"] != node[0]:
+            continue
+        if since is not None:
+            yield since, event.t
+        since = event.t if event.event == "hello" and event["incarnation"] == node[1] else None
+    if since is not None:
+        yield since, np.inf
+
+
+@check(needs={"fragments"}, unverified="judged")
+def learning_rate_correct(history: History) -> Finding:
+    """The rate of every inner step against the schedule, at a count of tokens that the learner can have known then.
+
+    That is no more than all have processed by then, and no less than what it was told before the newest version that it
+    had received, and what it has processed itself since.
+    """
+    rules, steps, told = rules_of(history), _steps(history), _told(history)
+    received, possible = history.tape.by_process("received"), _Possible(history, steps)
+    wrong: list[tuple[float, str]] = []
+    count = 0
+    for node, events in history.steps.items():
+        rates = np.asarray(values(events, "lr", np.nan), float)
+        need(not np.isnan(rates).any(), f"the steps of {node[0]}.{node[1]} do not tell their learning rates")
+        began = np.asarray(values(events, "began"), float)
+        most = possible.by(began + _CLOCK_S)
+        least = np.minimum(_known(steps[node], began, received.get(node, ()), told), most)
+        lowest, highest = rules.inner_rates(least, most)
+        judged = np.asarray(times(events)) <= history.end
+        count += int(judged.sum())
+        right = (rates >= lowest * (1 - _RATE)) & (rates <= highest * (1 + _RATE))
+        wrong += [(began[at], f"{node[0]}.{node[1]} step {events[at]['step']}: its rate was {rates[at]:g}; "
+                   f"the schedule has {lowest[at]:g} to {highest[at]:g} there") for at in _where(judged & ~right)]
+    need(count, "there are no steps on the tape")
+    return Finding(not wrong, f"{len(wrong)} of {count} rates differ", "0", [words for _, words in sorted(wrong)[:5]])
+
+
+def _told(history: History) -> dict[tuple[int, int], int]:
+    """(fragment, version) -> the processed tokens that everybody was told of before it was sent.
+
+    The count is told whenever the global step moves; so it is at least what was counted at the newest merge of an
+    earlier step.
+    """
+    found, before, newest, step = {}, 0, 0, -1
+    for merge in history.tape.of("merge", node=SYNCER):
+        if merge["step"] > step:
+            before, step = newest, merge["step"]
+        newest = max(newest, merge["processed"])
+        found[merge["fragment"], merge["version"]] = before
+    return found
+
+
+def _known(steps: _Steps, began: Numbers, received: Sequence[Event],
+           told: Mapping[tuple[int, int], int]) -> Numbers:
+    """The processed tokens that a process must know of when it begins each of its steps."""
+    own = steps.tokens[:-1]
+    if not len(received):
+        return own
+    at = np.asarray(times(received))
+    versions = zip(values(received, "fragment"), values(received, "version"), strict=True)
+    of = np.asarray([told.get(version, 0) for version in versions], float)
+    ahead = np.maximum.accumulate(np.concatenate([[0.0], of - steps.by(at)]))
+    return own + ahead[np.searchsorted(at, began, side="right")]
