@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.checks.ends import no_unplanned_exit
 from chaos.checks.liveness import (
     blast_radius,
     no_global_stall,
@@ -22,5 +23,4 @@ from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
           exactly_once, replica_consistency, weights_correct, processed_correct,
-          learning_rate_correct, quorum_respected, staleness_bounded, faults_verified,
-          all_undone)
+          learning_rate_correct, quorum_respected, staleness_bounded, no_unplanned_exit, faults_verified, all_undone)

@@ -1,0 +1,74 @@
+"""Processes end by a fault, because a successor is there, or because training is over; anything else is a failure."""
+
+import signal
+
+import pytest
+
+CHECK = "no_unplanned_exit"
+
+
+def ended(story, t, status, target="learner-2", **more):
+    """The process ended then, and nothing of it came later."""
+    gone = story.without(lambda event: event.node == target and event.t > t).without(
+        lambda event: event.event == "exit" and event.fields.get("target") == target)
+    return gone.said(t, "harness", "exit", target=target, incarnation=0, status=status, killed=False, **more)
+
+
+@pytest.mark.parametrize("run", ["calm", "brief", "storm", "reborn"])
+def test_a_sound_run_has_no_other_end(request, run):
+    verdict = request.getfixturevalue(run).verdict(CHECK)
+    assert (verdict.verdict, verdict.evidence) == ("passed", [])
+
+
+@pytest.mark.parametrize("status", [1, 2, 7, -signal.SIGSEGV, -signal.SIGABRT, 128 + signal.SIGSEGV])
+def test_a_process_that_dies_on_its_own_fails_the_run(calm, status):
+    verdict = ended(calm, 5.0, status).verdict(CHECK)
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith("learner-2.0 ended at 5.00 s, before training was over (")
+
+
+def test_its_own_reason_is_told(calm):
+    story = ended(calm.said(5.0, "learner-2", "failed", reason="lost its way"), 5.0, 1)
+    assert "exit code 1: lost its way" in story.verdict(CHECK).evidence[0]
+
+
+def test_a_process_that_leaves_before_training_is_over_fails_the_run(calm):
+    assert ended(calm, 5.0, 0).verdict(CHECK).verdict == "failed"
+
+
+def test_one_that_crashes_after_training_is_over_does_so_too(calm):
+    gone = calm.one("exit", "harness", target="learner-2")
+    assert calm.forged(gone, status=1).verdict(CHECK).verdict == "failed"
+
+
+@pytest.mark.parametrize("status", [-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM])
+def test_whoever_is_there_after_the_end_is_ended_by_the_harness(calm, status):
+    gone = calm.one("exit", "harness", target="learner-2")
+    assert calm.forged(gone, status=status).verdict(CHECK).verdict == "passed"
+
+
+@pytest.mark.parametrize(("status", "more"), [(-signal.SIGKILL, {}), (-signal.SIGTERM, {}), (128 + signal.SIGKILL, {}),
+                                              (1, {"oom": True})])
+def test_what_somebody_else_ended_proves_nothing(calm, status, more):
+    verdict = ended(calm, 5.0, status, **more).verdict(CHECK)
+    assert verdict.verdict == "unknown"
+    assert "somebody else ended it" in verdict.evidence[0]
+
+
+def test_a_full_disk_that_is_no_fault_of_the_plan_proves_nothing(calm):
+    story = ended(calm.said(5.0, "learner-2", "failed", reason="[Errno 28] No space left on device"), 5.0, 1)
+    assert story.verdict(CHECK).verdict == "unknown"
+
+
+def test_a_process_that_a_fault_had_hit_proves_nothing(storm):
+    at = next(event.t for event in storm.all("injected", "harness") if event["fault"] == "f2") + 1
+    assert ended(storm, at, 1).verdict(CHECK).verdict == "unknown"
+
+
+def test_a_process_that_was_superseded_may_end(calm):
+    story = ended(calm.said(5.0, "learner-2", "superseded", reason="a newer one"), 5.0, 0)
+    assert story.verdict(CHECK).verdict == "passed"
+
+
+def test_where_nobody_says_how_processes_ended_nothing_is_known(calm):
+    assert calm.without("exit").verdict(CHECK).verdict == "unknown"
