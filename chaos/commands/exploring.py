@@ -78,4 +78,4 @@ def explore(
         if not isinstance(at, InProcessWorkers):
             at.close()
     print_json(document(state)) if as_json else show(state, console)
-    raise typer.Exit(1 if state.found else 0)
+    raise typer.Exit(state.exit_code)

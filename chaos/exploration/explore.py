@@ -102,6 +102,16 @@ class Exploration:
         return len(self.tried) + self.under_way
 
     @property
+    def decided(self) -> int:
+        """Schedules that proved something: a check failed, or every one passed."""
+        return sum(bool(tried.failed) or not tried.undecided for tried in self.tried)
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing broke, 1 something did, 3 more than half of the schedules proved nothing."""
+        return 1 if self.found else 3 if 2 * self.decided < len(self.tried) else 0
+
+    @property
     def never(self) -> list[Pair]:
         """Pairs that were never hit."""
         return sorted(self.possible - set(self.hit))

@@ -14,7 +14,7 @@ from chaos.exploration.explore import Exploration
 
 def document(state: Exploration) -> dict[str, Any]:
     """For programs."""
-    return {"runs": len(state.tried), "states": {"possible": len(state.possible),
+    return {"runs": len(state.tried), "decided": state.decided, "states": {"possible": len(state.possible),
             "hit": len(set(state.hit) & state.possible), "never": [list(pair) for pair in state.never]},
             "failed": dict(Counter(check for tried in state.tried for check in tried.failed)),
             "undecided": dict(Counter(check for tried in state.tried for check in tried.undecided)),
@@ -31,12 +31,15 @@ def show(state: Exploration, console: Console) -> None:
     if state.taken_over:
         console.print(f"{min(state.taken_over, len(state.tried))} of them were there already, from before")
     undecided = Counter(check for tried in state.tried for check in tried.undecided)
+    decided = f"{len(state.tried)} run, {state.decided} decided"
     if undecided:
         told = ", ".join(f"{check} {count}" for check, count in undecided.most_common())
-        open_ = sum(bool(tried.undecided) for tried in state.tried)
-        console.print(f"{open_} of {len(state.tried)} schedules inconclusive ({told})")
-    if not state.found:
-        console.print("[green]✓[/] nothing broke")
+        decided += f"; inconclusive: {told}"
+    console.print(decided)
+    if state.exit_code == 3:
+        console.print("[yellow]?[/] too few were decided to say that nothing broke; name other kinds with --faults")
+    elif not state.found:
+        console.print("[green]✓[/] nothing broke where it was decided")
     failed = Counter(check for tried in state.tried for check in tried.failed)
     for check, (tried, path) in state.found.items():
         console.print(Text(f"✗ {check}: {failed[check]} times, first in schedule {tried.number}", "bold red"))

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
-from chaos.exploration.explore import ExplorationError, Job, attempt, explore
+from chaos.exploration.explore import Exploration, ExplorationError, Job, Tried, attempt, explore
 from chaos.exploration.report import show
 from chaos.exploration.workers import InProcessWorkers, Processes
 from chaos.runner.simulate import simulate
@@ -91,6 +92,39 @@ def test_what_was_there_already_is_told(tmp_path):
     out = io.StringIO()
     show(state, Console(file=out, width=100))
     assert "2 of them were there already" in out.getvalue()
+
+
+def shown(*undecided, found=False):
+    """What is said of schedules that left these checks undecided, and the exit code."""
+    state = Exploration([Tried(number=number, faults=(), outcome="finished", undecided=checks,
+                               failed=("uptime",) if found and not number else ())
+                         for number, checks in enumerate(undecided)])
+    if found:
+        state.found["uptime"] = state.tried[0], Path("uptime.yaml")
+    out = io.StringIO()
+    show(state, Console(file=out, width=100))
+    return out.getvalue(), state.exit_code
+
+
+def test_it_is_told_how_many_schedules_were_decided():
+    words, code = shown((), ("reintegration",), (), ("reintegration", "uptime"))
+    assert "4 run, 2 decided; inconclusive: reintegration 2, uptime 1" in words
+    assert "nothing broke where it was decided" in words
+    assert code == 0
+
+
+def test_where_too_few_were_decided_nobody_says_that_nothing_broke():
+    words, code = shown((), ("uptime",), ("uptime",))
+    assert "3 run, 1 decided" in words
+    assert "nothing broke where" not in words
+    assert "too few were decided" in words
+    assert code == 3
+
+
+def test_what_broke_is_a_find_however_few_were_decided():
+    words, code = shown(("reintegration",), ("uptime",), ("uptime",), found=True)
+    assert "3 run, 1 decided" in words
+    assert code == 1
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):
