@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.checks.arithmetic import arithmetic_correct
 from chaos.checks.ends import no_unplanned_exit
 from chaos.checks.liveness import (
     blast_radius,
@@ -22,5 +23,5 @@ from chaos.checks.protocol import (
 from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-          exactly_once, replica_consistency, weights_correct, processed_correct,
-          learning_rate_correct, quorum_respected, staleness_bounded, no_unplanned_exit, faults_verified, all_undone)
+          exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
+          arithmetic_correct, quorum_respected, staleness_bounded, no_unplanned_exit, faults_verified, all_undone)

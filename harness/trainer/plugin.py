@@ -242,6 +242,16 @@ class DecoupledDiLoCo(Trainer):
             raise TrainerError(f"it was computed on device {settings.device}: {why}; replay it where there is one")
         return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
 
+    def recomputed(self, settings: TrainerConfig, recorded: Recorded) -> Replay | None:
+        """The quadratic model from its beginning, where values travel as they are."""
+        from harness.trainer.reference.recompute import Rules, recomputed
+        if (settings.averages_gradients or settings.warm_start or settings.model != "quadratic"
+                or {settings.gradients, settings.broadcasts} != {"float32"}):
+            return None
+        rules = Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
+                      settings.anchor == "latest", settings.merge == "rda")
+        return recomputed(rules, recorded)
+
 
 def _exchanges(settings: TrainerConfig, steps: int) -> int:
     """Of all fragments in so many global steps."""

@@ -250,6 +250,11 @@ class Trainer(ABC):
         """
         raise TrainerError(f"trainer {self.name} can't be replayed")
 
+    def recomputed(self, settings: Any, recorded: Recorded) -> Replay | None:
+        """A recorded run computed again by what shares no code with the trainer; None where there is nothing that can.
+        """
+        return None
+
 
 def at(path: str) -> Trainer:
     """The trainer at `module:class`, whose module is imported: never a path that comes from somebody else's folder.

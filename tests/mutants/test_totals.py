@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
 from harness.trainer.coordinator import syncer
 from harness.trainer.coordinator.fragment_state import ProgressCounters
 from harness.trainer.coordinator.syncer import Syncer
 from harness.trainer.learner import learner
 from harness.trainer.learner.learner import Learner
 from harness.trainer.protocol.messages import Clock, Welcome
+from planting import failed
 
 KILL = {"kill": "learner-2", "at": "6s", "restart_after": "2s"}
 CUT_OFF = {"partition": "learner-2", "at": "6s", "for": "3s"}
@@ -165,11 +163,6 @@ MUTANTS = [(no_warm_up, RATE, [], {}), (linear_decay, RATE, [], {}), (decays_to_
            (ends_at_half_the_budget, COUNT, [], {}), (forgets_the_count_when_it_is_born_again, COUNT, [SYNCER], {}),
            (momentum_at_once, "weights_correct", [], RAMP),
            (rate_does_not_fall_with_the_momentum, "weights_correct", [], RAMP)]
-
-
-def failed(faults, cluster):
-    setting = scenario(**{"warmup": "40 steps", "budget": "160 steps", **cluster})
-    return simulate(plan_of(setting, faults, 0)).failed
 
 
 @pytest.mark.parametrize(("plant", "check", "faults", "cluster"), MUTANTS, ids=[one[0].__name__ for one in MUTANTS])

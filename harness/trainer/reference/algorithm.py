@@ -1,0 +1,82 @@
+"""The formulas of docs/protocol.md, in float32 and in the order that it gives: so results agree to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.trainer.reference.problem import Array, Tensors
+
+_VANISHED, _FAINT = 1e-12, 0.1
+
+
+def digest(tensors: Tensors) -> str:
+    """128 bits of BLAKE2b over the tensors in the order of their names: name, shape, type, bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(tensors.items()):
+        found.update(f"{name}{array.shape}{array.dtype}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def fragments(sizes: Mapping[str, int], tables: Sequence[str], count: int) -> list[tuple[str, ...]]:
+    """Which tensors are exchanged together: the largest first, each into the fragment that is emptiest; tables have
+    fragments of their own, as many as their share of the model, and one at least."""
+    blocks = [name for name in sizes if name not in tables]
+    if count == 1 or not blocks or not tables:
+        return _packed(sizes, list(sizes), count)
+    share = round(count * sum(sizes[name] for name in tables) / sum(sizes.values()))
+    share = min(max(share, 1), count - 1, len(tables))
+    return _packed(sizes, list(tables), share) + _packed(sizes, blocks, count - share)
+
+
+def _packed(sizes: Mapping[str, int], names: list[str], count: int) -> list[tuple[str, ...]]:
+    found: list[list[str]] = [[] for _ in range(count)]
+    for name in sorted(names, key=lambda name: (-sizes[name], name)):
+        min(found, key=lambda taken: sum(sizes[one] for one in taken)).append(name)
+    return [tuple(sorted(taken)) for taken in found]
+
+
+def merged(gradients: Sequence[Tensors], weights: Sequence[float], averaged: Sequence[str]) -> Tensors:
+    """The outer gradients of one round, each with its token weight, as one."""
+    shares = np.array(weights) / np.sum(weights)
+    return {name: (average if name in averaged else radial)([one[name] for one in gradients], shares)
+            for name in gradients[0]}
+
+
+def average(arrays: Sequence[Array], factors: Sequence[float]) -> Array:
+    """Their sum, each with its factor, in their own precision."""
+    total = arrays[0] * arrays[0].dtype.type(factors[0])
+    for array, factor in zip(arrays[1:], factors[1:], strict=True):
+        total = total + array * array.dtype.type(factor)
+    return total
+
+
+def radial(arrays: Sequence[Array], shares: Sequence[float]) -> Array:
+    """The mean norm, in the direction of the mean direction; the average where there is none. Where directions all but
+    cancel each other, float64 is used."""
+    lengths = [_length(array) for array in arrays]
+    mean = average(arrays, [share / length if length else 0.0 for share, length in zip(shares, lengths, strict=True)])
+    length = _length(mean)
+    if length < _FAINT:
+        exact = average([array.astype(np.float64) for array in arrays],
+                        [share / length if length else 0.0 for share, length in zip(shares, lengths, strict=True)])
+        length, mean = _length(exact), exact.astype(np.float32)
+    if length < _VANISHED:
+        return average(arrays, shares)
+    return mean * np.float32(float(np.dot(shares, lengths)) / length)
+
+
+def _length(array: Array) -> float:
+    return math.sqrt(float(np.square(array.reshape(-1), dtype=np.float64).sum()))
+
+
+def nesterov(value: Tensors, momentum: Tensors, gradient: Tensors, rate: float, mu: float) -> tuple[Tensors, Tensors]:
+    """The new value and momentum: b <- mu b + d, then x <- x - rate (d + mu b)."""
+    mu32, rate32 = np.float32(mu), np.float32(rate)
+    after = {name: momentum[name] * mu32 + gradient[name] for name in value}
+    ahead = {name: gradient[name] + after[name] * mu32 for name in value}
+    return {name: np.asarray(value[name] - ahead[name] * rate32, np.float32) for name in value}, after

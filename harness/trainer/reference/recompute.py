@@ -1,0 +1,227 @@
+"""A recorded run of the quadratic model, computed again from its event log and the formulas alone.
+
+Only what happened is taken from the log (which step was made of which batch at which rate, who received which version,
+what was merged), never what came of it: that is computed here, and held against the digests that the log has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.memory import Corruption
+from harness.tape.event import Event
+from harness.trainer.reference.algorithm import digest, fragments, merged, nesterov
+from harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
+from harness.trainer_api.trainer import Difference, Recorded, Replay
+
+_LOSS = 2e-4
+"""Losses are written to four digits."""
+_LIVED = ("step", "skipped", "received", "outer_gradient", "disconnected", "reset", "corrupted")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What of a scenario's cluster decides what is computed."""
+
+    learners: Sequence[str]
+    seed: int
+    fragments: int
+    carry: bool
+    """Steps made during an exchange are added on top of what is received."""
+    latest: bool
+    """Outer gradients are anchored at the newest version, or else at the learner's own base."""
+    radial: bool
+    """Radial-directional averaging, or else the plain average."""
+
+
+@dataclass
+class _Piece:
+    """What a learner has of one fragment."""
+
+    base: Tensors | None = None
+    version: int = -1
+    steps: int = 0
+    given: Tensors | None = None
+    """Its own value when it was last asked."""
+    given_steps: int = 0
+
+
+@dataclass
+class _Life:
+    """One process of a learner."""
+
+    weights: Weights
+    events: deque[Event]
+    pieces: list[_Piece]
+    answers: dict[tuple[int, int, int], tuple[int, int, float, Tensors]] = field(default_factory=dict)
+    """(fragment, first, last step) -> base version, steps, tokens, outer gradient."""
+    tokens: float = 0.0
+    """Of a step."""
+
+
+class Recomputation:
+    """See the module."""
+
+    def __init__(self, rules: Rules, recorded: Recorded) -> None:
+        self._rules = rules
+        sizes = {name: math.prod(shape) for name, shape in SHAPES.items()}
+        self._names = fragments(sizes, TABLES, rules.fragments)
+        first = initial(rules.seed)
+        self._values: dict[tuple[int, int], Tensors] = {
+            (index, 0): {name: first[name] for name in names} for index, names in enumerate(self._names)}
+        self._momentum = [{name: np.zeros_like(first[name]) for name in names} for names in self._names]
+        self._newest = [0] * len(self._names)
+        self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), deque(events),
+                                   [_Piece() for _ in self._names])
+                       for node, events in recorded.tape.by_process(*_LIVED).items() if node[0] in rules.learners}
+        self._merges = _merges(recorded, len(self._names))
+        self._found = Replay()
+        self._wrong: list[Difference] = []
+
+    def done(self) -> Replay:
+        """As far as the log goes, or to where it first differs."""
+        while not self._wrong and self._went_on():
+            pass
+        self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
+        left = [merges[0] for merges in self._merges if merges]
+        if left and not self._wrong:
+            merge = min(left, key=lambda event: event.t)
+            self._found.missing = (f"version {merge['version']} of fragment {merge['fragment']} was merged from what "
+                                   f"is not in the event log")
+        return self._found
+
+    def _went_on(self) -> bool:
+        went = False
+        for life in self._lives.values():
+            while life.events and not self._wrong and self._can(life.events[0]):
+                self._live(life, life.events.popleft())
+                went = True
+        for index, merges in enumerate(self._merges):
+            while merges and not self._wrong and self._merged(index, merges[0]):
+                merges.popleft()
+                went = True
+        return went
+
+    def _can(self, event: Event) -> bool:
+        return event.event != "received" or (event["fragment"], event["version"]) in self._values
+
+    # -- learners ------------------------------------------------------------------------------------------------------
+
+    def _live(self, life: _Life, event: Event) -> None:
+        match event.event:
+            case "step" | "skipped":
+                self._step(life, event)
+            case "received":
+                self._receive(life, event)
+            case "outer_gradient":
+                self._answer(life, event)
+            case "disconnected":
+                for piece in life.pieces:
+                    piece.given = None
+            case "reset":
+                life.pieces = [_Piece() for _ in self._names]
+            case "corrupted" if event["part"] == "weights":
+                Corruption(event["fault"], event["part"], event["content"], event["values"],
+                           event["seed"]).apply(life.weights.flat)
+
+    def _step(self, life: _Life, event: Event) -> None:
+        loss = life.weights.step(event["position"], event["lr"])
+        if event.event == "skipped":
+            self._same(event, "its loss", "not finite" if math.isnan(loss) else f"{loss:.4f}", "not finite")
+            return
+        self._found.steps += 1
+        life.tokens = event["tokens"]
+        for piece in life.pieces:
+            piece.steps += 1
+        if not abs(loss - event["loss"]) <= _LOSS * max(1.0, abs(loss)):
+            self._same(event, "its loss", f"{loss:.4f}", f"{event['loss']:.4f}")
+
+    def _receive(self, life: _Life, event: Event) -> None:
+        index = event["fragment"]
+        piece, told = life.pieces[index], self._values[index, event["version"]]
+        self._same(event, f"fragment {index}, as received", digest(told), event["digest"])
+        value, carried = told, 0
+        if self._rules.carry and piece.given is not None and piece.base is not None:
+            carried = piece.steps - piece.given_steps
+            now = life.weights.of(self._names[index])
+            value = {name: told[name] + (now[name] - piece.given[name]) for name in told}
+        life.weights.put(value if carried else told)
+        self._same(event, f"steps carried on top of fragment {index}", carried, event["carried"])
+        self._same(event, f"steps that ended with fragment {index}", piece.steps - carried, event["closed"])
+        life.pieces[index] = _Piece(told, event["version"], carried)
+
+    def _answer(self, life: _Life, event: Event) -> None:
+        index = event["fragment"]
+        piece, now = life.pieces[index], life.weights.of(self._names[index])
+        if piece.base is None:
+            self._same(event, f"fragment {index}", "never received", "an outer gradient")
+            return
+        gradient = {name: piece.base[name] - now[name] for name in now}
+        piece.given, piece.given_steps = now, piece.steps
+        place = index, event["step"] - piece.steps + 1, event["step"]
+        life.answers[place] = piece.version, piece.steps, piece.steps * life.tokens, gradient
+        self._same(event, f"the base of its outer gradient of fragment {index}", piece.version, event["base"])
+        self._same(event, f"the steps in its outer gradient of fragment {index}", piece.steps, event["steps"])
+        self._same(event, f"its outer gradient of fragment {index}", digest(gradient), event["digest"])
+
+    # -- merges --------------------------------------------------------------------------------------------------------
+
+    def _merged(self, index: int, merge: Event) -> bool:
+        """Whether all that went into it is there."""
+        given = [self._given(index, part) for part in merge["contributions"]]
+        answers = [one for one in given if one is not None]
+        if len(answers) < len(given) or not given:
+            return False
+        newest = self._newest[index]
+        value = self._values[index, newest]
+        gradients = []
+        for base, _, _, gradient in answers:
+            if self._rules.latest and base < newest:
+                before = self._values[index, base]
+                gradient = {name: gradient[name] + (value[name] - before[name]) for name in gradient}
+            gradients.append(gradient)
+        weights = [tokens * (tokens / steps) for _, steps, tokens, _ in answers]
+        together = merged(gradients, weights, TABLES if self._rules.radial else tuple(SHAPES))
+        rate, momentum = merge["outer"]
+        after, self._momentum[index] = nesterov(value, self._momentum[index], together, rate, momentum)
+        self._newest[index] = newest + 1
+        self._values[index, newest + 1] = after
+        self._found.versions += 1
+        self._same(merge, f"the version of fragment {index}", newest + 1, merge["version"])
+        self._same(merge, f"version {merge['version']} of fragment {index}", digest(after), merge["digest"])
+        return True
+
+    def _given(self, index: int, part: Mapping[str, Any]) -> tuple[int, int, float, Tensors] | None:
+        life = self._lives.get((part["learner"], part["incarnation"]))
+        return life.answers.get((index, part["first"], part["last"])) if life else None
+
+    def _same(self, event: Event, what: str, computed: object, recorded: object) -> None:
+        if computed != recorded:
+            self._wrong.append(Difference(
+                event.t, f"{event.node}.{event.incarnation}, {event.event} at {event.t:.2f} s: {what} was {recorded}, "
+                         f"and the formulas give {computed}"))
+
+
+def _merges(recorded: Recorded, count: int) -> list[deque[Event]]:
+    """Merges of each fragment in the order of versions, those of which only the next syncer tells among them."""
+    found: list[dict[int, Event]] = [{} for _ in range(count)]
+    for merge in recorded.tape.of("merge"):
+        found[merge["fragment"]].setdefault(merge["version"], merge)
+    resumed = recorded.tape.of("resumed")
+    for merge in recorded.recovered_merges:
+        told = next(event for event in resumed if event.t == merge.t)
+        whole = {**merge.fields, "digest": told["digests"][merge["fragment"]]}
+        found[merge["fragment"]].setdefault(merge["version"],
+                                            Event(merge.t, merge.node, merge.incarnation, "merge", whole))
+    return [deque(merges[version] for version in sorted(merges)) for merges in found]
+
+
+def recomputed(rules: Rules, recorded: Recorded) -> Replay:
+    """Every version of every fragment, and every step, again."""
+    return Recomputation(rules, recorded).done()
