@@ -243,13 +243,15 @@ class DecoupledDiLoCo(Trainer):
         return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
 
     def recomputed(self, settings: TrainerConfig, recorded: Recorded) -> Replay | None:
-        """The quadratic model from its beginning, where values travel as they are."""
+        """The quadratic model from its beginning."""
+        from harness.trainer.reference.codec import Rounding
         from harness.trainer.reference.recompute import Rules, recomputed
-        if (settings.averages_gradients or settings.warm_start or settings.model != "quadratic"
-                or {settings.gradients, settings.broadcasts} != {"float32"}):
+        if settings.averages_gradients or settings.warm_start or settings.model != "quadratic":
             return None
+        gradients, broadcasts = (Rounding(precision, settings.rounding == "stochastic", settings.error_feedback)
+                                 for precision in (settings.gradients, settings.broadcasts))
         rules = Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
-                      settings.anchor == "latest", settings.merge == "rda")
+                      settings.anchor == "latest", settings.merge == "rda", gradients, broadcasts)
         return recomputed(rules, recorded)
 
 

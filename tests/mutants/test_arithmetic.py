@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from harness import tensors as arrays
+from harness.trainer.algorithm import codec, outer_optimizer
 from harness.trainer.algorithm import merge as merging
-from harness.trainer.algorithm import outer_optimizer
+from harness.trainer.algorithm.codec import Codec
 from harness.trainer.coordinator import fragment_state
 from harness.trainer.coordinator.fragment_state import FragmentState
 from harness.trainer.learner.learner import Learner
@@ -15,8 +16,10 @@ from harness.trainer.model.quadratic import Quadratic
 from planting import failed
 
 CUT_OFF = {"partition": "learner-2", "at": "6s", "for": "3s"}
+LATE = {"latency": "learner-2", "at": "3s", "for": "5s", "delay": "150ms"}
 SYNCER = {"kill": "syncer", "at": "6s", "restart_after": "1s"}
 UNEQUAL = {"batch": [1, 2, 3]}
+FEEDBACK = {"gradients": "int4", "broadcasts": "int8", "error_feedback": True}
 
 
 def scaled(tensors, factor):
@@ -148,6 +151,42 @@ def momentum_lost_with_the_syncer(patch):
     patch.setattr(FragmentState, "restored", staticmethod(blank))
 
 
+# -- compression ---------------------------------------------------------------------------------------------------
+
+def cuts_off_the_lower_half(patch):
+    patch.setattr(codec, "_to_bfloat16", lambda values: (
+        np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16))
+
+
+def takes_feedback_away(patch):
+    usual = Codec.send
+    patch.setattr(Codec, "send", lambda self, tensors, error, key: usual(self, tensors, scaled(error, -1), key))
+
+
+def forgets_feedback(patch):
+    usual = Codec.send
+    patch.setattr(Codec, "send", lambda self, tensors, error, key: usual(self, tensors, {}, key))
+
+
+def feedback_of_what_was_not_merged(patch):
+    usual = Learner._receive
+
+    def kept(self, message, payload):
+        owed = self.held[message.fragment].owed
+        yield from usual(self, message, payload)
+        self.held[message.fragment].error = owed
+    patch.setattr(Learner, "_receive", kept)
+
+
+def draws_the_same_chance_for_all(patch):
+    usual = Codec.send
+    patch.setattr(Codec, "send", lambda self, tensors, error, key: usual(self, tensors, error, "one"))
+
+
+def one_scale_too_large(patch):
+    patch.setitem(codec._LARGEST, "int4", 6)
+
+
 # -- learners ------------------------------------------------------------------------------------------------------
 
 def gives_the_wrong_sign(patch):
@@ -231,7 +270,11 @@ MUTANTS = [*((optimizer(change), change.__name__, [], {"fragments": 4}) for chan
         (leaves_one_out, [], {}), (averages_everything, [], {}), (turns_embeddings_too, [], {}), (adds_up, [], {}),
         (directions_without_their_length, [], {}), (anchors_at_the_old_base, [CUT_OFF], {}),
         (anchors_twice, [CUT_OFF], {}), (momentum_lost_with_the_syncer, [SYNCER], {}),
-        (gives_the_wrong_sign, [], {}), (keeps_the_old_base, [], {}), (carries_twice, [], {}),
+        (cuts_off_the_lower_half, [], {"gradients": "bfloat16"}), (takes_feedback_away, [], FEEDBACK),
+        (forgets_feedback, [], FEEDBACK), (feedback_of_what_was_not_merged, [LATE], FEEDBACK),
+        (draws_the_same_chance_for_all, [], {"gradients": "int4", "rounding": "stochastic"}),
+        (one_scale_too_large, [], {"broadcasts": "int4"}), (gives_the_wrong_sign, [], {}),
+        (keeps_the_old_base, [], {}), (carries_twice, [], {}),
         (carries_in_words_only, [], {}), (takes_half_of_what_it_is_told, [], {}), (trains_on_one_batch, [], {}),
         (trains_twice, [], {}), (tells_one_rate_and_takes_another, [], {})])]
 

@@ -17,6 +17,7 @@ import numpy as np
 from harness.memory import Corruption
 from harness.tape.event import Event
 from harness.trainer.reference.algorithm import digest, fragments, merged, nesterov
+from harness.trainer.reference.codec import Rounding
 from harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
 from harness.trainer_api.trainer import Difference, Recorded, Replay
 
@@ -38,6 +39,10 @@ class Rules:
     """Outer gradients are anchored at the newest version, or else at the learner's own base."""
     radial: bool
     """Radial-directional averaging, or else the plain average."""
+    gradients: Rounding
+    """Of outer gradients."""
+    broadcasts: Rounding
+    """Of what a merge changes."""
 
 
 @dataclass
@@ -50,6 +55,10 @@ class _Piece:
     given: Tensors | None = None
     """Its own value when it was last asked."""
     given_steps: int = 0
+    cost: Tensors = field(default_factory=dict)
+    """What rounding had cost when it received this version."""
+    owed: Tensors = field(default_factory=dict)
+    """What it has cost with the newest outer gradient, if that is merged."""
 
 
 @dataclass
@@ -76,6 +85,7 @@ class Recomputation:
         self._values: dict[tuple[int, int], Tensors] = {
             (index, 0): {name: first[name] for name in names} for index, names in enumerate(self._names)}
         self._momentum = [{name: np.zeros_like(first[name]) for name in names} for names in self._names]
+        self._costs: list[Tensors] = [{} for _ in self._names]
         self._newest = [0] * len(self._names)
         self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), deque(events),
                                    [_Piece() for _ in self._names])
@@ -83,6 +93,9 @@ class Recomputation:
         self._merges = _merges(recorded, len(self._names))
         self._found = Replay()
         self._wrong: list[Difference] = []
+        for event in recorded.tape.of("initial")[:1]:
+            self._same(event, "version 0", [digest(self._values[index, 0]) for index in range(len(self._names))],
+                       list(event["digests"]))
 
     def done(self) -> Replay:
         """As far as the log goes, or to where it first differs."""
@@ -123,7 +136,7 @@ class Recomputation:
                 self._answer(life, event)
             case "disconnected":
                 for piece in life.pieces:
-                    piece.given = None
+                    piece.given, piece.owed = None, {}
             case "reset":
                 life.pieces = [_Piece() for _ in self._names]
             case "corrupted" if event["part"] == "weights":
@@ -154,7 +167,8 @@ class Recomputation:
         life.weights.put(value if carried else told)
         self._same(event, f"steps carried on top of fragment {index}", carried, event["carried"])
         self._same(event, f"steps that ended with fragment {index}", piece.steps - carried, event["closed"])
-        life.pieces[index] = _Piece(told, event["version"], carried)
+        cost = piece.owed if event["arrived"] else piece.cost
+        life.pieces[index] = _Piece(told, event["version"], carried, cost=cost)
 
     def _answer(self, life: _Life, event: Event) -> None:
         index = event["fragment"]
@@ -162,7 +176,9 @@ class Recomputation:
         if piece.base is None:
             self._same(event, f"fragment {index}", "never received", "an outer gradient")
             return
-        gradient = {name: piece.base[name] - now[name] for name in now}
+        key = f"{self._rules.seed}/{event.node}/{event.incarnation}/{index}/{event['step']}"
+        gradient, piece.owed = self._rules.gradients.sent(
+            {name: piece.base[name] - now[name] for name in now}, piece.cost, key)
         piece.given, piece.given_steps = now, piece.steps
         place = index, event["step"] - piece.steps + 1, event["step"]
         life.answers[place] = piece.version, piece.steps, piece.steps * life.tokens, gradient
@@ -190,6 +206,11 @@ class Recomputation:
         together = merged(gradients, weights, TABLES if self._rules.radial else tuple(SHAPES))
         rate, momentum = merge["outer"]
         after, self._momentum[index] = nesterov(value, self._momentum[index], together, rate, momentum)
+        if self._rules.broadcasts.precision != "float32":
+            key = f"{self._rules.seed}/{min(after)}/{newest + 1}"
+            change, self._costs[index] = self._rules.broadcasts.sent(
+                {name: after[name] - value[name] for name in after}, self._costs[index], key)
+            after = {name: value[name] + change[name] for name in after}
         self._newest[index] = newest + 1
         self._values[index, newest + 1] = after
         self._found.versions += 1

@@ -1,0 +1,48 @@
+"""The verdict on what was computed: by a reference that shares no code with the trainer."""
+
+import pytest
+
+from chaos.checks import judge
+from chaos.evidence.history import History
+from chaos.exploration.generate import plan_of
+from chaos.exploration.strategies import scenario
+from chaos.runner.simulate import simulate
+from chaos.scenario.plan import Plan
+from harness.tape.event import Event
+from harness.tape.reading import Tape
+
+CHECK = "arithmetic_correct"
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    return simulate(plan_of(scenario(budget="60 steps"), [], 0)).history
+
+
+def verdict(plan: Plan, events):
+    return next((one for one in judge(History(plan, Tape(list(events)))).checks if one.name == CHECK), None)
+
+
+def test_a_sound_run_is_computed_as_the_formulas_say(history):
+    found = verdict(history.plan, history.tape.events)
+    assert found.verdict == "passed"
+    assert found.measured.endswith("180 steps computed again")
+
+
+def test_a_value_that_is_another_fails_and_says_where(history):
+    merge = history.tape.of("merge")[9]
+    events = [Event(event.t, event.node, event.incarnation, event.event, event.fields | {"digest": "0" * 32})
+              if event is merge else event for event in history.tape.events]
+    found = verdict(history.plan, events)
+    assert found.verdict == "failed"
+    assert found.measured == f"differs at {merge.t:.2f} s"
+    assert f"version {merge['version']} of fragment {merge['fragment']} was 000" in found.evidence[0]
+
+
+def test_without_a_learners_events_nothing_is_known(history):
+    found = verdict(history.plan, [event for event in history.tape.events if event.node != "learner-2"])
+    assert found.verdict == "unknown"
+
+
+def test_a_model_that_has_no_reference_has_no_such_verdict(calm):
+    assert CHECK not in calm.describe()
