@@ -44,7 +44,8 @@ def test_another_seed_is_another_problem():
                                    {"corrupt_memory": "learner-1", "at": "4s"},
                                    {"corrupt_memory": "learner-1", "at": "4s", "content": "bits"},
                                    {"zombie": "learner-1", "at": "4s", "for": "2s"},
-                                   {"poison": "learner-1", "at": "4s"}, {"flapping": "learner-1", "at": "3s", "for": "3s"}], ids=str)
+                                   {"poison": "learner-1", "at": "4s"},
+                                   {"flapping": "learner-1", "at": "3s", "for": "3s"}], ids=str)
 def test_faults_change_nothing_of_the_formulas(fault):
     found = again(run(fault))
     assert (found.difference, found.missing) == (None, "")
