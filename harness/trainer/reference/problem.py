@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +27,12 @@ def initial(seed: int) -> Tensors:
     return {name: chance.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
 
 
+@lru_cache(maxsize=64)
+def _noise(seed: int, learner: int, count: int) -> NDArray[np.float32]:
+    """Of a learner's batches, (batches, values)."""
+    return np.random.default_rng((seed, 2, learner)).standard_normal((_BATCHES, count)).astype(np.float32)
+
+
 class Weights:
     """What one learner trains: gradient descent on 1 + mean(c (x - o)^2) / 2 with noise of its own."""
 
@@ -34,7 +42,7 @@ class Weights:
         chance = np.random.default_rng((seed, 1))
         self._curvature = chance.permutation(np.geomspace(_FLATTEST, _STEEPEST, count).astype(np.float32))
         self._optimum = chance.standard_normal(count).astype(np.float32)
-        self._noise = np.random.default_rng((seed, 2, learner)).standard_normal((_BATCHES, count)).astype(np.float32)
+        self._noise = _noise(seed, learner, count)
         self.flat: Vector = np.zeros(count, np.float32)
         places = range(0, count, _SIZE)
         self._views = {name: self.flat[start:start + _SIZE].reshape(shape)

@@ -84,6 +84,7 @@ class Recomputation:
         first = initial(rules.seed)
         self._values: dict[tuple[int, int], Tensors] = {
             (index, 0): {name: first[name] for name in names} for index, names in enumerate(self._names)}
+        self._digests = {place: digest(value) for place, value in self._values.items()}
         self._momentum = [{name: np.zeros_like(first[name]) for name in names} for names in self._names]
         self._costs: list[Tensors] = [{} for _ in self._names]
         self._newest = [0] * len(self._names)
@@ -94,7 +95,7 @@ class Recomputation:
         self._found = Replay()
         self._wrong: list[Difference] = []
         for event in recorded.tape.of("initial")[:1]:
-            self._same(event, "version 0", [digest(self._values[index, 0]) for index in range(len(self._names))],
+            self._same(event, "version 0", [self._digests[index, 0] for index in range(len(self._names))],
                        list(event["digests"]))
 
     def done(self) -> Replay:
@@ -158,7 +159,7 @@ class Recomputation:
     def _receive(self, life: _Life, event: Event) -> None:
         index = event["fragment"]
         piece, told = life.pieces[index], self._values[index, event["version"]]
-        self._same(event, f"fragment {index}, as received", digest(told), event["digest"])
+        self._same(event, f"fragment {index}, as received", self._digests[index, event["version"]], event["digest"])
         value, carried = told, 0
         if self._rules.carry and piece.given is not None and piece.base is not None:
             carried = piece.steps - piece.given_steps
@@ -190,10 +191,11 @@ class Recomputation:
 
     def _merged(self, index: int, merge: Event) -> bool:
         """Whether all that went into it is there."""
-        given = [self._given(index, part) for part in merge["contributions"]]
-        answers = [one for one in given if one is not None]
-        if len(answers) < len(given) or not given:
-            return False
+        answers = []
+        for part in merge["contributions"]:
+            if (given := self._given(index, part)) is None:
+                return False
+            answers.append(given)
         newest = self._newest[index]
         value = self._values[index, newest]
         gradients = []
@@ -213,9 +215,11 @@ class Recomputation:
             after = {name: value[name] + change[name] for name in after}
         self._newest[index] = newest + 1
         self._values[index, newest + 1] = after
+        self._digests[index, newest + 1] = digest(after)
         self._found.versions += 1
         self._same(merge, f"the version of fragment {index}", newest + 1, merge["version"])
-        self._same(merge, f"version {merge['version']} of fragment {index}", digest(after), merge["digest"])
+        self._same(merge, f"version {merge['version']} of fragment {index}", self._digests[index, newest + 1],
+                   merge["digest"])
         return True
 
     def _given(self, index: int, part: Mapping[str, Any]) -> tuple[int, int, float, Tensors] | None:
