@@ -26,6 +26,8 @@ class Impersonation(Fault):
     count: int = Field(3, ge=1, le=1000)
     """Messages per target."""
 
+    answered: ClassVar[bool] = False
+    """Whether what counts as sent has been answered: then the syncer had it."""
     timeout_s: ClassVar[float] = 6.0
     """As long as it may take until they are taken, per target."""
 
@@ -49,9 +51,12 @@ class Impersonation(Fault):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """So many were sent, and so many refused; that none was merged is what exactly_once says."""
         sent, wanted = int(on.observed.get("sent", 0)), self.count * len(self.targets)
-        found = [event for event in run.tape.of("refused", node=run.syncer) if event.t >= on.began
-                 and event.fields.get("learner") in self.targets and self.refused(event)]
-        return Effect(sent >= wanted and len(found) > 0, f"{sent} of {wanted} sent, {len(found)} refused")
+        told = [event for event in run.tape.of("refused", node=run.syncer) if event.t >= on.began
+                and event.fields.get("learner") in self.targets]
+        found = sum(map(self.refused, told))
+        if sent >= wanted and not told and self.answered:
+            return Effect(True, f"{sent} of {wanted} sent, and none refused", reacted=False)
+        return Effect(sent >= wanted and found > 0, f"{sent} of {wanted} sent, {found} refused")
 
     def expected_duration(self) -> float | None:
         """As long as it may take."""
@@ -64,6 +69,7 @@ class Poison(Impersonation):
     drawn = Drawn(150, {"content": ("nan", "inf", "shape"), "count": (1, 3)})
 
     kind: Literal["poison"] = "poison"
+    answered: ClassVar[bool] = True
     content: Content = "nan"
     """`nan`, `inf`, or `shape`."""
 

@@ -20,9 +20,12 @@ class Effect(NamedTuple):
     """What came of a fault."""
 
     ok: bool
-    """Whether that is what was asked for."""
+    """Whether that is what was asked for: the harness did its part."""
     observed: str
     """In words, for the report: `exit status SIGKILL`."""
+    reacted: bool = True
+    """Whether the trainer did about it what it must: noticed, refused, repaired. What the harness did not do proves
+    nothing; what the trainer did not do is a failure."""
 
 
 class Injection(Protocol):

@@ -65,7 +65,7 @@ class Killed(Ending):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """SIGKILL is what the kernel reports, and nothing came after it."""
-        ok, words = statuses(run, self.targets, on, (-signal.SIGKILL,))
+        ok, words, _ = statuses(run, self.targets, on, (-signal.SIGKILL,))
         for target in self.targets:
             if (ghost := _ghost(run, target, on.began)) is not None:
                 return Effect(False, f"{words}, but {target}.{ghost} went on recording")
@@ -193,6 +193,10 @@ class Pause(Fault):
         return self.duration or 0.0
 
 
+_SEES_S = 10.0
+"""A process that is back, and whose successor is known to the syncer, has seen so within this time."""
+
+
 class Zombie(Fault):
     """A stale incarnation: the process stands still, its successor is started beside it, and then it comes back."""
 
@@ -229,8 +233,11 @@ class Zombie(Fault):
             gone = next((event for event in run.tape.of("exit", node="harness")
                          if (event["target"], event["incarnation"]) == (target, old)), None)
             if gone is None or not seen:
-                return Effect(False, f"{target}.{old} "
-                                     f"{'did not end' if gone is None else 'never saw that it was superseded'}")
+                heard = any(event["learner"] == target and event["incarnation"] == successor
+                            for event in run.tape.of("hello", node=run.syncer))
+                back = on.ended is not None and run.end - on.ended > _SEES_S
+                return Effect(heard and back, f"{target}.{old} " + (
+                    "did not end" if gone is None else "never saw that it was superseded"), reacted=False)
             said.append(f"{target}.{old} came back, saw {target}.{successor}, and ended "
                         f"({status_words(gone['status'])})")
         return Effect(True, "; ".join(said))

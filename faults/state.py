@@ -64,7 +64,9 @@ class Damage(Ending):
         found = {event["file"]: event["reason"] for event in later}
         missed = [name for name in files if name not in found]
         if missed:
-            return Effect(False, f"the syncer did not notice {', '.join(missed)}")
+            went_on = any(event.incarnation == gone["incarnation"] + 1
+                          for event in run.tape.of("resumed", node=self.targets[0]))
+            return Effect(went_on, f"the syncer did not notice {', '.join(missed)}", reacted=False)
         return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
 
     def describe(self) -> str:

@@ -51,7 +51,7 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
     verdicts = [verdict for check in used.values() if (verdict := _one(check, history)) is not None]
     reason, gaps = _soundness(history)
     observed = next((verdict for verdict in verdicts if verdict.name == "faults_verified"), None)
-    unverified = "a fault had no measurable effect" if observed is not None and observed.verdict != "passed" else ""
+    unverified = "a fault had no measurable effect" if observed is not None and observed.verdict == "unknown" else ""
     incomplete = "the event log is incomplete" if gaps else ""
     final = []
     for verdict in verdicts:

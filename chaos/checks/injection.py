@@ -13,6 +13,8 @@ class InjectionResult(NamedTuple):
     ok: bool
     requested: str
     observed: str
+    reacted: bool = True
+    """Whether the trainer did about it what it must."""
 
 
 def measure(history: History, span: Span) -> InjectionResult:
@@ -22,8 +24,8 @@ def measure(history: History, span: Span) -> InjectionResult:
         return InjectionResult(False, fault.describe(), f"never came: {fault.describe_trigger()}")
     if not span.done:
         return InjectionResult(False, fault.describe(), "the injection was not recorded to its end")
-    ok, words = fault.verify(history, span)
+    ok, words, reacted = fault.verify(history, span)
     if not span.observed.get("ok", True):
         ok, words = False, "; ".join(filter(None, [words, *(str(span.observed.get(key, ""))
                                                             for key in ("why", "error"))]))
-    return InjectionResult(ok, fault.describe(), words)
+    return InjectionResult(ok, fault.describe(), words, reacted)

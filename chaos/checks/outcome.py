@@ -130,10 +130,17 @@ def goodput_between(history: History, start: float, end: float) -> float:
 
 @check(**PROMISE)
 def faults_verified(history: History) -> Finding | None:
-    """Each fault was measured; one that had no measurable effect leaves the verdicts that depend on it unknown."""
+    """Each fault was measured; one that had no measurable effect leaves the verdicts that depend on it unknown.
+
+    It fails where the harness did its part, and the trainer did not notice, refuse or repair what it must.
+    """
     if not history.plan.faults:
         return None
     results = [(span, measure(history, span)) for span in history.spans]
+    ignored = [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results
+               if result.ok and not result.reacted]
+    if ignored:
+        return Finding(False, f"{len(ignored)} of {len(results)} without a reaction", "all", ignored[:5])
     missed = [f"{span.planned.id}: asked for {result.requested}; observed: {result.observed}"
               for span, result in results if not result.ok]
     if missed:

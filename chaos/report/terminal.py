@@ -103,8 +103,9 @@ def _faults(result: Result) -> list[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for span in result.history.spans:
         observed = measure(result.history, span)
+        look = "yellow" if not observed.ok else "" if observed.reacted else "bold red"
         table.add_row(Text(span.planned.id, "bold red"), observed.requested,
-                      Text(f"observed: {observed.observed}", "" if observed.ok else "yellow"))
+                      Text(f"observed: {observed.observed}", look))
     return [_title("Faults", "requested and observed"), table]
 
 

@@ -37,7 +37,7 @@ def observed(fault, *events, at_once=None, healed=None, later=None):
     tape = Tape(sorted([*story, *events], key=lambda event: event.t))
     history = History(plan, tape)
     result = measure(history, history.spans[0])
-    return result.ok, result.observed
+    return (result.ok, result.observed) if result.reacted else (result.ok, result.observed, "no reaction")
 
 
 def gone(status, t=AT + 0.05, target="learner-1", incarnation=0, killed=True):
@@ -80,8 +80,17 @@ def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
     assert ok
     assert "came back, saw learner-1.1, and ended (0)" in words
     assert not observed(fault, seen, gone(0, t=8.2), healed=8.0)[0]
-    assert observed(fault, spawn, gone(-9, t=10), healed=8.0) == (False, "learner-1.0 never saw that it was superseded")
-    assert observed(fault, spawn, seen, healed=8.0) == (False, "learner-1.0 did not end")
+    for after, words in ((gone(-9, t=10), "never saw that it was superseded"), (seen, "did not end")):
+        assert observed(fault, spawn, after, healed=8.0) == (False, f"learner-1.0 {words}", "no reaction")
+
+
+def test_a_zombie_that_stays_although_its_successor_is_known_is_a_failure_of_the_trainer():
+    fault = "{zombie: learner-1, at: 4s, for: 3s}"
+    spawn = harness(AT, "spawn", target="learner-1", incarnation=1)
+    hello = Event(6.0, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": 1})
+    assert observed(fault, spawn, hello, healed=8.0) == (True, "learner-1.0 did not end", "no reaction")
+    soon = END - 2  # there was no time for it
+    assert observed(fault, spawn, hello, healed=soon)[0] is False
 
 
 def test_a_damaged_checkpoint_is_felt_by_who_found_it():
@@ -90,7 +99,10 @@ def test_a_damaged_checkpoint_is_felt_by_who_found_it():
     killed = gone(-9, target="syncer")
     found = syncer(7, "repaired", incarnation=1, file="fragment-03.safetensors", reason="altered")
     assert observed(fault, killed, found, at_once=damaged)[0]
-    assert observed(fault, killed, at_once=damaged) == (False, "the syncer did not notice fragment-03.safetensors")
+    ignored = "the syncer did not notice fragment-03.safetensors"
+    assert observed(fault, killed, at_once=damaged) == (False, ignored, "no reaction")
+    went_on = syncer(7, "resumed", incarnation=1, versions=[], digests=[], step=0, processed=0)
+    assert observed(fault, killed, went_on, at_once=damaged) == (True, ignored, "no reaction")
     other = syncer(7, "repaired", incarnation=1, file="fragment-04.safetensors", reason="altered")
     assert not observed(fault, killed, other, at_once=damaged)[0]
     assert observed(fault, found, at_once=damaged) == (False, "the syncer was not killed")
@@ -116,7 +128,7 @@ def test_poison_is_felt_by_what_was_refused():
     refused = [syncer(5.2 + number, "refused", learner="learner-1", reason="not finite", last=0) for number in range(2)]
     assert observed(fault, *refused, later={"sent": 2}) == (True, "2 of 2 sent, 2 refused")
     assert not observed(fault, *refused, later={"sent": 1})[0]
-    assert not observed(fault, later={"sent": 2})[0]
+    assert observed(fault, later={"sent": 2}) == (True, "2 of 2 sent, and none refused", "no reaction")
     honest = syncer(5.2, "refused", learner="learner-1", reason="late", last=40)
     assert not observed(fault, honest, later={"sent": 2})[0]
 

@@ -1,0 +1,48 @@
+"""Bugs by which the trainer does not notice what a fault has done: the harness did its part, and that is no alibi."""
+
+import pytest
+
+from harness.storage import checkpoint
+from harness.trainer.coordinator import fragment_state
+from harness.trainer.coordinator.fragment_state import FragmentState
+from planting import failed
+
+SYNCER = {"at": "4s", "restart_after": "1s"}
+POISON = {"poison": "learner-2", "at": "4s", "count": 2}
+
+
+def says_nothing_of_a_damaged_copy(patch):
+    either = checkpoint.load_either
+    patch.setattr(checkpoint, "load_either", lambda disk, name, there: (either(disk, name, there)[0], {}))
+
+
+def merges_what_is_not_finite(patch):
+    patch.setattr(fragment_state, "all_finite", lambda tensors: True)
+    patch.setattr(fragment_state, "too_large", lambda tensors, value: False)
+
+
+def takes_poison_without_a_word(patch):
+    """It is neither merged nor refused aloud."""
+    from harness.trainer.coordinator.syncer import Syncer
+
+    def silent(self, peer, answer, reason, now):
+        yield from self.fragments.tell(peer, answer.fragment)
+    patch.setattr(Syncer, "_refuse", silent)
+
+
+MUTANTS = [(says_nothing_of_a_damaged_copy, {"corrupt": "syncer", **SYNCER}),
+           (says_nothing_of_a_damaged_copy, {"delete": "syncer", **SYNCER}),
+           (takes_poison_without_a_word, POISON)]
+
+
+@pytest.mark.parametrize(("plant", "fault"), MUTANTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_missing_reaction_fails_the_run(plant, fault, monkeypatch):
+    assert not failed([fault], {})
+    plant(monkeypatch)
+    assert "faults_verified" in failed([fault], {})
+
+
+def test_a_poison_that_is_merged_fails_the_run(monkeypatch):
+    merges_what_is_not_finite(monkeypatch)
+    monkeypatch.setattr(FragmentState, "already_merged", lambda *_: "")
+    assert failed([POISON], {})
