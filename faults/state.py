@@ -13,6 +13,7 @@ from faults.evidence import Effect, Evidence, Injection, exits, status_words
 from faults.process import TYPICAL_START_S, Ending
 from harness.cluster.base import Ability
 from harness.memory import Content, Corruption, Part
+from harness.storage.checkpoint import PARTIAL
 from harness.units import Seconds, names, show_seconds
 
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3)}
@@ -63,6 +64,8 @@ class Damage(Ending):
             return Effect(True, f"{', '.join(files)} damaged; the syncer refused to go on")
         found = {event["file"]: event["reason"] for event in later}
         missed = [name for name in files if name not in found]
+        if missed and all(name.endswith(PARTIAL) for name in missed):
+            return Effect(False, f"{', '.join(missed)} was not finished, and nothing goes on from it")
         if missed:
             went_on = any(event.incarnation == gone["incarnation"] + 1
                           for event in run.tape.of("resumed", node=self.targets[0]))

@@ -117,8 +117,10 @@ class DecoupledDiLoCo(Trainer):
         return _COPIES * 4 * sum(fragment.size for fragment in settings.fragment_table())
 
     def cheapest(self, settings: TrainerConfig) -> TrainerSettings:
-        """On the quadratic, which needs no torch."""
-        return settings.model_copy(update={"model": "quadratic"})
+        """On the quadratic, which needs no torch, and is cut into as many fragments as it has tensors at the most."""
+        from harness.trainer.model.spec import MODELS
+        tensors = len(MODELS["quadratic"].shapes())
+        return settings.model_copy(update={"model": "quadratic", "fragments": min(settings.fragments, tensors)})
 
     def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
         """Measured in processes of their own, so that the harness needs no torch."""

@@ -102,6 +102,9 @@ def test_a_damaged_checkpoint_is_felt_by_who_found_it():
     ignored = "the syncer did not notice fragment-03.safetensors"
     assert observed(fault, killed, at_once=damaged) == (False, ignored, "no reaction")
     went_on = syncer(7, "resumed", incarnation=1, versions=[], digests=[], step=0, processed=0)
+    unfinished = {"damaged": "fragment-03.safetensors.partial"}
+    assert observed(fault, killed, went_on, at_once=unfinished) == (
+        False, "fragment-03.safetensors.partial was not finished, and nothing goes on from it")
     assert observed(fault, killed, went_on, at_once=damaged) == (True, ignored, "no reaction")
     other = syncer(7, "repaired", incarnation=1, file="fragment-04.safetensors", reason="altered")
     assert not observed(fault, killed, other, at_once=damaged)[0]
