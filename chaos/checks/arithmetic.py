@@ -15,7 +15,9 @@ def arithmetic_correct(history: History) -> Finding | None:
         return None
     if found.missing and found.difference is None:
         raise Unknown(found.missing)
-    done = f"{found.versions} versions, {found.steps} steps computed again"
+    made = len(history.merges) + len(history.recovered_merges)
+    of = f" of {made:,}" if found.versions < made and found.difference is None else ""
+    done = f"{found.versions:,}{of} versions, {found.steps:,} steps computed again"
     if found.difference is None:
         return Finding(True, done, "all the same")
     return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.words, done])

@@ -1,15 +1,17 @@
 """A recorded run of the quadratic model, computed again from its event log and the formulas alone.
 
 Only what happened is taken from the log (which step was made of which batch at which rate, who received which version,
-what was merged), never what came of it: that is computed here, and held against the digests that the log has.
+what was merged), never what came of it: that is computed here, and held against the digests that the log has. Of a long
+run the first versions are computed again, and what led to them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ from harness.trainer_api.trainer import Difference, Recorded, Replay
 
 _LOSS = 2e-4
 """Losses are written to four digits."""
+MOST = 10_000
+"""Versions that are computed again: half a second."""
 _LIVED = ("step", "skipped", "received", "outer_gradient", "disconnected", "reset", "corrupted")
 
 
@@ -66,12 +70,21 @@ class _Life:
     """One process of a learner."""
 
     weights: Weights
-    events: deque[Event]
+    events: Iterator[Event]
+    """What is left of its tape, but for the next one."""
     pieces: list[_Piece]
     answers: dict[tuple[int, int, int], tuple[int, int, float, Tensors]] = field(default_factory=dict)
     """(fragment, first, last step) -> base version, steps, tokens, outer gradient."""
     tokens: float = 0.0
     """Of a step."""
+    next: Event | None = None
+
+    def __post_init__(self) -> None:
+        self.go_on()
+
+    def go_on(self) -> None:
+        """To the next event."""
+        self.next = next(self.events, None)
 
 
 class Recomputation:
@@ -88,10 +101,10 @@ class Recomputation:
         self._momentum = [{name: np.zeros_like(first[name]) for name in names} for names in self._names]
         self._costs: list[Tensors] = [{} for _ in self._names]
         self._newest = [0] * len(self._names)
-        self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), deque(events),
+        self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), iter(events),
                                    [_Piece() for _ in self._names])
                        for node, events in recorded.tape.by_process(*_LIVED).items() if node[0] in rules.learners}
-        self._merges = _merges(recorded, len(self._names))
+        self._merges, self._more = _merges(recorded, len(self._names))
         self._found = Replay()
         self._wrong: list[Difference] = []
         for event in recorded.tape.of("initial")[:1]:
@@ -104,17 +117,18 @@ class Recomputation:
             pass
         self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
         left = [merges[0] for merges in self._merges if merges]
-        if left and not self._wrong:
+        if left and not self._wrong and not self._more:
             merge = min(left, key=lambda event: event.t)
-            self._found.missing = (f"version {merge['version']} of fragment {merge['fragment']} was merged from what "
-                                   f"is not in the event log")
+            self._found.missing = (f"what version {merge['version']} of fragment {merge['fragment']} was made of is not "
+                                   f"in the event log")
         return self._found
 
     def _went_on(self) -> bool:
         went = False
         for life in self._lives.values():
-            while life.events and not self._wrong and self._can(life.events[0]):
-                self._live(life, life.events.popleft())
+            while life.next is not None and not self._wrong and self._can(life.next):
+                self._live(life, life.next)
+                life.go_on()
                 went = True
         for index, merges in enumerate(self._merges):
             while merges and not self._wrong and self._merged(index, merges[0]):
@@ -190,13 +204,15 @@ class Recomputation:
     # -- merges --------------------------------------------------------------------------------------------------------
 
     def _merged(self, index: int, merge: Event) -> bool:
-        """Whether all that went into it is there."""
+        """Whether all that went into it is there, and the version before it."""
+        newest = self._newest[index]
+        if merge["version"] != newest + 1:
+            return False
         answers = []
         for part in merge["contributions"]:
             if (given := self._given(index, part)) is None:
                 return False
             answers.append(given)
-        newest = self._newest[index]
         value = self._values[index, newest]
         gradients = []
         for base, _, _, gradient in answers:
@@ -217,7 +233,6 @@ class Recomputation:
         self._values[index, newest + 1] = after
         self._digests[index, newest + 1] = digest(after)
         self._found.versions += 1
-        self._same(merge, f"the version of fragment {index}", newest + 1, merge["version"])
         self._same(merge, f"version {merge['version']} of fragment {index}", self._digests[index, newest + 1],
                    merge["digest"])
         return True
@@ -233,18 +248,20 @@ class Recomputation:
                          f"and the formulas give {computed}"))
 
 
-def _merges(recorded: Recorded, count: int) -> list[deque[Event]]:
-    """Merges of each fragment in the order of versions, those of which only the next syncer tells among them."""
+def _merges(recorded: Recorded, count: int) -> tuple[list[deque[Event]], bool]:
+    """Merges of each fragment in the order of versions, those of which only the next syncer tells among them; and
+    whether there are more than these."""
     found: list[dict[int, Event]] = [{} for _ in range(count)]
-    for merge in recorded.tape.of("merge"):
+    told = recorded.tape.each("merge")
+    for merge in islice(told, MOST):
         found[merge["fragment"]].setdefault(merge["version"], merge)
     resumed = recorded.tape.of("resumed")
     for merge in recorded.recovered_merges:
-        told = next(event for event in resumed if event.t == merge.t)
-        whole = {**merge.fields, "digest": told["digests"][merge["fragment"]]}
+        of = next(event for event in resumed if event.t == merge.t)
+        whole = {**merge.fields, "digest": of["digests"][merge["fragment"]]}
         found[merge["fragment"]].setdefault(merge["version"],
                                             Event(merge.t, merge.node, merge.incarnation, "merge", whole))
-    return [deque(merges[version] for version in sorted(merges)) for merges in found]
+    return ([deque(merges[version] for version in sorted(merges)) for merges in found], next(told, None) is not None)
 
 
 def recomputed(rules: Rules, recorded: Recorded) -> Replay:

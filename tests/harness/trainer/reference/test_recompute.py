@@ -8,6 +8,7 @@ from chaos.exploration.strategies import scenario
 from chaos.runner.simulate import simulate
 from harness.tape.event import Event
 from harness.tape.reading import Tape
+from harness.trainer.reference import recompute
 
 KILL = {"kill": "learner-2", "at": "5s", "restart_after": "1s"}
 CUT_OFF = {"partition": "learner-3", "at": "3s", "for": "1500ms"}
@@ -80,6 +81,25 @@ def test_what_was_merged_from_an_answer_that_is_not_in_the_log_is_missing():
     gone = history.tape.of("outer_gradient")[20]
     found = again(History(history.plan, Tape([event for event in history.tape.events if event is not gone])))
     assert found.difference is not None or "not in the event log" in found.missing
+
+
+def test_after_a_merge_that_is_not_in_the_log_nothing_is_known():
+    history = run()
+    gone = history.tape.of("merge")[20]
+    found = again(History(history.plan, Tape([event for event in history.tape.events if event is not gone])))
+    assert found.difference is None
+    assert "is not in the event log" in found.missing
+    assert found.versions == 20
+
+
+@pytest.mark.parametrize("faults", [[], [SYNCER]])
+def test_of_a_long_run_the_first_versions_are_computed_again(faults, monkeypatch):
+    history = run(*faults)
+    monkeypatch.setattr(recompute, "MOST", 30)
+    found = again(history)
+    assert (found.difference, found.missing) == (None, "")
+    assert found.versions == 30
+    assert 0 < found.steps < len(history.tape.of("step"))
 
 
 @pytest.mark.parametrize("cluster", [{"model": "micro"}, {"mode": "data_parallel"}])
