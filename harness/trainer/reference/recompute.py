@@ -118,9 +118,9 @@ class Recomputation:
         self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
         left = [merges[0] for merges in self._merges if merges]
         if left and not self._wrong and not self._more:
-            merge = min(left, key=lambda event: event.t)
-            self._found.missing = (f"what version {merge['version']} of fragment {merge['fragment']} was made of is not "
-                                   f"in the event log")
+            first = min(left, key=lambda event: event.t)
+            self._found.missing = (f"what version {first['version']} of fragment {first['fragment']} was made of is "
+                                   f"not in the event log")
         return self._found
 
     def _went_on(self) -> bool:
