@@ -127,14 +127,19 @@ def _where(wrong: NDArray[np.bool_]) -> list[int]:
 def _merged(steps: Mapping[Node, _Steps], merges: Sequence[Event], points: int) -> dict[Node, Numbers]:
     """For each process, the tokens up to its last step that is in any merge so far, at each of the points: the merges,
     and what comes after them."""
-    found = {node: np.zeros(points) for node in steps}
+    given: dict[Node, list[tuple[int, int]]] = {node: [] for node in steps}
     for place, merge in enumerate(merges):
         for part in merge["contributions"]:
-            node = part["learner"], part["incarnation"]
-            if node in found:
-                done = np.searchsorted(steps[node].numbers, part["last"], side="right")
-                found[node][place] = steps[node].tokens[done]
-    return {node: np.maximum.accumulate(tokens) for node, tokens in found.items()}
+            if (mine := given.get((part["learner"], part["incarnation"]))) is not None:
+                mine.append((place, part["last"]))
+    found = {}
+    for node, one in steps.items():
+        tokens = np.zeros(points)
+        if given[node]:
+            places, last = map(list, zip(*given[node], strict=True))
+            tokens[places] = one.tokens[np.searchsorted(one.numbers, last, side="right")]
+        found[node] = np.maximum.accumulate(tokens)
+    return found
 
 
 def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Numbers:

@@ -25,8 +25,8 @@ from harness.trainer_api.trainer import Difference, Recorded, Replay
 
 _LOSS = 2e-4
 """Losses are written to four digits."""
-MOST = 10_000
-"""Versions that are computed again: half a second."""
+MOST = 3_000
+"""Versions that are computed again: some tenths of a second."""
 _LIVED = ("step", "skipped", "received", "outer_gradient", "disconnected", "reset", "corrupted")
 
 
