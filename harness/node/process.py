@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tape.record("start", role=options.role, pid=os.getpid(), sources=node_digest())
     settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
     try:
-        asyncio.run(_run(options, settings, tape))
+        told = asyncio.run(_run(options, settings, tape))
     except checkpoint.CheckpointError as error:
         tape.record("refused_checkpoint", reason=str(error))
         print(error, file=sys.stderr)
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tape.record("failed", reason=str(error))
         print(f"{options.name}: {error}", file=sys.stderr)
         return 1
-    tape.record("exit")
+    tape.record("exit", **({"told": True} if told else {}))
     return 0
 
 
@@ -119,15 +119,23 @@ def prepare(run: Path, trainer: str, settings: str) -> None:
         unfinished.replace(run / SETTINGS)
 
 
-async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> None:
+async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> bool:
+    """To its end; whether somebody told it to end."""
     driver: Driver = (_syncer if options.role == "syncer" else _learner)(options, settings, tape)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: driver.feed(None))
+    told = False
+
+    def end() -> None:
+        nonlocal told
+        told = True
+        driver.feed(None)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     if options.status:
         from harness.node.status import StatusServer
         who = {"node": options.name, "incarnation": options.incarnation}
         StatusServer(options.host, options.status, lambda: {**who, **driver.status()})
     host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
     await driver.run(host, int(port))
+    return told
 
 
 def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:

@@ -70,5 +70,15 @@ def test_a_process_that_was_superseded_may_end(calm):
     assert story.verdict(CHECK).verdict == "passed"
 
 
-def test_where_nobody_says_how_processes_ended_nothing_is_known(calm):
-    assert calm.without("exit").verdict(CHECK).verdict == "unknown"
+def test_a_process_that_was_told_to_end_did_not_do_so_on_its_own(calm):
+    verdict = ended(calm.said(5.0, "learner-2", "exit", told=True), 5.0, 0).verdict(CHECK)
+    assert verdict.verdict == "unknown"
+    assert "somebody else ended it" in verdict.evidence[0]
+
+
+def test_where_the_harness_ended_everybody_nobody_ended_before(calm):
+    assert calm.without("exit").verdict(CHECK).verdict == "passed"
+
+
+def test_without_the_harness_end_nothing_is_known(calm):
+    assert calm.without("end").verdict(CHECK).verdict == "unknown"
