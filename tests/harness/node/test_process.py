@@ -1,0 +1,44 @@
+"""A node's process: how it ends, and what it says of that."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.cleanup.processes import TOKEN
+from harness.tape import reading
+from harness.trainer.config.cluster_config import TrainerConfig
+
+
+@pytest.fixture
+def syncer(tmp_path):
+    """A syncer that listens, and its run's folder."""
+    settings = tmp_path / "given.json"
+    settings.write_text(TrainerConfig.model_validate({"model": "quadratic"}).model_dump_json())
+    process = subprocess.Popen([sys.executable, "-m", "harness.node.process", "--role", "syncer", "--name", "syncer",
+                                "--run", str(tmp_path), "--alone", str(settings)], env=os.environ | {TOKEN: "t" * 32})
+    until = time.monotonic() + 30
+    while not reading.read(tmp_path / "tape").of("listening"):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield process, tmp_path
+    process.kill()
+    process.wait()
+
+
+def test_one_that_is_told_to_end_ends_in_good_order_and_says_that_it_was_told(syncer):
+    process, run = syncer
+    process.terminate()
+    assert process.wait(20) == 0
+    gone, = reading.read(run / "tape").of("exit")
+    assert gone.fields == {"told": True}
+
+
+def test_one_that_is_killed_says_nothing(syncer):
+    process, run = syncer
+    process.kill()
+    process.wait()
+    assert reading.read(run / "tape").of("exit") == []
