@@ -7,12 +7,12 @@ import signal
 from chaos.checks.base import PROMISE, Finding, Unknown, check, need
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
+from harness.cluster.base import status_words
 from harness.tape.event import Event
 
-_OTHERS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
-"""Somebody sends these: a person, or a kernel that is short of memory. No process ends itself by one."""
-_CONTAINER = 128
-"""In containers a process that a signal ended has this and the signal's number as its exit code."""
+_OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
+"""Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself
+by one of these signals."""
 _MACHINE = ("No space left", "Disk quota", "Input/output error", "Cannot allocate memory", "Read-only file system")
 """What the machine did to a node, by its own word."""
 _AFTER_S = 5.0
@@ -26,49 +26,35 @@ def no_unplanned_exit(history: History) -> Finding:
     exits = history.tape.of("exit", node="harness")  # none where nobody ended before the harness ended them all
     wrong: list[str] = []
     doubtful: list[str] = []
-    over = bool(history.tape.of("finished", node=SYNCER))
-    judged = [event for event in exits if over or event.t <= history.end]
-    for event in judged:
-        if why := _unplanned(history, event):
-            (doubtful if (other := _somebody_else(history, event)) else wrong).append(why + other)
+    over = min((event.t for event in history.tape.of("finished", node=SYNCER)), default=None)
+    judged = [event for event in exits if over is not None or event.t <= history.end]
+    for gone in judged:
+        own = [event for event in history.tape.of("finished", "superseded", "failed", "refused_checkpoint", "exit",
+                                                  node=gone["target"]) if event.incarnation == gone["incarnation"]]
+        if why := _unplanned(gone, own, over is not None and over <= gone.t):
+            (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)
     if doubtful and not wrong:
         raise Unknown("; ".join(doubtful))
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5])
 
 
-def _unplanned(history: History, gone: Event) -> str:
-    """What was wrong with an end; empty where nothing was."""
-    name, incarnation, status = gone["target"], gone["incarnation"], gone["status"]
-    if gone.fields.get("killed"):
-        return ""
-    own = [event for event in history.tape.of("finished", "superseded", "failed", "refused_checkpoint", node=name)
-           if event.incarnation == incarnation]
-    over = any(event.t <= gone.t for event in history.tape.of("finished", node=SYNCER))
+def _unplanned(gone: Event, own: list[Event], over: bool) -> str:
+    """What was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was."""
+    status = gone["status"]
+    if gone.fields.get("killed") or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
+        return ""  # the harness ends what is still there
     if status == 0 and (over or any(event.event in ("finished", "superseded") for event in own)):
         return ""
-    if over and status in (-signal.SIGTERM, -signal.SIGKILL, *(_CONTAINER + one for one in _OTHERS)):
-        return ""  # the harness ends what is still there
     reason = "".join(f": {event.fields['reason']}" for event in own if "reason" in event.fields)
-    by = _signal(status)
-    how = f"killed by {by.name}" if by else f"exit code {status}"
-    when = "after" if over else "before"
-    return f"{name}.{incarnation} ended at {gone.t:.2f} s, {when} training was over ({how}{reason})"
+    return (f"{gone['target']}.{gone['incarnation']} ended at {gone.t:.2f} s, {'after' if over else 'before'} training "
+            f"was over ({status_words(status)}{reason})")
 
 
-def _signal(status: int) -> signal.Signals | None:
-    """What ended it, if a signal did."""
-    number = -status if status < 0 else status - _CONTAINER
-    return signal.Signals(number) if number in set(signal.Signals) else None
-
-
-def _somebody_else(history: History, gone: Event) -> str:
+def _somebody_else(history: History, gone: Event, own: list[Event]) -> str:
     """Who may be why a process ended, beside its own program; empty where nobody may."""
-    own = [event for event in history.tape.of("failed", "exit", node=gone["target"])
-           if event.incarnation == gone["incarnation"]]
-    told = [str(event.fields.get("reason", "")) for event in own]
-    if gone.fields.get("oom") or _signal(gone["status"]) in _OTHERS or any(event.fields.get("told") for event in own):
+    if gone.fields.get("oom") or gone["status"] in _OTHERS or any(event.fields.get("told") for event in own):
         return "; somebody else ended it"
-    if any(words in reason for reason in told for words in _MACHINE):
+    if any(words in str(event.fields.get("reason", "")) for event in own for words in _MACHINE):
         return "; the machine is why"
     names = history.plan.cluster.names
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)

@@ -6,6 +6,7 @@ others connect to records `listening` with its port, every node records `start`.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,14 @@ SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "f
                                               "lose_power", "jump_clock"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
 """Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
+
+
+_SIGNALS = {number.value: number.name for number in signal.Signals}
+
+
+def status_words(status: int) -> str:
+    """An exit status as people read it; negative: the signal that ended it."""
+    return f"killed by {_SIGNALS.get(-status, f'signal {-status}')}" if status < 0 else f"exit code {status}"
 
 
 class ClusterError(Exception):

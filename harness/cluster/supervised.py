@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from harness import memory
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder
+from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
 from harness.cluster.incarnation import Clock, Incarnation
 from harness.links.client import Toxic
 from harness.memory import Corruption
@@ -264,9 +264,3 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         for node in self._nodes.values():
             if node.alive:
                 node.send(signal.SIGUSR1)
-
-
-def status_words(status: int) -> str:
-    """An exit status as people read it."""
-    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
-
