@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.checks.base import PROMISE, Finding, Unknown, check, need, rules_of
 from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node, closing_intervals, counted
+from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
 from faults import ClockJump
 from harness.tape.columns import packed
@@ -266,11 +266,7 @@ class _Counters:
     """c_steps and c_tokens of every answer, from the learners' tapes alone."""
 
     def __init__(self, history: History) -> None:
-        self._steps: dict[Node, Sequence[int]] = {}
-        self._tokens: dict[Node, Sequence[int]] = {}
-        """How many tokens a process had trained on after so many of its steps."""
-        for node, events in history.steps.items():
-            self._steps[node], self._tokens[node] = counted(events)
+        self._counted = history.counted
         self._answers: dict[tuple[Node, int], _Answers] = {}
         carry = rules_of(history).carries
         fragments = len(history.plan.cluster.fragment_table())
@@ -296,6 +292,6 @@ class _Counters:
             raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
         event, closed = answer
         sent = _SENT(event.fields)
-        steps, tokens = self._steps.get(node, []), self._tokens.get(node, [0])
+        steps, tokens = self._counted.get(node, ([], [0]))
         first, last = bisect_right(steps, closed), bisect_right(steps, sent[-1])
         return sent, max(0, last - first), tokens[last] - tokens[first] if last > first else 0

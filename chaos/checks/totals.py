@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from chaos.checks.base import Finding, Late, check, need, rules_of
 from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node, counted
+from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
 from faults.byzantine import Impersonation
 from harness.tape.event import Event
@@ -49,10 +49,10 @@ def _steps(history: History) -> dict[Node, _Steps]:
     for hello in history.tape.of("hello", node=SYNCER):
         node = hello["learner"], hello["incarnation"]
         need(node in history.tape.ends, f"{node[0]}.{node[1]} was there, but left no tape")
-    for node, events in history.steps.items():
-        numbers, tokens = counted(events)
-        need(len(numbers) == len(events), f"{node[0]}.{node[1]} took a step twice")
-        found[node] = _Steps(np.sort(np.asarray(times(events))), numbers, np.asarray(tokens, float))
+    for node, (numbers, tokens) in history.counted.items():
+        moments = times(history.steps[node])
+        need(len(numbers) == len(moments), f"{node[0]}.{node[1]} took a step twice")
+        found[node] = _Steps(np.sort(np.asarray(moments)), numbers, np.asarray(tokens, float))
     return found
 
 
@@ -108,14 +108,16 @@ def processed_correct(history: History) -> Finding:
     least = _together(begins, merged.values(), count)
     heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
                                for node, one in steps.items()), count)
-    words = [f"at {t:.2f} s {number:,.0f} tokens were counted" for t, number in zip(moments, said, strict=True)]
-    wrong = [f"{words[at]}, and all together had made {most[at]:,.0f}" for at in _where(~(said <= most))]
-    wrong += [f"{words[at]}, and steps of {least[at]:,.0f} were merged" for at in _where(~(said >= least))]
+
+    def words(at: int) -> str:
+        return f"at {moments[at]:.2f} s {said[at]:,.0f} tokens were counted"
+    wrong = [f"{words(at)}, and all together had made {most[at]:,.0f}" for at in _where(~(said <= most))]
+    wrong += [f"{words(at)}, and steps of {least[at]:,.0f} were merged" for at in _where(~(said >= least))]
     if finished and not said[-1] >= rules.ends_with:
-        wrong.append(f"{words[-1]} of {rules.ends_with:,}, and training was over")
+        wrong.append(f"{words(-1)} of {rules.ends_with:,}, and training was over")
     behind = [] if wrong else _where(said < heard)
     allowed = history.plan.cluster.heartbeat_timeout
-    slow = [f"{words[at]}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
+    slow = [f"{words(at)}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
     return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ", "0", (wrong or slow)[:5],
                    [Late(moments[at] - allowed - _CLOCK_S, moments[at], allowed) for at in behind])
 

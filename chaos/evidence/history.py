@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.outages import Outages
-from chaos.evidence.token_accounting import Node, TokenAccounting, account, killed
+from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
 from harness.tape.event import Event
@@ -125,12 +125,12 @@ class History:
         for resumed in self.tape.of("resumed", node=SYNCER):
             versions = resumed["versions"]
             known = zip(versions, resumed.fields.get("contributions", ()),
-                        resumed.fields.get("outer", [None] * len(versions)), strict=False)
-            for fragment, (version, parts, outer) in enumerate(known):
+                        resumed.fields.get("outer", [None] * len(versions)), resumed["digests"], strict=False)
+            for fragment, (version, parts, outer, digest) in enumerate(known):
                 if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
                     told.add((fragment, version))
                     found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
-                        "fragment": fragment, "version": version, "outer": outer, "contributions": [
+                        "fragment": fragment, "version": version, "outer": outer, "digest": digest, "contributions": [
                             {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
                             for learner, incarnation, first, last in parts]}))
         return found
@@ -150,6 +150,11 @@ class History:
     def steps(self) -> Mapping[Node, Sequence[Event]]:
         """Step events of every learner's incarnation, in order."""
         return self.tape.by_process("step")
+
+    @cached_property
+    def counted(self) -> Mapping[Node, tuple[Sequence[int], Sequence[int]]]:
+        """Of every process: its steps in order, each once, and the tokens before each of them and at last."""
+        return {node: counted(events) for node, events in self.steps.items()}
 
     @cached_property
     def accounting(self) -> TokenAccounting:

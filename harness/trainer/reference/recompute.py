@@ -253,14 +253,8 @@ def _merges(recorded: Recorded, count: int) -> tuple[list[deque[Event]], bool]:
     whether there are more than these."""
     found: list[dict[int, Event]] = [{} for _ in range(count)]
     told = recorded.tape.each("merge")
-    for merge in islice(told, MOST):
+    for merge in [*islice(told, MOST), *recorded.recovered_merges]:
         found[merge["fragment"]].setdefault(merge["version"], merge)
-    resumed = recorded.tape.of("resumed")
-    for merge in recorded.recovered_merges:
-        of = next(event for event in resumed if event.t == merge.t)
-        whole = {**merge.fields, "digest": of["digests"][merge["fragment"]]}
-        found[merge["fragment"]].setdefault(merge["version"],
-                                            Event(merge.t, merge.node, merge.incarnation, "merge", whole))
     return ([deque(merges[version] for version in sorted(merges)) for merges in found], next(told, None) is not None)
 
 

@@ -229,15 +229,10 @@ def _lives(history: Recorded, config: TrainerConfig) -> dict[Node, list[Event]]:
 
 
 def _by_fragment(history: Recorded, count: int) -> list[deque[Event]]:
-    """Merges of each fragment by version; a merge that was told of later has its digest from there."""
+    """Merges of each fragment by version, those of which only the next syncer tells among them."""
     found: list[dict[int, Event]] = [{} for _ in range(count)]
-    for merge in history.tape.of("merge"):
+    for merge in [*history.tape.of("merge"), *history.recovered_merges]:
         found[merge["fragment"]].setdefault(merge["version"], merge)
-    for merge in history.recovered_merges:
-        told = next(event for event in history.tape.of("resumed") if event.t == merge.t)
-        fields = {**merge.fields, "digest": told["digests"][merge["fragment"]]}
-        whole = Event(merge.t, merge.node, merge.incarnation, "merge", fields)
-        found[merge["fragment"]].setdefault(merge["version"], whole)
     return [deque(merges[version] for version in sorted(merges)) for merges in found]
 
 
