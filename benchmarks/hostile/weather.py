@@ -1,5 +1,7 @@
 """Runs the scenarios of tier ci while others want the machine: `python -m benchmarks.hostile.weather --runs 40`.
 
+With `--suite` it is the whole of `make test` that is run so often, each time from its start to its end.
+
 From a random moment of each run on, a process that is no part of it keeps one processor busy. A run may be
 inconclusive then, and is repeated once as in CI; it must not fail, for nobody has done anything wrong. With `--stalls`
 somebody has: runs whose syncer sleeps, burns a processor or keeps the disk busy, or all of whose learners burn theirs,
@@ -14,6 +16,8 @@ import argparse
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 _FROM_S, _TO_S = 2.0, 60.0
 """When the other process begins, after the command was given."""
+_SUITE_TO_S = 900.0
+"""The same for a whole `make test`, which takes about so long on two quiet processors."""
 _LOAD = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100000))"
 SCENARIO = """diloco_chaos: 1
 name: {name}
@@ -114,6 +120,23 @@ def _in_ci(home: Path, runs: int, processors: int, seed: int) -> list[dict[str, 
     return done
 
 
+def _suites(runs: int, processors: int, seed: int) -> list[dict[str, Any]]:
+    """`make test` so often, in turn; wrong where it did not exit with 0."""
+    rng, done = random.Random(seed), list[dict[str, Any]]()
+    for _ in range(runs):
+        after, began = round(rng.uniform(_FROM_S, _SUITE_TO_S), 1), time.monotonic()
+        with busy(after, processors):
+            suite = subprocess.run([shutil.which("make") or "make", "test"], capture_output=True, text=True)
+        lines = suite.stdout.splitlines()
+        told = [line for line in lines if re.search(r"^(FAILED|ERROR)|\d (passed|failed).* in ", line)]
+        done.append({"command": "make test", "busy_from_s": after, "told": told,
+                     "verdict": _WORDS[0] if suite.returncode == 0 else f"exit code {suite.returncode}",
+                     "again": [line for line in lines if line.startswith("diloco-chaos: ")], "wrong": suite.returncode != 0,
+                     "seconds": round(time.monotonic() - began)})
+        print(json.dumps(done[-1]), file=sys.stderr, flush=True)
+    return done
+
+
 def _stalled(home: Path, processors: int) -> list[dict[str, Any]]:
     """Every stall, in no weather and in this one; wrong where one is not found."""
     done = []
@@ -137,12 +160,14 @@ def main() -> int:
     parser.add_argument("--processors", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stalls", action="store_true", help="bugs that must be found in any weather")
+    parser.add_argument("--suite", action="store_true", help="the whole of `make test`, as often as --runs says")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="diloco-chaos-weather-") as home:
         runs = (_stalled(Path(home), given.processors) if given.stalls
+                else _suites(given.runs, given.processors, given.seed) if given.suite
                 else _in_ci(Path(home), given.runs, given.processors, given.seed))
     print(json.dumps({"runs": len(runs), "processors": given.processors,
-                      "verdicts": Counter(run["verdict"] for run in runs), "again": sum(run["again"] for run in runs),
+                      "verdicts": Counter(run["verdict"] for run in runs), "again": sum(bool(run["again"]) for run in runs),
                       "not_passed": [run for run in runs if run["verdict"] != "passed"]}))
     return 1 if any(run["wrong"] for run in runs) else 0
 
