@@ -131,8 +131,8 @@ def _suites(runs: int, processors: int, seed: int) -> list[dict[str, Any]]:
         told = [line for line in lines if re.search(r"^(FAILED|ERROR)|\d (passed|failed).* in ", line)]
         done.append({"command": "make test", "busy_from_s": after, "told": told,
                      "verdict": _WORDS[0] if suite.returncode == 0 else f"exit code {suite.returncode}",
-                     "again": [line for line in lines if line.startswith("diloco-chaos: ")], "wrong": suite.returncode != 0,
-                     "seconds": round(time.monotonic() - began)})
+                     "again": [line for line in lines if line.startswith("diloco-chaos: ")],
+                     "wrong": suite.returncode != 0, "seconds": round(time.monotonic() - began)})
         print(json.dumps(done[-1]), file=sys.stderr, flush=True)
     return done
 
@@ -167,7 +167,8 @@ def main() -> int:
                 else _suites(given.runs, given.processors, given.seed) if given.suite
                 else _in_ci(Path(home), given.runs, given.processors, given.seed))
     print(json.dumps({"runs": len(runs), "processors": given.processors,
-                      "verdicts": Counter(run["verdict"] for run in runs), "again": sum(bool(run["again"]) for run in runs),
+                      "verdicts": Counter(run["verdict"] for run in runs),
+                      "again": sum(bool(run["again"]) for run in runs),
                       "not_passed": [run for run in runs if run["verdict"] != "passed"]}))
     return 1 if any(run["wrong"] for run in runs) else 0
 
