@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import ClassVar, Literal
 
+from pydantic import model_validator
+
 from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import (
     SILENT,
@@ -93,7 +95,16 @@ class FullDisk(FailingWrites):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"fill_disk", "restart", "state"})
 
+    drawn = Drawn(260, {"for": ("1s", "500ms"), "restart_after": ("1s", "2s")})
+
     kind: Literal["full_disk"] = "full_disk"
+
+    @model_validator(mode="after")
+    def _back_to_a_disk_with_room(self) -> FullDisk:
+        if self.restart_after < (self.duration or 0.0):
+            raise ValueError(f"restart_after {self.restart_after:g}s is shorter than for {self.duration:g}s: the node "
+                             f"would come back to a full disk, and end again for good")
+        return self
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:
         if "No space left" not in reason:

@@ -224,8 +224,7 @@ class Zombie(Fault):
         """A successor was started beside each target; the old one, back again, saw it, and ended."""
         said = []
         for target in self.targets:
-            successor = next((event["incarnation"] for event in run.tape.of("spawn", node="harness")
-                              if event["target"] == target and event.t >= on.began - 0.1), None)
+            successor = _beside(run, target, on.began)
             if successor is None:
                 return Effect(False, f"{target} got no successor")
             old = successor - 1
@@ -249,6 +248,22 @@ class Zombie(Fault):
     def expected_lost_time(self) -> float:
         """Until the successor trains."""
         return TYPICAL_START_S
+
+
+def _beside(run: Evidence, target: str, began: float) -> int | None:
+    """The incarnation that was started while the one before it was there; None: none was, for there were two already."""
+    for event in run.tape.of("spawn", "exit", node="harness"):
+        if event["target"] == target and event.t >= began - 0.1:
+            if event.event == "spawn":
+                return int(event["incarnation"])
+            if event["incarnation"] == _newest(run, target, began):
+                return None
+    return None
+
+
+def _newest(run: Evidence, target: str, at: float) -> int:
+    return max((event["incarnation"] for event in run.tape.of("spawn", node="harness")
+                if event["target"] == target and event.t < at - 0.1), default=0)
 
 
 def _ghost(run: Evidence, target: str, at: float) -> int | None:

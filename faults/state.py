@@ -152,6 +152,8 @@ class WriteLimit(FailingWrites):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
 
+    drawn = Drawn(250, {"for": ("2s", "1s", "4s"), "restart_after": ("1s", "200ms")})
+
     kind: Literal["write_limit"] = "write_limit"
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:

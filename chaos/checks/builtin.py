@@ -6,11 +6,9 @@ from chaos.checks.arithmetic import arithmetic_correct
 from chaos.checks.ends import no_unplanned_exit
 from chaos.checks.liveness import (
     blast_radius,
-    no_global_stall,
     participation,
     reintegration,
     self_healing,
-    uptime,
 )
 from chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
 from chaos.checks.protocol import (
@@ -20,6 +18,7 @@ from chaos.checks.protocol import (
     staleness_bounded,
     weights_correct,
 )
+from chaos.checks.stalls import no_global_stall, uptime
 from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import mean
 from typing import NamedTuple
 
 from chaos.checks.base import Finding, Late, Unknown, check, need, zero
+from chaos.evidence.availability import Availability
 from chaos.evidence.history import History, Span
-from chaos.scenario.bounds import AtLeast, Participation, Stall, Within
+from chaos.scenario.bounds import AtLeast, Participation, Within
 from chaos.scenario.model import SYNCER
 from faults import CorruptMemory, Latency, Zombie
 from harness.tape.event import Event
@@ -19,80 +20,27 @@ from harness.units import show_seconds
 WINDOW_S = 2.0
 """Merge rate and contributors are measured over windows of this length."""
 _LEAST_BASELINE_S = 1.0
-_LEAST_UPTIME_S = 1.0
 _LEAST_MERGES = 8
-_LEAST_GAPS = 2
+_DEVIATIONS = 4
+_GAPS_OF_A_WINDOW = 2
 _GOOD_PART = 0.2
 """Share of a window in which others have to be in the way for a rate to be too low because of them."""
-
-
-@check(Stall)
-def no_global_stall(history: History, bound: Stall) -> Finding:
-    """Longest gap between merges <= the allowed gap."""
-    gaps = _gaps(history, history.merges)
-    left, right = max(gaps, key=_length)
-    limit = _allowed_gap(history, bound, right - left)
-    return Finding(right - left <= limit, f"longest gap {show_seconds(right - left)}", f"≤ {show_seconds(limit)}",
-                   [f"no merge from {left:.2f} s to {right:.2f} s"], [Late(*gap, limit) for gap in gaps])
-
-
-@check(AtLeast)
-def uptime(history: History, bound: AtLeast) -> Finding:
-    """Share of the time in which the newest merge is no older than the allowed gap; a void one is none."""
-    void = {id(merge) for merge in history.rolled_back}
-    gaps = _gaps(history, [merge for merge in history.merges if id(merge) not in void])
-    seconds = sum(map(_length, gaps))
-    need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
-    limit = _allowed_gap(history, history.plan.checks.no_global_stall, max(map(_length, gaps)))
-    down = sorted((right - left - limit, left, right) for left, right in gaps if right - left > limit)
-    value = 1 - sum(late for late, _, _ in down) / seconds
-    return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
-                   [f"no merge from {left:.2f} s to {right:.2f} s, which is {show_seconds(late)} more than the allowed "
-                    f"{show_seconds(limit)}" for late, left, right in reversed(down[-3:])],
-                   [Late(*gap, limit) for gap in gaps])
-
-
-def _gaps(history: History, merges: Sequence[Event]) -> list[tuple[float, float]]:
-    """From one of these merges to the next, between the steady state and the end."""
-    gaps = history.still(zero(history), history.end, merges)
-    need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
-    return gaps
-
-
-def _length(gap: tuple[float, float]) -> float:
-    return gap[1] - gap[0]
-
-
-def _allowed_gap(history: History, bound: Stall, longest: float) -> float:
-    """Seconds between two merges that are no stall: max(1 s, 5 x the fault-free p99 gap). What a fault-free gap is need
-    not be known where the longest is within the first of them."""
-    if longest <= bound.max_gap:
-        return bound.max_gap
-    return max(bound.max_gap, bound.max_gap_vs_baseline * _fault_free_p99(history, bound, zero(history)))
-
-
-def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
-    baseline = history.references.get("fault-free")
-    if baseline and baseline.merge_gap_p99 is not None:
-        return baseline.merge_gap_p99
-    gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
-    need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
-    p99 = gaps[int(0.99 * (len(gaps) - 1))]
-    need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
-    return p99
 
 
 @check(Within)
 def self_healing(history: History, bound: Within) -> Finding | None:
     """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
     the scenario's bound."""
-    if not history.plan.faults:
-        return None
+    if not history.plan.faults or (_excused(history) and history.plan.cluster.blocking):
+        return None  # where all wait for all, and that is excused, no_global_stall tells all that there is
     start, within = zero(history), bound.within
     need(history.seconds(start, history.first_fault) >= _LEAST_BASELINE_S,
          "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
+    if _excused(history):
+        rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
+        contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
     need(ends, "no fault was injected")
     last = max(ends)
@@ -100,22 +48,53 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if history.dead_for_good - {SYNCER}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
-    for at in _moments(history, last):
-        now_rate, now_contributors = _pulse(history, at, at + WINDOW_S)
-        if now_rate >= 0.9 * rate and now_contributors >= 0.9 * contributors:
-            if not _lasts(history, at, rate, contributors):
+    window = _window_s(history)
+    for at in _moments(history, last, window):
+        now_rate, now_contributors = _pulse(history, at, at + window)
+        if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
+            if not _lasts(history, at, rate, contributors, window):
                 return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"],
-                               [_hindered(max(at, history.end - 2 * WINDOW_S), history.end)])
-            seconds = history.seconds(last, at)
+                               [_hindered(max(at, history.end - 2 * window), history.end)])
+            seconds = _healing_s(history, last, at)
             took = f"{show_seconds(seconds)} after the last fault" if seconds else "0 s (no interruption)"
             return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
                 [Late(last, at, within)])
-    need(history.seconds(last, history.end) >= within + WINDOW_S, "the run ended before the time to heal was over")
-    now_rate, now_contributors = _pulse(history, history.end - WINDOW_S, history.end)
+    need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over")
+    now_rate, now_contributors = _pulse(history, history.end - window, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
-        [Late(last, history.end, within + WINDOW_S)])
+        [Late(last, history.end, within + window)])
+
+
+def _excused(history: History) -> bool:
+    """Whether what the faults take by design is excused."""
+    return history.plan.checks.outages == "excused"
+
+
+def _window_s(history: History) -> float:
+    """Merge rate and contributors are measured over windows of this length: of two seconds, or where merges may be
+    anywhere, so long that they are several in any case."""
+    if not _excused(history):
+        return WINDOW_S
+    longest = history.plan.cluster.longest_gap_s(history.plan.cluster.names)
+    return max(WINDOW_S, _GAPS_OF_A_WINDOW * longest) if math.isfinite(longest) else WINDOW_S
+
+
+def _healing_s(history: History, start: float, end: float) -> float:
+    """Seconds that count as healing: where outages are excused, none in which somebody still was out by a fault."""
+    if not _excused(history):
+        return history.seconds(start, end)
+    there, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
+    return sum(history.seconds(piece.start, piece.end) for piece in there.pieces(start, end)
+               if piece.syncer and len(piece.there) >= needed)
+
+
+def _returning_s(history: History, span: Span, target: str, start: float, end: float) -> float:
+    """Seconds that count as coming back: where outages are excused, none that other faults took."""
+    if not _excused(history) or target == SYNCER:
+        return history.seconds(start, end)
+    return history.seconds(start, end) - Availability(history, span.id).out_s(target, start, end)
 
 
 def _hindered(start: float, end: float) -> Late:
@@ -134,19 +113,24 @@ def _of_the_living(history: History, rate: float, contributors: float) -> tuple[
     return rate * (slower or 1.0), contributors * min(1.0, len(left) / len(cluster.starters))
 
 
-def _lasts(history: History, healed: float, rate: float, contributors: float) -> bool:
+def _as_good(history: History, now: float, before: float, seconds: float) -> bool:
+    """Whether a rate is within 10% of what it was; where merges may be anywhere, to one of them."""
+    return now >= 0.9 * before or (_excused(history) and now * seconds >= 0.9 * before * seconds - 1)
+
+
+def _lasts(history: History, healed: float, rate: float, contributors: float, window: float) -> bool:
     """Whether the end of the run is as good as the moment at which the cluster had healed, to a whole merge: the two
     may overlap, and part of one decides nothing."""
-    start = max(healed, history.end - 2 * WINDOW_S)
+    start = max(healed, history.end - 2 * window)
     now_rate, now_contributors = _pulse(history, start, history.end)
     seconds = history.end - start
-    return round(now_rate * seconds) >= math.floor(0.9 * rate * seconds) and now_contributors >= 0.9 * contributors
+    return (round(now_rate * seconds) >= math.floor(0.9 * rate * seconds) or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
 
 
-def _moments(history: History, start: float) -> Iterator[float]:
+def _moments(history: History, start: float, window: float) -> Iterator[float]:
     """The fault's end, and every merge after it, as far as a whole window follows in which everything was up."""
     yield from (at for at in [start, *(merge.t for merge in history.merges if merge.t > start)]
-                if at + WINDOW_S <= history.end and history.was_up(at, at + WINDOW_S))
+                if at + window <= history.end and history.was_up(at, at + window))
 
 
 def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
@@ -209,13 +193,13 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
-        return [_Return(history.seconds(spawn.t, first.t), f"{target}.{incarnation} started at {spawn.t:.2f} s, "
+        return [_Return(_returning_s(history, span, target, spawn.t, first.t), f"{target}.{incarnation} started at {spawn.t:.2f} s, "
                         f"merged from at {first.t:.2f} s", spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
-    if history.seconds(spawn.t, again) <= within:
+    if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
-    need(history.seconds(spawn.t, history.end) >= within,
+    need(_returning_s(history, span, target, spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended")
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from", spawn.t,
                     history.end)]
@@ -232,12 +216,12 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
         for part in merge["contributions"])), None)
     if first is not None:
         words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was merged at {first.t:.2f} s"
-        return [_Return(history.seconds(hit.t, first.t), words, hit.t, first.t)]
+        return [_Return(_returning_s(history, span, target, hit.t, first.t), words, hit.t, first.t)]
     gone = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                  and event["incarnation"] == hit.incarnation and event.t > hit.t), float("inf"))
     if history.seconds(hit.t, gone) <= within:
         return []
-    need(history.seconds(hit.t, history.end) >= within, f"the run ended before {target} could recover")
+    need(_returning_s(history, span, target, hit.t, history.end) >= within, f"the run ended before {target} could recover")
     return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
                     hit.t, history.end)]
 
@@ -255,11 +239,11 @@ def _ended_with_all(history: History, spawn: Event) -> bool:
 @check(AtLeast)
 def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
-    if not history.plan.faults:
+    if not history.plan.faults or (_excused(history) and history.plan.cluster.blocking):
         return None
     need(history.plan.cluster.step_time > 0, "without pace there is no nominal speed")
     least = bound.at_least
-    found: list[tuple[float, str, Late]] = []
+    found: list[tuple[float, float, str, Late]] = []  # beyond what is allowed, pace, words
     busy: list[str] = []
     windows = _windows(history)
     for start, end, words_of in windows:
@@ -268,20 +252,29 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
             if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
                 pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                if pace < least <= pace + lost / (end - start) and (who := _starting(history, start, end)):
+                allowed = least - _by_chance(history, learner, end - start)
+                if pace < allowed <= pace + lost / (end - start) and (who := _starting(history, start, end)):
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
                                 f"{who} was being started")
                 else:
-                    found.append((pace, words, _hindered(start, end)))
-    if busy and all(pace >= least for pace, _, _ in found):
+                    found.append((pace - allowed, pace, words, _hindered(start, end)))
+    if busy and all(beyond >= 0 for beyond, *_ in found):
         raise Unknown(busy[0])
     if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
         return None  # everybody was hit, always: there is nobody that this could be about
     need(found, "no learner was left alone long enough to tell")
     found.sort()
-    return Finding(found[0][0] >= least, f"{found[0][0]:.0%} of nominal pace", f"≥ {least:.0%}",
-                   [words for _, words, _ in found[:3]], [late for pace, _, late in found if pace < least])
+    beyond, pace, *_ = found[0]
+    return Finding(beyond >= 0, f"{pace:.0%} of nominal pace", f"≥ {pace - beyond:.0%}",
+                   [words for _, _, words, _ in found[:3]], [late for beyond, _, _, late in found if beyond < 0])
+
+
+def _by_chance(history: History, learner: str, seconds: float) -> float:
+    """How far below nominal the pace of steps that vary may be: they are even between 1 - v and 1 + v times nominal, so
+    the mean of n of them has a deviation of v / sqrt(3 n); four of these are as good as never exceeded."""
+    steps = seconds / history.step_time(learner)
+    return _DEVIATIONS * history.plan.cluster.variance / math.sqrt(3 * max(steps, 1.0))
 
 
 def _starting(history: History, start: float, end: float) -> str:

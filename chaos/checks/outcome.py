@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, zero
 from chaos.checks.injection import measure
+from chaos.evidence.availability import Availability
 from chaos.evidence.baseline import Point
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import Goodput, LossParity
@@ -16,6 +17,9 @@ from harness.tape.packed import times, values
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
+_UNDISTURBED = 0.85
+"""Goodput of a run that nothing is done to, at the least, where a schedule leaves no time for anything better."""
+_QUIET_S = 2.0
 _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
 
@@ -112,9 +116,27 @@ def goodput(history: History, bound: Goodput) -> Finding:
     value = goodput_between(history, start, history.end)
     predicted = history.plan.predicted_availability()
     least = 0.9 * predicted if bound.at_least is None else bound.at_least
+    if history.plan.checks.outages == "excused":
+        least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
                    [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))])
+
+
+def _left(history: History, start: float) -> float:
+    """What is left of goodput, at the least, where what faults take is excused: of what the cluster has without any, or,
+    where some may be too slow to be merged from, of what it had before the first; without the time in which learners
+    were out, and in which nothing could be merged, and the work that was at stake whenever somebody was hit."""
+    there, cluster, wall = Availability(history), history.plan.cluster, history.end - start
+    out = sum(there.out_s(learner, start, history.end) for learner in cluster.names)
+    out += sum(cluster.at_stake_s(learner) for span in history.spans if span.injected is not None
+               for learner in cluster.names if learner in span.planned.fault.affected_nodes(cluster.names)
+               or cluster.blocking)
+    usual = history.plan.predicted_availability(undisturbed=True)
+    if not cluster.merges_from_all:
+        need(history.first_fault - start >= _QUIET_S, "the first fault came too soon to know goodput before it")
+        usual = min(usual, goodput_between(history, start, history.first_fault))
+    return max(0.0, usual * _UNDISTURBED - out / (cluster.learners * wall))
 
 
 def goodput_between(history: History, start: float, end: float) -> float:

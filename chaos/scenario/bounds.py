@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from chaos.registry import CHECKS
 from harness.units import Seconds, Share
@@ -101,6 +110,15 @@ class Bounds(_Bound):
     blast_radius: AtLeast = AtLeast(at_least=0.9)
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
+    outages: Literal["counted", "excused"] = "counted"
+    """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
+    K learners, or no syncer. Explorations judge by this."""
+
+    @model_serializer(mode="wrap")
+    def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what goes without saying: plans were frozen before it could be said."""
+        document: dict[str, Any] = told(self)
+        return {key: value for key, value in document.items() if (key, value) != ("outages", "counted")}
 
     @property
     def foreign(self) -> dict[str, Any]:

@@ -76,9 +76,9 @@ class Plan(BaseModel):
         """The trainer."""
         return TRAINERS[self.trainer]
 
-    def predicted_availability(self) -> float:
-        """Goodput that the faults leave, as far as the plan tells."""
-        return predicted(self.cluster, [planned.fault for planned in self.faults])
+    def predicted_availability(self, *, undisturbed: bool = False) -> float:
+        """Goodput that the faults leave, as far as the plan tells; `undisturbed`: without any."""
+        return predicted(self.cluster, [] if undisturbed else [planned.fault for planned in self.faults])
 
     def without_faults(self) -> Plan:
         """The fault-free baseline, whose learners are all alike."""

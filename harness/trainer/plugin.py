@@ -18,7 +18,7 @@ from harness.storage.disk import Disk
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
 from harness.trainer.model.quadratic import QuadraticSpec
-from harness.trainer_api.settings import FragmentRules, TrainerSettings
+from harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
 from harness.trainer_api.trainer import (
     ROUND_EVENTS,
     Kind,
@@ -122,6 +122,11 @@ class DecoupledDiLoCo(Trainer):
         tensors = len(MODELS["quadratic"].shapes())
         return settings.model_copy(update={"model": "quadratic", "fragments": min(settings.fragments, tensors)})
 
+    def varied(self, settings: TrainerConfig, pick: Pick) -> TrainerSettings:
+        """See `harness.trainer.config.drawn`."""
+        from harness.trainer.config.drawn import varied
+        return varied(settings, pick)
+
     def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
         """Measured in processes of their own, so that the harness needs no torch."""
         done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,
@@ -162,7 +167,7 @@ class DecoupledDiLoCo(Trainer):
 
     def drawn_events(self, settings: TrainerConfig) -> tuple[str, ...]:
         """Those of an exchange."""
-        return "step", "outer_gradient", "upload", "received"
+        return ("step", "upload") if settings.averages_gradients else ("step", "outer_gradient", "upload", "received")
 
     def failpoints(self, settings: TrainerConfig, role: Role) -> tuple[str, ...]:
         """In the middle of frames and of commits."""

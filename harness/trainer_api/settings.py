@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ _QUICKEST_S = 1e-3
 """No inner step is quicker."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
+
+
+class Pick(Protocol):
+    """Chance, or Hypothesis."""
+
+    def __call__(self, options: Sequence[Any]) -> Any:
+        """One of them; the simplest stands first."""
+        ...
 
 
 class Piece(Protocol):
@@ -158,6 +166,11 @@ class TrainerSettings(BaseModel):
         return there
 
     @property
+    def merges_from_all(self) -> bool:
+        """Whether every merge has everybody's work while nobody is hit."""
+        return True
+
+    @property
     def learners_needed(self) -> int:
         """Without so many learners nothing is ever merged."""
         return self.learners if self.coupling.waits == "all" else 1
@@ -182,6 +195,15 @@ class TrainerSettings(BaseModel):
         """Seconds for which a merge waits, at the most, for those who come after the last that it needs; infinite: for
         as long as they are there."""
         return math.inf
+
+    def longest_gap_s(self, living: Collection[str]) -> float:
+        """Seconds from one merge to the next, at the most, while these live and nobody goes or comes; infinite: it is
+        not known."""
+        return math.inf
+
+    def at_stake_s(self, learner: str) -> float:
+        """Seconds of work that this learner loses, at the most, with its process or its connection."""
+        return 0.0
 
     def fragment_table(self) -> Sequence[Piece]:
         """The pieces of the model that are exchanged one at a time."""

@@ -21,7 +21,7 @@ from harness.storage.disk import Disk
 from harness.tape.event import Event
 from harness.tape.reading import Tape
 from harness.tensors import Tensors
-from harness.trainer_api.settings import FragmentRules, TrainerSettings
+from harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
 from harness.wire.impersonation import About, Content, Impostor
 
 Role = Literal["syncer", "learner"]
@@ -160,6 +160,12 @@ class Trainer(ABC):
 
     def cheapest(self, settings: Any) -> TrainerSettings:
         """The same with steps that cost as little as can be: what explorations run."""
+        same: TrainerSettings = settings
+        return same
+
+    def varied(self, settings: Any, pick: Pick) -> TrainerSettings:
+        """The same training in a cluster of other settings, each chosen by `pick` from what there is, the simplest
+        first: explorations draw clusters, too."""
         same: TrainerSettings = settings
         return same
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -283,6 +285,12 @@ class TrainerConfig(TrainerSettings):
         return there if self.mode in SYNCHRONOUS else self.quorum
 
     @property
+    def merges_from_all(self) -> bool:
+        """Where K = M, or all are alike and the grace window is open for a whole step."""
+        alike = not self.variance and len(set(self.speeds)) <= 1
+        return self.averages_gradients or self.quorum == self.learners or (alike and self.grace * self.overlap >= 1)
+
+    @property
     def learners_needed(self) -> int:
         """K."""
         return self.quorum
@@ -302,7 +310,7 @@ class TrainerConfig(TrainerSettings):
             elastic = self.mode == "elastic_data_parallel"
             return Coupling("group" if elastic else "all", 1.0, self.checkpoint_every * self.step_time / 2,
                             self.reconfiguration if elastic else 0.0, unseen)
-        if self.mode in BLOCKING:
+        if self.blocking:
             return Coupling("all", 1 + self.overlap / self.sync_every, unseen_s=unseen)
         return Coupling(unseen_s=unseen)
 
@@ -331,6 +339,21 @@ class TrainerConfig(TrainerSettings):
     def longest_grace_s(self) -> float:
         """gamma of what an exchange may overlap with, a step at most."""
         return min(self.grace * self.overlap, 1.0) * self.step_time
+
+    def longest_gap_s(self, living: Collection[str]) -> float:
+        """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by which
+        a place on the global clock may be behind; one in which somebody answers, and one of grace: each as long as those
+        of the last that a merge needs."""
+        if self.averages_gradients:
+            return math.inf
+        offsets, speed = self.exchange.offsets, self.merging_speed(living)
+        between = max(later - earlier for earlier, later in pairwise([*offsets, offsets[0] + self.sync_every]))
+        steps = max(2 * between, self.exchange.patience if self.blocking else 0) + math.ceil(1 + 14 * self.variance ** 2) + 3
+        return steps * self.step_time * (1 + self.variance) / speed if speed else math.inf
+
+    def at_stake_s(self, learner: str) -> float:
+        """What it makes between two merges, and while one is under way."""
+        return 0.0 if self.averages_gradients else (self.sync_every + self.overlap) * self.step_time_of(learner)
 
     @property
     def begun_tokens(self) -> int:

@@ -70,11 +70,14 @@ def of_report(report: Report, learner: str, origin: Origin, versions: Sequence[i
         return f"{report.tokens} tokens by step {report.step}, {origin.tokens} by step {origin.step}"
     if report.position > origin.position + most:
         return f"batch {report.position} of its shard: at most {origin.position + most} are possible by now"
-    if report.took > now - origin.at + _UNDER_WAY * config.heartbeat_timeout:
-        return f"a step of {report.took:.3g} s"
     for index, ((version, steps, tokens), newest) in enumerate(zip(report.fragments, versions, strict=True)):
         if not -1 <= version <= newest:
             return f"version {version} of fragment {index}: the newest is {newest}"
         if steps * each > report.tokens or tokens != steps * each:
             return f"{steps} steps of {tokens} tokens since it received fragment {index}, of {report.tokens} in all"
     return ""
+
+
+def known_took(report: Report, origin: Origin, config: TrainerConfig, now: float) -> float:
+    """Seconds of its last step, where that can be so; 0 where it is not known: its clock may have jumped."""
+    return report.took if report.took <= now - origin.at + _UNDER_WAY * config.heartbeat_timeout else 0.0

@@ -47,7 +47,7 @@ from harness.trainer.coordinator.fragment_store import FragmentStore
 from harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
 from harness.trainer.coordinator.peer_recovery import Recoveries, objection
 from harness.trainer.coordinator.phase import advanced, due
-from harness.trainer.coordinator.plausible import Origin, of_answer, of_hello, of_report
+from harness.trainer.coordinator.plausible import Origin, known_took, of_answer, of_hello, of_report
 from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
 from harness.trainer.coordinator.sessions import LearnerSessions
 from harness.trainer.protocol.messages import (
@@ -97,6 +97,7 @@ class Syncer(LearnerSessions[LearnerSession]):
 
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
+        self.counters.resume(now)
         yield from self.fragments.start()
         yield self._next_heartbeat(now)
         yield from self.fragments.snapshots()
@@ -225,7 +226,7 @@ class Syncer(LearnerSessions[LearnerSession]):
             yield Record("refused", {"learner": peer.name, "incarnation": peer.incarnation,
                                      "reason": f"impossible report: {why}"})
             return
-        more = peer.report(report.step, report.fragments, report.took)
+        more = peer.report(report.step, report.fragments, known_took(report, peer.origin, self.config, now))
         progressed(peer, more, self.counters.step, self._lead)
         peer.transit.echoed(now, report.clock, report.received)
         lacking = any(version < 0 for version, _, _ in report.fragments)
@@ -313,13 +314,21 @@ class Syncer(LearnerSessions[LearnerSession]):
         if self._blocking:
             self._want(self._waited_for())
         for fragment in list(self._waiting):
-            if len(self._rounds) >= self._most_rounds:
+            if sum(not self._starved(round_) for round_ in self._rounds.values()) >= self._most_rounds:
                 break
             if any(peer.live and peer.c_steps[fragment] >= 1 for peer in self.peers.values()):
                 self._waiting.remove(fragment)
                 self._rounds[fragment] = Round(next(self._numbers), fragment, now)
         for round_ in self._rounds.values():
             yield from self._ask(round_)
+
+    def _starved(self, round_: Round) -> bool:
+        """Whether it waits for somebody who stands for another fragment, and has nothing to give of this one: then the
+        other must be merged first, or nobody ever goes on."""
+        if not self._blocking or round_.quorum_at is not None:
+            return False
+        giving = {peer.name for peer in self.peers.values() if peer.live and peer.c_steps[round_.fragment] >= 1}
+        return len(giving.union(round_.answers)) < self.config.quorum
 
     def _want(self, fragments: Iterable[int]) -> None:
         self._waiting += [index for index in fragments if index not in self._waiting and index not in self._rounds]

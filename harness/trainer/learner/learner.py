@@ -99,7 +99,7 @@ class Learner:
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[Message, Tensors]] = []
         self._pace = Metronome(config.step_time_of(name), config.variance, f"{config.seed}/{name}/{incarnation}")
-        self._stepped: float | None = None  # when the last step was done
+        self._stepped: float | None = None  # when the last step was done; None: the next one's time is not known
         self._done = False
         self._clock: tuple[float, float] | None = None  # the newest clock: when it was sent, and when it came
         self._receipts: list[tuple[float, float]] = []  # broadcasts since the last report: round closed, when they came
@@ -116,6 +116,7 @@ class Learner:
             yield from self.on_lost("the run goes on from a checkpoint", now)
             self._resumed = False
         self._inbox = [(message, tensors) for message, tensors in self._inbox if not isinstance(message, _ASKED)]
+        self._stepped = None  # a step that began before it may have taken longer than this connection stands
         yield Send(Hello(token=self._token, node=self.name, incarnation=self.incarnation, step=self.step,
                          tokens=self.tokens, position=self.position, versions=[held.version for held in self.held],
                          steps=[held.steps for held in self.held]))
@@ -272,6 +273,7 @@ class Learner:
             return
         self._stands = self._blocking and any(held.steps >= self._patience for held in self.held)
         if self._stands:
+            self._stepped = None  # how long it waits is no step's time
             yield Timer("stand", now + self.config.sign_s)
             return
         at = self._pace.next(now)

@@ -1,0 +1,109 @@
+"""Did merges go on?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chaos.checks.base import Finding, Late, check, need, zero
+from chaos.evidence.availability import Availability
+from chaos.evidence.history import History
+from chaos.scenario.bounds import AtLeast, Stall
+from harness.tape.event import Event
+from harness.units import show_seconds
+
+_LEAST_UPTIME_S = 1.0
+_LEAST_MERGES = 8
+_LEAST_GAPS = 2
+
+
+class _Gap(NamedTuple):
+    """From one merge to the next."""
+
+    start: float
+    end: float
+    counted: float
+    """Seconds of it that count."""
+    allowed: float
+    """Seconds that may count."""
+
+    @property
+    def late(self) -> Late:
+        """For whoever excuses it."""
+        return Late(self.start, self.end, self.allowed + (self.end - self.start - self.counted))
+
+    @property
+    def excess(self) -> float:
+        """Seconds by which it is too long."""
+        return self.counted - self.allowed
+
+
+@check(Stall)
+def no_global_stall(history: History, bound: Stall) -> Finding:
+    """Longest gap between merges <= the allowed gap."""
+    gaps = _gaps(history, bound, history.merges)
+    worst = max(gaps, key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
+    words = f"no merge from {worst.start:.2f} s to {worst.end:.2f} s"
+    if worst.counted < worst.end - worst.start:
+        words += f", of which {show_seconds(worst.counted)} while enough were there to merge"
+    return Finding(worst.excess <= 0, f"longest gap {show_seconds(worst.counted)}", f"≤ {show_seconds(worst.allowed)}",
+                   [words], [gap.late for gap in gaps])
+
+
+@check(AtLeast)
+def uptime(history: History, bound: AtLeast) -> Finding:
+    """Share of the time in which the newest merge is no older than the allowed gap; a void one is none."""
+    void = {id(merge) for merge in history.rolled_back}
+    gaps = _gaps(history, history.plan.checks.no_global_stall,
+                 [merge for merge in history.merges if id(merge) not in void])
+    seconds = sum(gap.end - gap.start for gap in gaps)
+    need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
+    down = sorted((gap.excess, gap) for gap in gaps if gap.excess > 0)
+    value = 1 - sum(late for late, _ in down) / seconds
+    return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
+                   [f"no merge from {gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the "
+                    f"allowed {show_seconds(gap.allowed)}" for late, gap in reversed(down[-3:])],
+                   [gap.late for gap in gaps])
+
+
+def _gaps(history: History, bound: Stall, merges: Sequence[Event]) -> list[_Gap]:
+    """From one of these merges to the next, between the steady state and the end."""
+    gaps = history.still(zero(history), history.end, merges)
+    need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
+    if history.plan.checks.outages == "excused":
+        there = Availability(history)
+        return [_excused(history, bound, there, *gap) for gap in gaps]
+    allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
+    return [_Gap(left, right, right - left, allowed) for left, right in gaps]
+
+
+def _excused(history: History, bound: Stall, there: Availability, left: float, right: float) -> _Gap:
+    """A gap without the time in which too few were there, and what may be left of it by the pace of those who were."""
+    if right - left <= bound.max_gap:
+        return _Gap(left, right, right - left, bound.max_gap)
+    counted = [piece for piece in there.pieces(left, right) if there.able(piece)]
+    cluster = history.plan.cluster
+    seconds = sum(piece.end - piece.start for piece in counted)
+    allowed = max((cluster.longest_gap_s(piece.there) for piece in counted), default=0.0)
+    return _Gap(left, right, seconds, _allowed_gap(history, bound, seconds) if math.isinf(allowed) else
+                max(bound.max_gap, allowed))
+
+
+def _allowed_gap(history: History, bound: Stall, longest: float) -> float:
+    """Seconds between two merges that are no stall: max(1 s, 5 x the fault-free p99 gap). What a fault-free gap is need
+    not be known where the longest is within the first of them."""
+    if longest <= bound.max_gap:
+        return bound.max_gap
+    return max(bound.max_gap, bound.max_gap_vs_baseline * _fault_free_p99(history, bound, zero(history)))
+
+
+def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
+    baseline = history.references.get("fault-free")
+    if baseline and baseline.merge_gap_p99 is not None:
+        return baseline.merge_gap_p99
+    gaps = sorted(history.gaps(start, history.first_fault)[1:-1])
+    need(len(gaps) >= _LEAST_MERGES, "too few merges before the first fault to know a fault-free gap")
+    p99 = gaps[int(0.99 * (len(gaps) - 1))]
+    need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
+    return p99

@@ -1,0 +1,118 @@
+"""Who can have taken part in a merge, going by the plan's faults and the harness' own record of them.
+
+A node is *out* from the moment at which a fault hits it to its return: to the first merge in which it has part again, at
+the latest to when it is owed by the scenario's own bounds. Nothing that the trainer says makes it later than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from chaos.evidence.history import History, Span
+from chaos.scenario.model import SYNCER
+from faults import CorruptMemory
+from faults.byzantine import Impersonation
+
+RECONNECTED_S = 2.5
+"""Seconds from when a link is whole until there is a connection: the longest wait before an attempt, and an attempt."""
+NOTICED_STEPS = 5
+"""Steps until a learner has noticed that its memory failed: until then it has part in merges as before."""
+FORMED_S = 0.5
+"""Seconds until a group that stood still while it formed has taken a step."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A time in which nobody goes and nobody comes."""
+
+    start: float
+    end: float
+    there: frozenset[str]
+    """Learners that no fault keeps from taking part."""
+    syncer: bool
+    """Whether none keeps the syncer from merging."""
+
+
+class Availability:
+    """See the module."""
+
+    def __init__(self, history: History, but: str = "") -> None:
+        """`but`: a fault of which nothing is said here."""
+        self._history, self._but = history, but
+        self._names = history.plan.cluster.names
+        self._needed = history.plan.cluster.learners_needed
+
+    @cached_property
+    def out(self) -> dict[str, list[Interval]]:
+        """Node -> when it was out, by one fault each."""
+        found: dict[str, list[Interval]] = {name: [] for name in (*self._names, SYNCER)}
+        for span in self._history.spans:
+            if span.injected is not None and span.id != self._but:
+                for node in self._hit(span):
+                    found[node].append((span.injected, self._returned(span, node)))
+        coupling = self._history.plan.cluster.coupling
+        if coupling.waits == "group":  # it has to notice, and to form anew, whenever somebody goes or comes
+            for node in self._names:
+                for gone, back in found[node]:
+                    found[SYNCER] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
+                                      (back - coupling.regroup_s - FORMED_S, back + FORMED_S)]
+        for node in set(self._names) - set(self._history.plan.cluster.starters):  # not there before it joins
+            found[node].append((0.0, self._first_part(node, 0.0)))
+        return found
+
+    def pieces(self, start: float, end: float) -> Iterator[Piece]:
+        """What [start, end) is made of."""
+        borders = {moment for intervals in self.out.values() for interval in intervals for moment in interval
+                   if start < moment < end}
+        for left, right in pairwise([start, *sorted(borders), end]):
+            away = {node for node, intervals in self.out.items()
+                    if any(gone < right and left < back for gone, back in intervals)}
+            yield Piece(left, right, frozenset(self._names) - away, SYNCER not in away)
+
+    def able(self, piece: Piece) -> bool:
+        """Whether something could be merged: the syncer was there, and learners enough."""
+        return piece.syncer and len(piece.there) >= self._needed
+
+    def unable_s(self, start: float, end: float) -> float:
+        """Seconds in which nothing could be."""
+        return sum(piece.end - piece.start for piece in self.pieces(start, end) if not self.able(piece))
+
+    def out_s(self, node: str, start: float, end: float) -> float:
+        """Seconds in which this node was out, or nothing could be merged."""
+        return sum(piece.end - piece.start for piece in self.pieces(start, end)
+                   if node not in piece.there or not self.able(piece))
+
+    def _hit(self, span: Span) -> Sequence[str]:
+        """Whom it keeps from taking part."""
+        fault = span.planned.fault
+        return [node for node in fault.affected_nodes(self._names) if node in self._names or node == SYNCER]
+
+    def _returned(self, span: Span, node: str) -> float:
+        """When a node had part in a merge again, at the latest when it must have."""
+        if span.ended is None:
+            return self._history.end
+        fault, cluster = span.planned.fault, self._history.plan.cluster
+        over = self._observed.get(span.id, span.ended) if isinstance(fault, Impersonation) else span.ended
+        if isinstance(fault, CorruptMemory):
+            over += NOTICED_STEPS * cluster.step_time_of(node)
+        process = fault.stops_target or getattr(fault, "restart_after", None) is not None
+        latest = over + (self._history.plan.checks.reintegration.within if process else
+                         cluster.heartbeat_timeout + RECONNECTED_S)
+        return min(latest, self._first_part(node, over), self._history.end)
+
+    @cached_property
+    def _observed(self) -> dict[str, float]:
+        """When the harness was done with a fault that takes its time."""
+        return {event["fault"]: event.t for event in self._history.tape.of("observed", node="harness")
+                if isinstance(event["fault"], str)}
+
+    def _first_part(self, node: str, after: float) -> float:
+        """When a merge was made that this node had part in, of what came later than `after`."""
+        return next((merge.t for merge in self._history.merges if merge.t > after and (
+            node == SYNCER or any(part["learner"] == node and part.get("arrived", merge.t) > after
+                                  for part in merge["contributions"]))), self._history.end)
