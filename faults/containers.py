@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -98,6 +98,11 @@ class FullDisk(FailingWrites):
     drawn = Drawn(260, {"for": ("1s", "500ms"), "restart_after": ("1s", "2s")})
 
     kind: Literal["full_disk"] = "full_disk"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _back_when_there_is_room(cls, given: Any) -> Any:
+        return {"restart_after": given["for"], **given} if isinstance(given, dict) and "for" in given else given
 
     @model_validator(mode="after")
     def _back_to_a_disk_with_room(self) -> FullDisk:

@@ -251,7 +251,7 @@ class Zombie(Fault):
 
 
 def _beside(run: Evidence, target: str, began: float) -> int | None:
-    """The incarnation that was started while the one before it was there; None: none was, for there were two already."""
+    """The incarnation that was started while the one before it was there; None: none was, as there were two already."""
     for event in run.tape.of("spawn", "exit", node="harness"):
         if event["target"] == target and event.t >= began - 0.1:
             if event.event == "spawn":

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.built_in import config_of
 from benchmarks.measure.planted import BASE, HARDER, PLANTED, Patch
-from chaos.exploration.explore import explore
+from chaos.exploration.explore import Search, explore
 from chaos.exploration.generate import plan_of
 from chaos.exploration.workers import Processes
 from chaos.runner.simulate import data_file, performed, record
@@ -115,7 +115,8 @@ def _hunted(plant: Callable[[Patch], str], seed: int, guided: bool) -> _Hunt:
     try:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
-            state = explore(BASE, Path(folder), pool, runs=_MOST_SCHEDULES, seed=seed, guided=guided, stop_at=check)
+            state = explore(Search(BASE, seed, guided=guided), Path(folder), pool, runs=_MOST_SCHEDULES,
+                            stop=lambda state: check in state.found)
             seconds = round(time.perf_counter() - began, 1)
             if check not in state.found:
                 return _Hunt(seconds, None, None)

@@ -124,7 +124,8 @@ def _lasts(history: History, healed: float, rate: float, contributors: float, wi
     start = max(healed, history.end - 2 * window)
     now_rate, now_contributors = _pulse(history, start, history.end)
     seconds = history.end - start
-    return (round(now_rate * seconds) >= math.floor(0.9 * rate * seconds) or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
+    merges = round(now_rate * seconds) >= math.floor(0.9 * rate * seconds)
+    return (merges or _as_good(history, now_rate, rate, seconds)) and now_contributors >= 0.9 * contributors
 
 
 def _moments(history: History, start: float, window: float) -> Iterator[float]:
@@ -193,8 +194,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
             part["learner"] == target and part["incarnation"] == incarnation
             and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
     if first is not None:
-        return [_Return(_returning_s(history, span, target, spawn.t, first.t), f"{target}.{incarnation} started at {spawn.t:.2f} s, "
-                        f"merged from at {first.t:.2f} s", spawn.t, first.t)]
+        words = f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s"
+        return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
@@ -221,7 +222,8 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
                  and event["incarnation"] == hit.incarnation and event.t > hit.t), float("inf"))
     if history.seconds(hit.t, gone) <= within:
         return []
-    need(_returning_s(history, span, target, hit.t, history.end) >= within, f"the run ended before {target} could recover")
+    need(_returning_s(history, span, target, hit.t, history.end) >= within,
+         f"the run ended before {target} could recover")
     return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
                     hit.t, history.end)]
 

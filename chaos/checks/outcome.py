@@ -124,9 +124,10 @@ def goodput(history: History, bound: Goodput) -> Finding:
 
 
 def _left(history: History, start: float) -> float:
-    """What is left of goodput, at the least, where what faults take is excused: of what the cluster has without any, or,
-    where some may be too slow to be merged from, of what it had before the first; without the time in which learners
-    were out, and in which nothing could be merged, and the work that was at stake whenever somebody was hit."""
+    """What is left of goodput, at the least, where what faults take is excused: of what the cluster has without any,
+    or, where some may be too slow to be merged from, of what it had before the first; without the time in which learners
+    were out, and in which nothing could be merged, and the work that was at stake whenever somebody was
+    hit."""
     there, cluster, wall = Availability(history), history.plan.cluster, history.end - start
     out = sum(there.out_s(learner, start, history.end) for learner in cluster.names)
     out += sum(cluster.at_stake_s(learner) for span in history.spans if span.injected is not None

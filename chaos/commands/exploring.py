@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.scenario.problems import nearest
+from harness.units import seconds
+
+_MOST_RUNS = 1_000_000
+_RUNS = 1000
+"""How many are tried where neither a number nor a time is given."""
 
 
 @app.command()
 def explore(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file: its cluster and checks are used.")],
-    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many schedules to try.")] = 1000,
+    runs: Annotated[int | None, typer.Option(min=1, max=_MOST_RUNS, help="How many schedules to try; 1000 where no "
+                                             "time is given.")] = None,
+    within: Annotated[str, typer.Option("--for", metavar="TIME", help="Try schedules for so long, as in 60s.")] = "",
+    until_found: Annotated[bool, typer.Option("--until-found", help="End as soon as something broke.")] = False,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     max_faults: Annotated[int, typer.Option(min=1, max=20, help="The most faults in one schedule.")] = 6,
     faults: Annotated[str, typer.Option(help="Kinds to choose from, as in kill,pause; all if not given.")] = "",
-    corpus_dir: Annotated[Path, typer.Option(help="Where results and failing schedules are kept; an "
-                                             "interrupted exploration continues there.")] = Path("explored"),
+    clusters: Annotated[str, typer.Option(help="own: the scenario's cluster; drawn: another one for each schedule, "
+                                          "with the scenario's model, data, budget and pace.")] = "own",
+    corpus_dir: Annotated[Path | None, typer.Option(help="Where results and failing schedules are kept, "
+                                                    "explored/SCENARIO if not given; an interrupted exploration "
+                                                    "continues there.")] = None,
     guided: Annotated[bool, typer.Option(help="Prefer schedules in which a fault meets a protocol state for the "
                                           "first time.")] = True,
     workers: Annotated[str, typer.Option(help="Where schedules are tried: local, or ray (a Ray cluster).")] = "local",
@@ -33,9 +45,10 @@ def explore(
 ) -> None:
     """Try random fault schedules under virtual time, and reduce each that breaks something to the fewest faults.
 
-    Example: `diloco-chaos explore base --runs 2000 --jobs 2`
+    Example: `diloco-chaos explore base --for 60s --jobs 2`
     """
-    from chaos.exploration.explore import Exploration, ExplorationError
+    from chaos.exploration.corpus import ExplorationError
+    from chaos.exploration.explore import Exploration, Search
     from chaos.exploration.explore import explore as search
     from chaos.exploration.generate import known
     from chaos.exploration.report import document, show
@@ -44,38 +57,57 @@ def explore(
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})
-    if workers not in ("local", "ray"):
-        raise Failure(f"--workers {workers}: local or ray{nearest(workers, ['local', 'ray'])}", 2)
+    _one_of("--workers", workers, ["local", "ray"])
+    _one_of("--clusters", clusters, ["own", "drawn"])
     if address and workers != "ray":
         raise Failure("--address: of a Ray cluster; say --workers ray, too", 2)
     try:
         kinds = known([kind.strip() for kind in faults.split(",")] if faults else None)
     except ValueError as error:
         raise Failure(f"--faults: {error}", 2) from error
+    most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
     try:
         at = Ray(address, jobs) if workers == "ray" else Processes(jobs) if jobs > 1 else InProcessWorkers()
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
-    columns = (TextColumn("exploring"), BarColumn(bar_width=None), MofNCompleteColumn(),
-               TextColumn("{task.fields[words]}"), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task("", total=runs, words="")
+    progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
+                        TimeElapsedColumn(), console=console, transient=True)
+    most = runs or (_MOST_RUNS if most_s else _RUNS)
+    task = progress.add_task("", total=most_s or most, words="")
+    folder = corpus_dir or Path("explored") / base.name
     try:
         with progress:
             def tell(state: Exploration) -> None:
+                took = time.monotonic() - began
                 hit = len(set(state.hit) & state.possible)
-                words = f"{hit} of {len(state.possible)} fault x state pairs, {len(state.found)} found"
-                progress.update(task, completed=state.done, words=words)
-            state = search(base, corpus_dir, at, runs=runs, seed=seed, max_faults=max_faults, kinds=kinds,
-                           guided=guided, tell=tell)
+                words = (f"{state.done} run, {state.decided} decided, {hit}/{len(state.possible)} moments, "
+                         f"{state.done / took:.1f}/s, {len(state.found)} found")
+                progress.update(task, completed=took if most_s else state.done, words=words)
+
+            def enough(state: Exploration) -> bool:
+                return (until_found and bool(state.found)) or 0 < most_s <= time.monotonic() - began
+            state = search(Search(base, seed, max_faults, kinds, guided, clusters == "drawn"), folder, at, runs=most,
+                           stop=enough, tell=tell)
     except (ExplorationError, WorkersError) as error:
         raise Failure(str(error), 2) from error
     except KeyboardInterrupt as error:
-        raise Failure(f"interrupted after {progress.tasks[task].completed:.0f} schedules; the same command goes on "
-                      f"where it was (see {corpus_dir})", 130) from error
+        raise Failure(f"interrupted; the same command goes on where it was (see {folder})", 130) from error
     finally:
         if not isinstance(at, InProcessWorkers):
             at.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(state.exit_code)
+
+
+def _one_of(option: str, given: str, known: list[str]) -> None:
+    if given not in known:
+        raise Failure(f"{option} {given}: {' or '.join(known)}{nearest(given, known)}", 2)
+
+
+def _time(given: str) -> float:
+    """Seconds; 0 where nothing is given."""
+    try:
+        return seconds(given) if given else 0.0
+    except ValueError as error:
+        raise Failure(f"--for: {error}", 2) from error

@@ -1,7 +1,7 @@
 """Who can have taken part in a merge, going by the plan's faults and the harness' own record of them.
 
-A node is *out* from the moment at which a fault hits it to its return: to the first merge in which it has part again, at
-the latest to when it is owed by the scenario's own bounds. Nothing that the trainer says makes it later than that.
+A node is *out* from the moment at which a fault hits it to its return: to the first merge in which it has part again,
+at the latest to when it is owed by the scenario's own bounds. Nothing that the trainer says makes it later than that.
 """
 
 from __future__ import annotations

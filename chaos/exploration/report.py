@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,13 +12,17 @@ from rich.text import Text
 
 from chaos.exploration.explore import Exploration
 
+_MOST_REASONS = 5
+_NAMES_AND_NUMBERS = re.compile(r"learner-\d+|\bf\d+\b|\d[\d.,]*( m?s\b)?")
+
 
 def document(state: Exploration) -> dict[str, Any]:
     """For programs."""
     return {"runs": len(state.tried), "decided": state.decided, "states": {"possible": len(state.possible),
             "hit": len(set(state.hit) & state.possible), "never": [list(pair) for pair in state.never]},
             "failed": dict(Counter(check for tried in state.tried for check in tried.failed)),
-            "undecided": dict(Counter(check for tried in state.tried for check in tried.undecided)),
+            "undecided": [{"check": check, "why": why, "schedules": count, "also_without_faults": healthy}
+                          for check, why, count, healthy in undecided(state)],
             "found": {check: {"first": tried.number, "file": str(path), "evidence": list(tried.evidence)}
                       for check, (tried, path) in state.found.items()}}
 
@@ -30,16 +35,10 @@ def show(state: Exploration, console: Console) -> None:
                   f"{hit} of {len(state.possible)} fault x state pairs")
     if state.taken_over:
         console.print(f"{min(state.taken_over, len(state.tried))} of them were there already, from before")
-    undecided = Counter(check for tried in state.tried for check in tried.undecided)
-    decided = f"{len(state.tried)} run, {state.decided} decided"
-    if undecided:
-        told = ", ".join(f"{check} {count}" for check, count in undecided.most_common())
-        decided += f"; inconclusive: {told}"
-    console.print(decided)
-    if state.exit_code == 3:
-        console.print("[yellow]?[/] too few were decided to say that nothing broke; name other kinds with --faults")
-    elif not state.found:
-        console.print("[green]✓[/] nothing broke where it was decided")
+    console.print(f"{len(state.tried)} run, {state.decided} decided")
+    for check, why, count, healthy in undecided(state)[:_MOST_REASONS]:
+        also = "; without any fault, too" if healthy else ""
+        console.print(f"  {count:4} inconclusive {check}: {why}{also}", markup=False, highlight=False)
     failed = Counter(check for tried in state.tried for check in tried.failed)
     for check, (tried, path) in state.found.items():
         console.print(Text(f"✗ {check}: {failed[check]} times, first in schedule {tried.number}", "bold red"))
@@ -48,6 +47,24 @@ def show(state: Exploration, console: Console) -> None:
         console.print(f"  smallest schedule: {path}", markup=False, highlight=False, soft_wrap=True)
         console.print(f"  repeat it: diloco-chaos run {path} --on simulated", markup=False, highlight=False,
                       soft_wrap=True)
+    if state.exit_code == 3:
+        console.print("[yellow]?[/] too few were decided to say that nothing broke; name other kinds with --faults")
+    elif not state.found:
+        console.print("[green]✓[/] nothing broke where it was decided")
+
+
+def undecided(state: Exploration) -> list[tuple[str, str, int, bool]]:
+    """(check, why, in how many schedules, whether in the run without any fault, too), the most frequent first. Reasons
+    count as one that differ in names and numbers alone; the first is told."""
+    count: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    for tried in state.tried:
+        for check, why in tried.undecided:
+            key = check, _NAMES_AND_NUMBERS.sub("#", why)
+            first.setdefault(key, why)
+            count[key] += 1
+    healthy = {check for check, _ in state.healthy.undecided} if state.healthy else set()
+    return [(check, first[check, key], many, check in healthy) for (check, key), many in count.most_common()]
 
 
 def _states(state: Exploration) -> Table:

@@ -7,16 +7,16 @@ from io import StringIO
 
 from ruamel.yaml import YAML
 
-from chaos.exploration.generate import Document, allowing, with_faults
+from chaos.exploration.generate import Document, with_faults
 from chaos.scenario.document import HEADER
 from chaos.scenario.model import Scenario
 
 
 def text(scenario: Scenario, faults: Sequence[Document], name: str, description: str) -> str:
-    """The scenario with these faults and with the bounds that they are held to, as YAML."""
+    """The scenario with these faults, as YAML."""
     made = with_faults(scenario, faults)
     assert made is not None, "only what was run is written"
-    whole = allowing(made).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    whole = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     content = {"name": name, "description": description, "trainer": whole.get("trainer", {}),
                "cluster": whole.get("cluster", {}), "deadline": f"{scenario.deadline:g}s",
                "faults": [dict(fault) for fault in faults], "checks": whole.get("checks", {})}

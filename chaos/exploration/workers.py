@@ -10,7 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
-from chaos.exploration.explore import Job, Tried, attempt
+from chaos.exploration.corpus import Tried
+from chaos.exploration.explore import Job, attempt
 from harness.cleanup.parent_death import die_with_parent
 
 _MOST_DEATHS = 20

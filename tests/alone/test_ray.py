@@ -4,7 +4,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from benchmarks.measure.planted import BASE
-from chaos.exploration.explore import explore
+from chaos.exploration.explore import Search, explore
 from chaos.exploration.workers import InProcessWorkers, Ray
 
 
@@ -23,10 +23,10 @@ def test_a_node_that_is_killed_in_the_middle_loses_no_result(tmp_path):
             killed.append(second)
             cluster.remove_node(second, allow_graceful=False)
     try:
-        explore(BASE, tmp_path / "ray", workers, runs=40, seed=8, tell=kill_once)
+        explore(Search(BASE, 8), tmp_path / "ray", workers, runs=40, tell=kill_once)
     finally:
         workers.close()
         cluster.shutdown()
     assert killed
-    explore(BASE, tmp_path / "here", InProcessWorkers(), runs=40, seed=8)
+    explore(Search(BASE, 8), tmp_path / "here", InProcessWorkers(), runs=40)
     assert fingerprint(tmp_path / "ray") == fingerprint(tmp_path / "here")

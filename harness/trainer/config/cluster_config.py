@@ -341,14 +341,15 @@ class TrainerConfig(TrainerSettings):
         return min(self.grace * self.overlap, 1.0) * self.step_time
 
     def longest_gap_s(self, living: Collection[str]) -> float:
-        """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by which
-        a place on the global clock may be behind; one in which somebody answers, and one of grace: each as long as those
-        of the last that a merge needs."""
+        """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by
+        which a place on the global clock may be behind; one in which somebody answers, and one of grace: each as long
+        as those of the last that a merge needs."""
         if self.averages_gradients:
             return math.inf
         offsets, speed = self.exchange.offsets, self.merging_speed(living)
         between = max(later - earlier for earlier, later in pairwise([*offsets, offsets[0] + self.sync_every]))
-        steps = max(2 * between, self.exchange.patience if self.blocking else 0) + math.ceil(1 + 14 * self.variance ** 2) + 3
+        behind = math.ceil(1 + 14 * self.variance ** 2)
+        steps = max(2 * between, self.exchange.patience if self.blocking else 0) + behind + 3
         return steps * self.step_time * (1 + self.variance) / speed if speed else math.inf
 
     def at_stake_s(self, learner: str) -> float:

@@ -205,8 +205,8 @@ class ProgressCounters:
         self.positions[learner] += math.ceil(unheard / config.quickest_step(learner))
 
     def resume(self, now: float) -> None:
-        """A new syncer counts on from here. Where its clock is behind that of the one before, nobody knows for how long a
-        learner was not heard of: so it counts as not heard of since the run began."""
+        """A new syncer counts on from here. Where its clock is behind that of the one before, nobody knows for how long
+        a learner was not heard of: so it counts as not heard of since the run began."""
         self.heard = {learner: t if t <= now else 0.0 for learner, t in self.heard.items()}
 
     def newest(self, learner: str) -> int:

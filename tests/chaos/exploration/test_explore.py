@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
-from chaos.exploration.explore import Exploration, ExplorationError, Job, Tried, attempt, explore
+from chaos.exploration.corpus import ExplorationError, Tried
+from chaos.exploration.explore import Exploration, Job, Search, attempt, explore
 from chaos.exploration.report import show
 from chaos.exploration.workers import InProcessWorkers, Processes
 from chaos.runner.simulate import simulate
@@ -24,7 +25,8 @@ from chaos.scenario.plan import freeze
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found_and_shrunk_to_a_file_that_repeats_it(bug, tmp_path, monkeypatch):
     check = PLANTED[bug](monkeypatch)
-    state = explore(BASE, tmp_path, InProcessWorkers(), runs=960, stop_at=check)
+    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=960,
+                    stop=lambda state: check in state.found)
     _, path = state.found[check]
     found = parse(path.read_text())
     assert len(found.faults) <= 3
@@ -39,9 +41,9 @@ def fingerprint(folder):
 
 
 def test_the_results_do_not_depend_on_the_number_of_workers(tmp_path):
-    explore(BASE, tmp_path / "one", InProcessWorkers(), runs=100, seed=3)
+    explore(Search(BASE, 3), tmp_path / "one", InProcessWorkers(), runs=100)
     pool = Processes(2)
-    explore(BASE, tmp_path / "two", pool, runs=100, seed=3)
+    explore(Search(BASE, 3), tmp_path / "two", pool, runs=100)
     pool.close()
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
 
@@ -54,7 +56,7 @@ def test_a_worker_that_is_killed_loses_no_result(tmp_path):
         if state.done >= 10 and not killed:
             killed.append(next(iter(pool._pool._processes)))
             os.kill(killed[0], signal.SIGKILL)
-    state = explore(BASE, tmp_path, pool, runs=60, seed=4, tell=kill_once)
+    state = explore(Search(BASE, 4), tmp_path, pool, runs=60, tell=kill_once)
     pool.close()
     assert killed
     assert [tried.number for tried in state.tried] == list(range(60))
@@ -81,14 +83,14 @@ def test_an_exploration_that_was_killed_goes_on_where_it_was(tmp_path):
 
 
 def test_a_folder_of_another_exploration_is_refused(tmp_path):
-    explore(BASE, tmp_path, InProcessWorkers(), runs=1, seed=1)
+    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=1)
     with pytest.raises(ExplorationError, match="name another folder with --corpus-dir"):
-        explore(BASE, tmp_path, InProcessWorkers(), runs=1, seed=2)
+        explore(Search(BASE, 2), tmp_path, InProcessWorkers(), runs=1)
 
 
 def test_what_was_there_already_is_told(tmp_path):
-    explore(BASE, tmp_path, InProcessWorkers(), runs=2)
-    state = explore(BASE, tmp_path, InProcessWorkers(), runs=3)
+    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=2)
+    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
     out = io.StringIO()
     show(state, Console(file=out, width=100))
     assert "2 of them were there already" in out.getvalue()
@@ -96,7 +98,9 @@ def test_what_was_there_already_is_told(tmp_path):
 
 def shown(*undecided, found=False):
     """What is said of schedules that left these checks undecided, and the exit code."""
-    state = Exploration([Tried(number=number, faults=(), outcome="finished", undecided=checks,
+    def why(checks, number):
+        return [(check, f"f{number}: it took {number}.5 s") for check in checks]
+    state = Exploration([Tried(number=number, faults=(), outcome="finished", undecided=why(checks, number),
                                failed=("uptime",) if found and not number else ())
                          for number, checks in enumerate(undecided)])
     if found:
@@ -108,7 +112,9 @@ def shown(*undecided, found=False):
 
 def test_it_is_told_how_many_schedules_were_decided():
     words, code = shown((), ("reintegration",), (), ("reintegration", "uptime"))
-    assert "4 run, 2 decided; inconclusive: reintegration 2, uptime 1" in words
+    assert "4 run, 2 decided" in words
+    assert "2 inconclusive reintegration: f1: it took 1.5 s" in words
+    assert "1 inconclusive uptime: f3" in words
     assert "nothing broke where it was decided" in words
     assert code == 0
 
@@ -128,16 +134,16 @@ def test_what_broke_is_a_find_however_few_were_decided():
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):
-    explore(BASE, tmp_path, InProcessWorkers(), runs=2)
+    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=2)
     results = tmp_path / "results.jsonl"
     results.write_text(results.read_text() + "garbage{{\n")
-    with pytest.raises(ExplorationError, match=r"results\.jsonl, line 3: is no result"):
-        explore(BASE, tmp_path, InProcessWorkers(), runs=4)
+    with pytest.raises(ExplorationError, match=r"results\.jsonl, line 4: is no result"):
+        explore(Search(BASE), tmp_path, InProcessWorkers(), runs=4)
 
 
 def test_guidance_hits_more_moments_than_chance(tmp_path):
-    hit = {guided: sum(len(explore(BASE, tmp_path / f"{guided} {seed}", InProcessWorkers(), runs=96, seed=seed,
-                                   guided=guided).hit)
+    hit = {guided: sum(len(explore(Search(BASE, seed, guided=guided), tmp_path / f"{guided} {seed}",
+                                   InProcessWorkers(), runs=96).hit)
                        for seed in (1, 2, 3)) for guided in (True, False)}  # one seed alone may be luck
     assert hit[True] > hit[False]
 

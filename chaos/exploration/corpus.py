@@ -1,0 +1,100 @@
+"""What an exploration keeps in its folder: every result as a line, and what broke as scenario files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+_RESULTS = "results.jsonl"
+_SETTINGS = "exploration.json"
+
+
+class ExplorationError(Exception):
+    """The corpus folder can't be used; the message says why and what to do."""
+
+
+class Tried(BaseModel):
+    """One schedule that was run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    faults: tuple[dict[str, Any], ...]
+    outcome: str
+    failed: tuple[str, ...] = ()
+    """Checks that failed; `crashed` where the run itself broke."""
+    undecided: tuple[tuple[str, str], ...] = ()
+    """Checks that could not be made, and why not."""
+    evidence: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it proved something: a check failed, or every one could be made."""
+        return bool(self.failed) or not self.undecided
+
+
+class Corpus:
+    """The folder. One process writes to it at a time."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        """Raises:
+            ExplorationError: it is another exploration's, or can't be written.
+        """
+        self.folder = folder
+        self._results = folder / _RESULTS
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            told = folder / _SETTINGS
+            if told.exists() and json.loads(told.read_text()) != settings:
+                raise ExplorationError(f"{folder}: holds an exploration with other settings, or of another version; "
+                                       f"name another folder with --corpus-dir, or remove this one")
+            if not told.exists():
+                write(told, json.dumps(settings, indent=2) + "\n")
+            self.known = self._known()
+        except (OSError, ValueError) as error:
+            raise ExplorationError(f"{folder}: can't be used: {error}; name another folder with "
+                                   f"--corpus-dir") from error
+
+    def _known(self) -> dict[int, Tried]:
+        """Results from before. The last line may be torn: whoever wrote it was killed."""
+        known: dict[int, Tried] = {}
+        whole = 0
+        for line in self._results.read_bytes().splitlines(keepends=True) if self._results.exists() else ():
+            if not line.endswith(b"\n"):
+                break
+            try:
+                tried = Tried.model_validate_json(line)
+            except ValueError:
+                raise ExplorationError(f"{self._results}, line {len(known) + 1}: is no result of an exploration; "
+                                       f"remove the line, or name another folder with --corpus-dir") from None
+            known[tried.number] = tried
+            whole += len(line)
+        if self._results.exists():
+            with open(self._results, "r+b") as file:
+                file.truncate(whole)
+        return known
+
+    def append(self, tried: Tried) -> None:
+        """One more result."""
+        with open(self._results, "a", encoding="utf-8") as file:
+            file.write(tried.model_dump_json() + "\n")
+
+    def failing(self, number: int) -> Path:
+        """Where a schedule is written that broke something."""
+        (self.folder / "failing").mkdir(exist_ok=True)
+        return self.folder / "failing" / f"{number:06d}.yaml"
+
+    def smallest(self, check: str) -> Path:
+        """Where the smallest schedule is written that breaks this check."""
+        return self.folder / f"{check.replace('_', '-')}.yaml"
+
+
+def write(path: Path, content: str) -> None:
+    """A whole file, or none."""
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)
