@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import signal
 
-from chaos.checks.base import PROMISE, Finding, Unknown, check, need
+from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
 from harness.cluster.base import status_words
 from harness.tape.event import Event
+from harness.units import show_seconds
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 """Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself
 by one of these signals."""
 _MACHINE = ("No space left", "Disk quota", "Input/output error", "Cannot allocate memory", "Read-only file system")
 """What the machine did to a node, by its own word."""
+_CLOCK_S = 1e-4
+"""Times are written to the microsecond, each by its own process."""
+_LOOKS_S = 0.5
+"""The harness looks now and then."""
 _AFTER_S = 5.0
 """So long after a fault it may still be why a process ends."""
 
@@ -38,12 +43,39 @@ def no_unplanned_exit(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5])
 
 
+@check(needs={"sound run"}, unverified="judged")
+def end_correct(history: History) -> Finding:
+    """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
+    nobody ends before the syncer says so, and nothing is merged after that."""
+    finished = history.tape.of("finished", node=SYNCER)
+    told = history.tape.of("ending", node="harness")
+    need(finished and told, "nobody watched the end of training")
+    over, within = finished[0].t, history.plan.cluster.ends_within_s
+    wrong = [f"{event.node}.{event.incarnation} took training to be over at {event.t:.2f} s, and the syncer at "
+             f"{over:.2f} s" for event in history.tape.of("finished")
+             if event.node in history.plan.cluster.names and event.t < over - _CLOCK_S]
+    wrong += [f"a merge at {merge.t:.2f} s, when training was over since {over:.2f} s"
+              for merge in history.tape.of("merge", node=SYNCER) if merge.t > over + _CLOCK_S]
+    stayed = [node for node in told[0]["awaited"] if not _ended(history, node, told[0].t + within)]
+    wrong += [f"{node} was told that training is over at {over:.2f} s, and was still there {show_seconds(within)} later"
+              for node in stayed]
+    awaited = len(told[0]["awaited"])
+    return Finding(not wrong, f"{len(wrong)} of {awaited} did not end", f"0 within {show_seconds(within)}", wrong[:5],
+                   [Late(over, over + 2 * within, within)] if len(stayed) == len(wrong) else [])
+
+
+def _ended(history: History, node: str, until: float) -> bool:
+    """Whether the newest process of a node ended by itself by then; one whose fault came in the last moment counts."""
+    last = [event for event in history.tape.of("spawn", "exit", node="harness") if event["target"] == node]
+    return bool(last) and last[-1].event == "exit" and last[-1].t <= until + _LOOKS_S
+
+
 def _unplanned(gone: Event, own: list[Event], over: bool) -> str:
     """What was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was."""
     status = gone["status"]
     if gone.fields.get("killed") or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
         return ""  # the harness ends what is still there
-    if status == 0 and (over or any(event.event in ("finished", "superseded") for event in own)):
+    if status == 0 and (over or any(event.event == "superseded" for event in own)):
         return ""
     reason = "".join(f": {event.fields['reason']}" for event in own if "reason" in event.fields)
     return (f"{gone['target']}.{gone['incarnation']} ended at {gone.t:.2f} s, {'after' if over else 'before'} training "

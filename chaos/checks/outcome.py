@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, zero
 from chaos.checks.injection import measure
 from chaos.evidence.availability import Availability
-from chaos.evidence.baseline import Point
+from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import Goodput, LossParity
 from chaos.scenario.model import SYNCER
@@ -19,6 +19,9 @@ _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
 _UNDISTURBED = 0.85
 """Goodput of a run that nothing is done to, at the least, where a schedule leaves no time for anything better."""
+_SAME_EXCESS, _SAME_LOSS = 0.02, 2e-5
+"""Two computations of the same loss differ by less than this share of what it has beyond its floor, and by as little as
+it is rounded."""
 _QUIET_S = 2.0
 _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
@@ -33,6 +36,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     need(history.curve, "the run's snapshots were not evaluated")
     final = history.final
     need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
+    floor = history.plan.cluster.loss_floor
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
@@ -45,7 +49,9 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
         need(all(math.isfinite(point.loss) for point in reference.curve), f"the {kind} reference diverged")
         need(max(getattr(point, count) for point in reference.curve) >= _REACHES * getattr(final, count),
              f"the {kind} reference ends before this run does")
-        gap = relative_gap(final, reference.curve, count)
+        if wrong := _wrong_reference(history, reference) if kind == "synchronous" else "":
+            return Finding(False, "the synchronous run is wrong", "as the formulas give it", [wrong])
+        gap = relative_gap(final, reference.curve, count, floor)
         holds &= gap <= margin
         measured.append(f"{kind} {gap:+.1%}")
         allowed.append(f"{kind} ≤ +{margin:.1%}")
@@ -57,13 +63,25 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
             evidence.append(f"extra tokens to the same loss {more:+.1%}, by the synchronous run's own curve: a shorter "
                             f"run with a schedule of its own would have been there sooner")
         evidence.append(f"{kind} at equal {count} tokens {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
-                        f"at equal {other} tokens {relative_gap(final, reference.curve, other):+.2%}")
+                        f"at equal {other} tokens {relative_gap(final, reference.curve, other, floor):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
 
 
-def relative_gap(final: Point, curve: Sequence[Point], count: str) -> float:
-    """final / reference - 1 at an equal count of tokens (`processed` or `merged`)."""
-    return final.loss / loss_at(curve, count, getattr(final, count)) - 1
+def relative_gap(final: Point, curve: Sequence[Point], count: str, floor: float = 0.0) -> float:
+    """final / reference - 1 at an equal count of tokens (`processed` or `merged`), of what each has beyond the least
+    loss that there is."""
+    return (final.loss - floor) / (loss_at(curve, count, getattr(final, count)) - floor) - 1
+
+
+def _wrong_reference(history: History, reference: Reference) -> str:
+    """How the synchronous run differs from what the formulas give for it: it was made by the trainer under test. Empty
+    where it does not, or nothing but that trainer could tell."""
+    cluster = history.plan.cluster
+    expected = history.plan.under_test.synchronous_loss(cluster)
+    ended = max(reference.curve, key=lambda point: point.number).loss
+    if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - cluster.loss_floor):
+        return ""
+    return f"the synchronous run ended at {ended:.6f}, and the formulas give {expected:.6f}"
 
 
 def extra_tokens(curve: Sequence[Point], reference: Sequence[Point], count: str) -> float:
@@ -125,8 +143,8 @@ def goodput(history: History, bound: Goodput) -> Finding:
 
 def _left(history: History, start: float) -> float:
     """What is left of goodput, at the least, where what faults take is excused: of what the cluster has without any,
-    or, where some may be too slow to be merged from, of what it had before the first; without the time in which learners
-    were out, and in which nothing could be merged, and the work that was at stake whenever somebody was
+    or, where some may be too slow to be merged from, of what it had before the first; without the time in which
+    learners were out, and in which nothing could be merged, and the work that was at stake whenever somebody was
     hit."""
     there, cluster, wall = Availability(history), history.plan.cluster, history.end - start
     out = sum(there.out_s(learner, start, history.end) for learner in cluster.names)

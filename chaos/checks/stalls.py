@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from chaos.checks.base import Finding, Late, check, need, zero
+from chaos.checks.base import Finding, Late, check, need, rules_of, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History
 from chaos.scenario.bounds import AtLeast, Stall
+from chaos.scenario.model import SYNCER
 from harness.tape.event import Event
 from harness.units import show_seconds
 
 _LEAST_UPTIME_S = 1.0
 _LEAST_MERGES = 8
 _LEAST_GAPS = 2
+_SETTLED_S = 1.0
+"""After somebody is back, until rounds that were under way meanwhile are over."""
 
 
 class _Gap(NamedTuple):
@@ -107,3 +111,25 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
     need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
     return p99
+
+
+@check(needs={"fragments", "sound run"}, unverified="judged")
+def fragments_in_turn(history: History) -> Finding:
+    """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
+    start, turn = zero(history), rules_of(history).turn
+    finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
+    hit = sorted(interval for intervals in Availability(history).out.values() for interval in intervals)
+    longest, judged, wrong = 0, 0, list[tuple[int, str]]()
+    for fragment in range(len(history.plan.cluster.fragment_table())):
+        mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
+        for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
+            if any(gone < after.t and before.t < back + _SETTLED_S for gone, back in hit):
+                continue
+            steps, judged = after["step"] - before["step"], judged + 1
+            longest = max(longest, steps)
+            if steps > turn:
+                wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
+                                     f"{after.t:.2f} s, in {steps} steps"))
+    need(judged, "somebody was hit all the time")
+    return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps",
+                   [words for _, words in sorted(wrong, reverse=True)[:3]])

@@ -127,7 +127,23 @@ class Experiment:
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
             return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; every node's stacks "
                                        f"are in {self._stage.run / 'logs'}")
+        self._see_them_end()
         return Outcome("finished")
+
+    def _see_them_end(self) -> None:
+        """Leave those who must end by themselves the time for it."""
+        left, within = self._orchestrator.awaited(), self.plan.cluster.ends_within_s
+        self._record("ending", awaited=left, within=within)
+        until = self._stage.now() + within
+        while left and self._stage.now() < until:
+            self._stage.sleep_until(until, {("harness", "exit"), *((node, "failpoint") for node in left)})
+            self._cluster.poll()
+            for event in self._stage.events():
+                self.observer.on_event(event)
+                if event.event == "failpoint":
+                    self._let_go(event.node)
+            states = self._cluster.states()
+            left = [node for node in left if states[node].state in ("running", "paused")]
 
     def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""

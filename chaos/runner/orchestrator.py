@@ -37,7 +37,8 @@ from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault
 from harness.tape.event import Event
 
-_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued"})
+_TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
+                      "lost", "resumed"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
 _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
@@ -103,16 +104,23 @@ class Training:
     def __init__(self) -> None:
         self._loss = SmoothedLoss(_SMOOTHING)
         self._alive: set[Node] = set()
+        self.connected: set[str] = set()
+        """Learners that the syncer knows to be there."""
         self._seen = False
 
     def on_event(self, event: Event, learners: list[str]) -> None:
         """Take in an event."""
         if event.event == "step":
             self._loss.on_step(event)
+        elif event.event in ("hello", "lost") and event.node == SYNCER:
+            change = self.connected.add if event.event == "hello" else self.connected.discard
+            change(event["learner"])
+        elif event.event == "resumed" and event.node == SYNCER:
+            self.connected.clear()
         elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
             self._seen = True
-            change = self._alive.add if event.event == "spawn" else self._alive.discard
-            change((event["target"], event["incarnation"]))
+            of_lives = self._alive.add if event.event == "spawn" else self._alive.discard
+            of_lives((event["target"], event["incarnation"]))
 
     @property
     def loss(self) -> float | None:
@@ -234,6 +242,12 @@ class Orchestrator:
     def active(self) -> list[PlannedFault]:
         """Faults that were injected and not healed yet."""
         return [planned for planned, _ in self._active.values()]
+
+    def awaited(self) -> list[str]:
+        """Who must end by itself now that training is over: the syncer, and whoever was connected; nobody that a fault
+        is on."""
+        hit = {node for planned in self.active() for node in planned.fault.affected_nodes(self._learners)}
+        return [node for node in (SYNCER, *sorted(self._training.connected)) if node not in hit]
 
     def _due(self, fault: Fault) -> float | None:
         """When a fault that waits for a time, or for another fault, is to come; None: not known yet."""

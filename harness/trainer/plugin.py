@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
@@ -32,6 +33,9 @@ from harness.trainer_api.trainer import (
 )
 from harness.units import names
 from harness.wire.impersonation import About, Content, Impostor
+
+if TYPE_CHECKING:
+    from harness.trainer.reference.schedule import Schedule
 
 _COPIES = 10
 """So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
@@ -192,16 +196,12 @@ class DecoupledDiLoCo(Trainer):
 
     def fragment_rules(self, settings: TrainerConfig) -> FragmentRules | None:
         """Of Decoupled DiLoCo and its blocking forms. What changes as training goes on comes from the reference."""
-        from harness.trainer.reference.schedule import Schedule
         if settings.averages_gradients:
             return None
-        batches = [settings.batch] * settings.learners if isinstance(settings.batch, int) else settings.batch
-        schedule = Schedule(batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
-                            settings.lr, settings.final_lr, settings.outer_lr, settings.outer_momentum,
-                            settings.momentum_ramp)
+        schedule = _schedule(settings, settings.lr)
         return FragmentRules(settings.quorum, settings.max_staleness, settings.overlap, settings.grace,
                              settings.on_receipt == "carry", schedule.warm_tokens, schedule.budget_tokens,
-                             schedule.outer, schedule.inner_rates)
+                             _turn(settings), schedule.outer, schedule.inner_rates)
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 
@@ -226,6 +226,18 @@ class DecoupledDiLoCo(Trainer):
         """Data parallelism without pace, whatever else the settings say."""
         given = {name: getattr(settings, name) for name in _SYNCHRONOUS_FIELDS}
         return TrainerConfig(mode="synchronous", step_time=0.0, **given)
+
+    def synchronous_loss(self, settings: TrainerConfig) -> float | None:
+        """Of the quadratic model."""
+        import numpy as np
+
+        from harness.trainer.reference.problem import synchronous
+        if settings.model != "quadratic":
+            return None
+        schedule = _schedule(settings, settings.synchronous_lr)
+        shares = [batch / sum(settings.batches) for batch in settings.batches]
+        rates = schedule.inner_rate(np.arange(settings.budget, dtype=np.float64) * schedule.step)
+        return synchronous(settings.seed, shares, list(rates))
 
     def decides(self, settings: TrainerConfig, kind: Kind) -> dict[str, Any]:
         """Of the synchronous run, few."""
@@ -267,3 +279,18 @@ def _exchanges(settings: TrainerConfig, steps: int) -> int:
     grows = min(steps, settings.sync_growth * settings.learners)
     return (grows // settings.sync_from + (steps - grows) // settings.sync_every + 2
             + bool(grows)) * settings.fragments
+
+
+def _turn(settings: TrainerConfig) -> float:
+    """H, the steps by which a place on the global clock may be behind, one to answer in, one of grace and one that is
+    told late; and two for each of the other fragments that may be in the way, as many as go at a time together."""
+    behind = math.ceil(1 + 14 * settings.variance ** 2)
+    return settings.sync_every + behind + 3 + 2 * math.ceil(settings.fragments / settings.exchange.most_rounds)
+
+
+def _schedule(settings: TrainerConfig, peak: float) -> Schedule:
+    """The reference's, for an inner rate that rises to this."""
+    from harness.trainer.reference.schedule import Schedule
+    batches = [settings.batch] * settings.learners if isinstance(settings.batch, int) else settings.batch
+    return Schedule(batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup, peak,
+                    settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)

@@ -66,6 +66,8 @@ class FragmentRules:
     """Tokens that count as processed from the beginning."""
     ends_with: int
     """Tokens with which training is over."""
+    turn: float
+    """Steps of the global clock from one merge of a fragment to the next, at the most, while nobody is hit."""
     outer_step: Callable[[float], tuple[float, float]]
     """(processed tokens) -> outer rate and momentum there."""
     inner_rates: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
@@ -153,6 +155,12 @@ class TrainerSettings(BaseModel):
     def sign_s(self) -> float:
         """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
         return self.heartbeat_timeout / _SIGNS
+
+    @property
+    def ends_within_s(self) -> float:
+        """Seconds within which everybody who was told that training is over has ended: by then silence counts as gone,
+        and a process is down a second later."""
+        return self.heartbeat_timeout + 1.0
 
     # -- rounds and tokens ---------------------------------------------------------------------------------------------
 
@@ -242,6 +250,11 @@ class TrainerSettings(BaseModel):
     def loss_unit(self) -> str:
         """Of the held-out loss."""
         return ""
+
+    @property
+    def loss_floor(self) -> float:
+        """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
+        return 0.0
 
     @property
     def checkpoint_steps(self) -> int:

@@ -237,6 +237,11 @@ class Trainer(ABC):
         """The run that losses are held against; None: there is none."""
         return None
 
+    def synchronous_loss(self, settings: Any) -> float | None:
+        """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
+        None: there is none."""
+        return None
+
     def decides(self, settings: Any, kind: Kind) -> dict[str, Any]:
         """The settings that a baseline of this kind depends on."""
         return dict(settings.model_dump(mode="json"))

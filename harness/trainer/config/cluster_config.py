@@ -24,7 +24,7 @@ from harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
 from harness.trainer.config.decoupled import Decoupled, Settings
 from harness.trainer.config.diloco import DiLoCo
 from harness.trainer.config.streaming import Streaming
-from harness.trainer.model.quadratic import QuadraticSpec
+from harness.trainer.model.quadratic import FLOOR, QuadraticSpec
 from harness.trainer.model.replica import GRADIENT
 from harness.trainer.model.spec import MODELS, ModelSpec
 from harness.trainer_api.settings import Coupling, TrainerSettings
@@ -375,6 +375,11 @@ class TrainerConfig(TrainerSettings):
     def loss_unit(self) -> str:
         """Of the model."""
         return self.spec.loss_unit
+
+    @property
+    def loss_floor(self) -> float:
+        """Of the quadratic model."""
+        return FLOOR if isinstance(self.spec, QuadraticSpec) else 0.0
 
     @property
     def computes_on(self) -> str:

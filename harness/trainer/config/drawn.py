@@ -22,9 +22,11 @@ _ANY: Mapping[str, Sequence[Any]] = {
 _OF_EXCHANGE: Mapping[str, Sequence[Any]] = {
     "fragments": (8, 1, 2, 4, 5), "sync_every": (8, 4, 12, 16), "max_staleness": (16, 4, 2), "grace": (0.8, 0.0, 0.4),
     "on_receipt": ("carry", "overwrite"), "anchor": ("latest", "base"), "merge": ("rda", "average"),
-    "recovery": ("syncer", "peer"), "outer_momentum": (0.8, 0.5, 0.0), "momentum_ramp": (0, 40),
+    "recovery": ("syncer", "peer"), "momentum_ramp": (0, 40),
     "gradients": ("float32", "bfloat16", "int8", "int4"), "broadcasts": ("float32", "bfloat16", "int8", "int4"),
     "rounding": ("nearest", "stochastic"), "error_feedback": (False, True)}
+_OUTER = ((0.8, 0.3), (0.5, 0.75), (0.0, 1.0))
+"""Momentum and rate: with rate / (1 - momentum) as it suits runs of this length."""
 _OVERLAPS = (2, 1, 4, 0.5)
 
 
@@ -37,7 +39,8 @@ def varied(settings: TrainerConfig, pick: Pick) -> TrainerConfig:
 
 
 def _changed(settings: TrainerConfig, pick: Pick) -> dict[str, Any]:
-    whole = settings.model_dump(mode="json", exclude={"quorum", "joining", "seed", "overlap", *_ANY, *_OF_EXCHANGE})
+    own = {"quorum", "joining", "seed", "overlap", "outer_momentum", "outer_lr", *_ANY, *_OF_EXCHANGE}
+    whole = settings.model_dump(mode="json", exclude=own)
     learners = pick((4, 2, 3, 5))
     mode = pick((*("decoupled",) * _EXCHANGING, "streaming", "diloco", *SYNCHRONOUS[1:]))
     whole |= {"mode": mode, "learners": learners, **{key: pick(values) for key, values in _ANY.items()}}
@@ -48,6 +51,7 @@ def _changed(settings: TrainerConfig, pick: Pick) -> dict[str, Any]:
     if mode not in SYNCHRONOUS:
         whole |= {key: pick(values) for key, values in _OF_EXCHANGE.items()}
         whole["overlap"] = pick(_OVERLAPS)
+        whole["outer_momentum"], whole["outer_lr"] = pick(_OUTER)
     if mode == "decoupled":
         whole["quorum"] = pick(range(1, learners + 1))
         if whole["quorum"] == learners and pick((False, False, True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +13,8 @@ Array = NDArray[np.float32]
 Tensors = dict[str, Array]
 
 SIDE, BLOCKS = 4, 6
+FLOOR = 1.0
+"""No loss is less."""
 TABLES = ("embed.token", "embed.position")
 """The embeddings, which are merged by their average."""
 SHAPES: dict[str, tuple[int, ...]] = {**dict.fromkeys(TABLES, (SIDE * SIDE,)),
@@ -51,14 +54,21 @@ class Weights:
     def step(self, batch: int, rate: float) -> float:
         """One step; the loss before it. NaN, and no step, where anything is not finite."""
         with np.errstate(all="ignore"):
-            away = self.flat - self._optimum
-            slope = self._curvature * away
-            loss = 1.0 + float(np.dot(away, slope)) / (2 * len(away))
-            slope = slope + self._noise[batch % _BATCHES]
+            loss, slope = self.loss(self.flat), self.slope(self.flat, batch)
         if not (np.isfinite(loss) and np.isfinite(slope).all()):
             return float("nan")
         self.flat -= np.float32(rate) * slope
         return loss
+
+    def loss(self, values: Vector) -> float:
+        """There, without noise."""
+        away = values - self._optimum
+        return FLOOR + float(np.dot(away, self._curvature * away)) / (2 * len(away))
+
+    def slope(self, values: Vector, batch: int) -> Vector:
+        """The gradient there, with the noise of this batch."""
+        slope: Vector = self._curvature * (values - self._optimum) + self._noise[batch % _BATCHES]
+        return slope
 
     def of(self, names: tuple[str, ...]) -> Tensors:
         """Copies of some tensors."""
@@ -68,3 +78,23 @@ class Weights:
         """Overwrite some tensors."""
         for name, array in tensors.items():
             self._views[name][...] = array
+
+
+def synchronous(seed: int, shares: Sequence[float], rates: Sequence[float]) -> float:
+    """The final loss of the synchronous run: in each step everybody's gradient, averaged by tokens.
+
+    Args:
+        seed: of the problem.
+        shares: of each learner's tokens in a step.
+        rates: of each step, in turn.
+    """
+    all_weights = [Weights(seed, learner) for learner in range(len(shares))]
+    first = initial(seed)
+    for weights in all_weights:
+        weights.put(first)
+    values = all_weights[0].flat
+    for batch, rate in enumerate(rates):
+        slope = sum(np.float32(share) * weights.slope(values, batch)
+                    for share, weights in zip(shares, all_weights, strict=True))
+        values = values - np.float32(rate) * slope
+    return all_weights[0].loss(values)
