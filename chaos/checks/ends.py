@@ -43,7 +43,7 @@ def no_unplanned_exit(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5])
 
 
-@check(needs={"sound run"}, unverified="judged")
+@check(**PROMISE)
 def end_correct(history: History) -> Finding:
     """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
     nobody ends before the syncer says so, and nothing is merged after that."""
@@ -56,7 +56,9 @@ def end_correct(history: History) -> Finding:
              if event.node in history.plan.cluster.names and event.t < over - _CLOCK_S]
     wrong += [f"a merge at {merge.t:.2f} s, when training was over since {over:.2f} s"
               for merge in history.tape.of("merge", node=SYNCER) if merge.t > over + _CLOCK_S]
-    stayed = [node for node in told[0]["awaited"] if not _ended(history, node, told[0].t + within)]
+    hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
+           for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
+    stayed = [node for node in told[0]["awaited"] if node not in hit and not _ended(history, node, told[0].t + within)]
     wrong += [f"{node} was told that training is over at {over:.2f} s, and was still there {show_seconds(within)} later"
               for node in stayed]
     awaited = len(told[0]["awaited"])

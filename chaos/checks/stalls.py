@@ -113,13 +113,14 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     return p99
 
 
-@check(needs={"fragments", "sound run"}, unverified="judged")
+@check(needs={"fragments"}, unverified="judged")
 def fragments_in_turn(history: History) -> Finding:
     """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
     hit = sorted(interval for intervals in Availability(history).out.values() for interval in intervals)
-    longest, judged, wrong = 0, 0, list[tuple[int, str]]()
+    longest, judged, wrong, late = 0, 0, list[tuple[int, str]](), list[Late]()
+    step_s = max(map(history.plan.cluster.step_time_of, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
         for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
@@ -128,8 +129,9 @@ def fragments_in_turn(history: History) -> Finding:
             steps, judged = after["step"] - before["step"], judged + 1
             longest = max(longest, steps)
             if steps > turn:
+                late.append(Late(before.t, after.t, turn * step_s))
                 wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
                                      f"{after.t:.2f} s, in {steps} steps"))
     need(judged, "somebody was hit all the time")
     return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps",
-                   [words for _, words in sorted(wrong, reverse=True)[:3]])
+                   [words for _, words in sorted(wrong, reverse=True)[:3]], late)

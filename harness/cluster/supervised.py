@@ -62,6 +62,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         self._addresses: dict[str, str] = {}  # link -> where the node's side of it listens
         self._toxics: dict[str, dict[str, Toxic]] = {}
         self._disabled: set[str] = set()
+        self._disk_full: dict[str, float] = {}  # node -> seconds after which it is started again
 
     # -- what places differ in -----------------------------------------------------------------------------------------
 
@@ -100,6 +101,14 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             if node.restart_at is not None and now >= node.restart_at:
                 node.restart_at = None
                 self._spawn(node.spec, node.incarnation + 1)
+                if node.name in self._disk_full:  # it comes back to a full disk: another fault had ended it before
+                    self._expect_no_space(node.name, self._disk_full[node.name])
+
+    def _expect_no_space(self, node: str, restart_after: float) -> None:
+        """Its processes end because nothing can be written, until there is room again."""
+        self._disk_full[node] = restart_after
+        if self._nodes[node].alive:
+            self._nodes[node].expected_exit, self._nodes[node].restart_after = True, restart_after
 
     def states(self) -> dict[str, NodeState]:
         """Every node's state."""

@@ -213,12 +213,13 @@ class ComposeCluster(SupervisedCluster[Node]):
 
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Write zeros until there is no space."""
-        self._nodes[node].expected_exit, self._nodes[node].restart_after = True, restart_after
+        self._expect_no_space(node, restart_after)
         return self._small_disk().fill()
 
     def empty_disk(self, node: str) -> None:
         """Remove them."""
         self._small_disk().empty()
+        self._disk_full.pop(node, None)
         if self._nodes[node].alive:
             self._nodes[node].clear_expected_exit()
 

@@ -84,9 +84,8 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
 
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Nothing more can be written."""
-        incarnation = self._nodes[node]
         disk = self._disks[node]
-        incarnation.expected_exit, incarnation.restart_after = True, restart_after
+        self._expect_no_space(node, restart_after)
         disk.full = True
         return sum(len(disk.data(name)) for name in disk.names())
 
@@ -94,6 +93,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """There is room again."""
         if self._disks[node].full:
             self._disks[node].full = False
+            self._disk_full.pop(node, None)
             self._nodes[node].clear_expected_exit()
 
     def restart_links(self) -> float:

@@ -82,3 +82,45 @@ def test_where_the_harness_ended_everybody_nobody_ended_before(calm):
 
 def test_without_the_harness_end_nothing_is_known(calm):
     assert calm.without("end").verdict(CHECK).verdict == "unknown"
+
+
+# -- end_correct ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", ["calm", "brief", "storm", "reborn"])
+def test_a_sound_run_ends_for_everybody_at_once(request, run):
+    verdict = request.getfixturevalue(run).verdict("end_correct")
+    assert (verdict.verdict, verdict.evidence) == ("passed", [])
+
+
+def test_who_does_not_end_by_itself_is_told(calm):
+    story = calm.without(lambda event: event.event == "exit" and event.fields.get("target") == "learner-2")
+    verdict = story.verdict("end_correct")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith("learner-2 was told that training is over at ")
+    assert verdict.evidence[0].endswith("and was still there 4.0 s later")
+
+
+def test_who_was_hit_shortly_before_may_not_have_heard_of_it(storm):
+    late = storm.bounded(faults=f"[{{pause: learner-2, at: {storm.end - storm.zero - 2}s, for: 1s}}]")
+    story = late.said(storm.end - 2, "harness", "injecting", fault="f1", kind="pause", targets=["learner-2"],
+                      description="", due=0.0).without(
+        lambda event: event.event == "exit" and event.fields.get("target") == "learner-2")
+    assert story.verdict("end_correct").verdict == "passed"
+
+
+def test_who_ends_before_the_syncer_says_so_is_told(calm):
+    story = calm.said(5.0, "learner-3", "finished", step=9, tokens=9)
+    verdict = story.verdict("end_correct")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith("learner-3.0 took training to be over at 5.00 s")
+
+
+def test_a_merge_after_the_end_is_told(calm):
+    merge = calm.all("merge")[-1]
+    story = calm.said(calm.end + 0.2, "syncer", "merge", **merge.fields)
+    assert "when training was over" in story.verdict("end_correct").evidence[0]
+
+
+def test_where_nobody_watched_the_end_it_is_not_known(calm):
+    assert calm.without(lambda event: event.event == "ending").verdict("end_correct").verdict == "unknown"

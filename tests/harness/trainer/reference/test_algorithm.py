@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.exploration.generate import plan_of
+from chaos.exploration.strategies import scenario
+from chaos.runner.baselines import synchronous
+from chaos.runner.simulate import performed
 from harness.tensors import digest as theirs
 from harness.trainer.algorithm.fragments import plan_fragments
 from harness.trainer.algorithm.merge import merge
@@ -92,3 +96,13 @@ def test_a_step_that_is_not_finite_is_not_made():
     before = weights.flat.copy()
     assert math.isnan(weights.step(0, 1e-3))
     assert np.array_equal(before, weights.flat, equal_nan=True)
+
+
+@pytest.mark.parametrize("cluster", [{}, {"batch": [1, 2, 4]}, {"warm_start": "30 steps"}, {"final_lr": 1.0}],
+                         ids=["alike", "batches", "warm start", "no decay"])
+def test_the_synchronous_run_ends_where_the_formulas_say(cluster):
+    plan = plan_of(scenario(**cluster), [], 0)
+    expected = plan.under_test.synchronous_loss(plan.cluster)
+    alone = synchronous(plan.without_faults()).model_copy(update={"deadline": 600.0})
+    ended = performed(alone).final().loss
+    assert ended - 1 == pytest.approx(expected - 1, rel=0.02, abs=2e-5)

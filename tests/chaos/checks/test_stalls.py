@@ -1,0 +1,53 @@
+"""Merges go on; where outages are excused, that is asked of the time in which enough were there, and of no other."""
+
+import pytest
+
+EXCUSED = "{outages: excused}"
+
+
+def test_the_time_in_which_the_syncer_was_gone_does_not_count_where_it_is_excused(reborn):
+    gone = reborn.one("exit", "harness", target="syncer").t
+    story = reborn.bounded("{no_global_stall: {max_gap: 500ms, max_gap_vs_baseline: 0.01}}")
+    assert story.verdict("no_global_stall").verdict == "failed"
+    excused = reborn.bounded("{no_global_stall: {max_gap: 500ms, max_gap_vs_baseline: 0.01}, outages: excused}")
+    verdict = excused.verdict("no_global_stall")
+    assert verdict.verdict == "passed"
+    assert gone > reborn.zero
+
+
+@pytest.mark.parametrize("check", ["no_global_stall", "uptime"])
+def test_a_stall_with_which_no_fault_has_to_do_is_one_all_the_same(calm, check):
+    assert calm.bounded(EXCUSED).silent("merge", 3, 5).verdict(check).verdict == "failed"
+
+
+def test_a_stall_beside_a_fault_that_leaves_a_quorum_is_one_all_the_same(storm):
+    assert storm.bounded(EXCUSED).silent("merge", 12.3, 13.8).verdict("no_global_stall").verdict == "failed"
+
+
+def test_where_all_are_needed_it_is_excused_while_one_is_cut_off(storm):
+    story = storm.bounded(EXCUSED, quorum=4).silent("merge", 12.5, 13.9)
+    assert story.verdict("no_global_stall").verdict == "passed"
+
+
+def test_fragments_are_merged_in_turn(calm):
+    verdict = calm.verdict("fragments_in_turn")
+    assert verdict.verdict == "passed"
+    assert verdict.measured == "longest 8 steps"
+
+
+@pytest.mark.parametrize(("start", "end"), [(3, 6), (0, 99), (6, 99)], ids=["middle", "always", "end"])
+def test_a_fragment_whose_turn_is_left_out_is_told(calm, start, end):
+    story = calm.without(lambda event: event.event == "merge" and event["fragment"] == 2 and start <= event.t <= end
+                         and event.t > calm.zero)
+    verdict = story.verdict("fragments_in_turn")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith("fragment 2 was not merged between ")
+
+
+def test_what_waits_while_somebody_is_hit_is_not_judged(storm):
+    story = storm.without(lambda event: event.event == "merge" and event["fragment"] == 2 and 12 < event.t < 15)
+    assert story.verdict("fragments_in_turn").verdict == "passed"
+
+
+def test_without_a_steady_state_nobody_knows_whose_turn_it_is(calm):
+    assert calm.without(lambda event: event.event == "steady").verdict("fragments_in_turn").verdict == "unknown"
