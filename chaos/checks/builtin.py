@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos.checks.arithmetic import arithmetic_correct
+from chaos.checks.attention import nobody_starves, silence_noticed
 from chaos.checks.ends import end_correct, no_unplanned_exit
 from chaos.checks.liveness import (
     blast_radius,
@@ -23,5 +24,5 @@ from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
           exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
-          arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn, end_correct,
-          no_unplanned_exit, faults_verified, all_undone)
+          arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn, nobody_starves, silence_noticed,
+          end_correct, no_unplanned_exit, faults_verified, all_undone)

@@ -92,5 +92,5 @@ def _somebody_else(history: History, gone: Event, own: list[Event]) -> str:
         return "; the machine is why"
     names = history.plan.cluster.names
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
-          and gone["target"] in span.planned.fault.affected_nodes(names)]
+          and span.planned.fault.stops_target and gone["target"] in span.planned.fault.affected_nodes(names)]
     return f"; fault {on[0]} had hit it" if on else ""

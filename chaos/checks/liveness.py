@@ -254,7 +254,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
             if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
                 pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
-                allowed = least - _by_chance(history, learner, end - start)
+                allowed = least - _by_chance(history, learner, end - start) - _unfinished(history, learner, start, end)
                 if pace < allowed <= pace + lost / (end - start) and (who := _starting(history, start, end)):
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
                                 f"{who} was being started")
@@ -277,6 +277,11 @@ def _by_chance(history: History, learner: str, seconds: float) -> float:
     the mean of n of them has a deviation of v / sqrt(3 n); four of these are as good as never exceeded."""
     steps = seconds / history.step_time(learner)
     return _DEVIATIONS * history.plan.cluster.variance / math.sqrt(3 * max(steps, 1.0))
+
+
+def _unfinished(history: History, learner: str, start: float, end: float) -> float:
+    """What the step that is under way when training ends would have added: nobody tells of it."""
+    return history.step_time(learner) / (end - start) if end >= history.end else 0.0
 
 
 def _starting(history: History, start: float, end: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isclose
+from math import inf, isclose
 from operator import itemgetter
 from typing import Any
 
@@ -208,7 +208,7 @@ def weights_correct(history: History) -> Finding:
         if wrong_step := _outer_step(rules, merge):
             wrong.append(wrong_step)
         for part in merge["contributions"]:
-            sent, steps, tokens = counters.at(part["learner"], part["incarnation"], merge["round"], merge["fragment"])
+            sent, steps, tokens = counters.at(part, merge["round"], merge["fragment"])
             weight = tokens * (tokens / steps) if steps else 0.0
             count += 1
             if sent != _MERGED(part):
@@ -266,7 +266,7 @@ class _Counters:
     """c_steps and c_tokens of every answer, from the learners' tapes alone."""
 
     def __init__(self, history: History) -> None:
-        self._counted = history.counted
+        self._counted, self._ends = history.counted, history.tape.ends
         self._answers: dict[tuple[Node, int], _Answers] = {}
         carry = rules_of(history).carries
         fragments = len(history.plan.cluster.fragment_table())
@@ -280,16 +280,20 @@ class _Counters:
                 if answers := list(_answers(stream, carry)):
                     self._answers[node, fragment] = _Answers(events, answers)
 
-    def at(self, learner: str, incarnation: int, round_: int, fragment: int) -> tuple[Sent, int, int]:
-        """What the learner says it sent, and its (steps, tokens) rebuilt.
+    def at(self, part: Mapping[str, Any], round_: int, fragment: int) -> tuple[Sent, int, int]:
+        """What the learner says it sent for this contribution, and its (steps, tokens) rebuilt; nothing where its tape
+        is whole and has no such answer.
 
         Raises:
-            Unknown: the learner's tape does not hold it.
+            Unknown: the learner's tape ends before it.
         """
+        learner, incarnation, arrived = part["learner"], part["incarnation"], part["arrived"]
         node = (learner, incarnation)
         answer = self._answers[node, fragment].to(round_) if (node, fragment) in self._answers else None
         if answer is None:
-            raise Unknown(f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
+            need(self._ends.get(node, -inf) >= arrived,
+                 f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
+            return ("", -1, -1, -1), 0, 0  # it goes on behind that moment: it never answered
         event, closed = answer
         sent = _SENT(event.fields)
         steps, tokens = self._counted.get(node, ([], [0]))

@@ -70,15 +70,15 @@ class _Possible:
     def by(self, moments: Numbers) -> Numbers:
         """By these moments."""
         made = {node: one.by(moments) for node, one in self._steps.items()}
-        for node, (t, tokens) in self._claimed.items():
-            made[node] = np.maximum(made.get(node, 0.0), np.where(moments >= t, tokens, 0.0))
+        for node, (came, tokens) in self._claimed.items():
+            made[node] = np.maximum(made.get(node, 0.0), tokens * np.searchsorted(came, moments, side="right"))
         return _together(self._begins_with, made.values(), len(moments))
 
 
-def _claimed(history: History) -> dict[Node, tuple[float, float]]:
-    """What an impostor may have said in a process' name, so that it is asked for more: that one step is done. From when
-    on, and how many tokens."""
-    found: dict[Node, tuple[float, float]] = {}
+def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
+    """What an impostor may have said in a process' name, so that it is asked for more: that one step more is done, each
+    time that it came. When that was, and how many tokens a step has."""
+    found: dict[Node, tuple[list[float], float]] = {}
     for span in history.spans:
         if isinstance(span.planned.fault, Impersonation) and span.injected is not None:
             for target in span.planned.fault.targets:
@@ -86,7 +86,7 @@ def _claimed(history: History) -> dict[Node, tuple[float, float]]:
                             if name == target), default=0.0)
                 for hello in history.tape.of("hello", node=SYNCER):
                     if hello["learner"] == target and hello.t >= span.injected - _CLOCK_S:
-                        found.setdefault((target, hello["incarnation"]), (hello.t, step))
+                        found.setdefault((target, hello["incarnation"]), ([], step))[0].append(hello.t)
     return found
 
 

@@ -55,6 +55,8 @@ class Availability:
             if span.injected is not None and span.id != self._but:
                 for node in self._hit(span):
                     found[node].append((span.injected, self._returned(span, node)))
+                    if self._history.plan.cluster.coupling.waits == "group" and not span.planned.fault.stops_target:
+                        found[SYNCER].append(found[node][-1])  # a group waits for whoever is slow, or not missed yet
         coupling = self._history.plan.cluster.coupling
         if coupling.waits == "group":  # it has to notice, and to form anew, whenever somebody goes or comes
             for node in self._names:

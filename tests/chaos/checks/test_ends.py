@@ -60,9 +60,11 @@ def test_a_full_disk_that_is_no_fault_of_the_plan_proves_nothing(calm):
     assert story.verdict(CHECK).verdict == "unknown"
 
 
-def test_a_process_that_a_fault_had_hit_proves_nothing(storm):
-    at = next(event.t for event in storm.all("injected", "harness") if event["fault"] == "f2") + 1
-    assert ended(storm, at, 1).verdict(CHECK).verdict == "unknown"
+@pytest.mark.parametrize(("fault", "target", "verdict"), [("f1", "learner-1", "unknown"),
+                                                          ("f2", "learner-2", "failed")], ids=["kill", "straggler"])
+def test_a_process_proves_nothing_where_a_fault_that_ends_processes_had_hit_it(storm, fault, target, verdict):
+    at = next(event.t for event in storm.all("injected", "harness") if event["fault"] == fault) + 1
+    assert ended(storm, at, 1, target).verdict(CHECK).verdict == verdict
 
 
 def test_a_process_that_was_superseded_may_end(calm):

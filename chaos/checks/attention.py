@@ -1,0 +1,96 @@
+"""Does the coordinator attend to everybody: is everybody asked, and is who falls silent missed?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.checks.base import Finding, Late, check, need
+from chaos.evidence.availability import Availability
+from chaos.evidence.history import History, Span
+from chaos.scenario.model import SYNCER
+from harness.tape.event import Event
+from harness.units import show_seconds
+
+_LEAST_ROUNDS = 20
+_MOST = 0.5
+_SETTLED_S = 1.0
+"""After somebody is back, until rounds that were under way meanwhile are over."""
+_SLACK_S = 1.0
+"""What was under way may arrive a little later, and the coordinator looks now and then."""
+
+
+@check(unverified="judged")
+def silence_noticed(history: History) -> Finding | None:
+    """A learner that is cut off, or stands still, is taken for gone within `heartbeat_timeout` and a heartbeat."""
+    cluster = history.plan.cluster
+    within = cluster.heartbeat_timeout + cluster.sign_s + _SLACK_S
+    silences = [(span, learner) for span in history.spans for learner in _silenced(history, span)
+                if span.injected is not None and history.until(span) - span.injected > within
+                and _connected(history, learner, span.injected) and not history.syncer_down(
+                    span.injected, span.injected + within)]
+    silences = [(span, learner) for span, learner in silences if not any(
+        other is not span and SYNCER in (*other.planned.fault.targets,) and other.overlaps(
+            span.began - within, span.began + within) for other in history.spans)]
+    if not silences:
+        return None
+    took: list[tuple[float, str, Late]] = []
+    for span, learner in silences:
+        lost = next((event.t for event in history.tape.of("lost", node=SYNCER) if event["learner"] == learner
+                     and event.t >= span.began - _SLACK_S), history.end)
+        took.append((lost - span.began, f"{learner}: {span.planned.fault.describe()} from {span.began:.2f} s on; taken "
+                     f"for gone after {show_seconds(lost - span.began)}", Late(span.began, lost, within)))
+    need(took, "nobody was silent for long enough")
+    took.sort(key=lambda one: -one[0])
+    return Finding(took[0][0] <= within, show_seconds(took[0][0]), f"≤ {show_seconds(within)}",
+                   [words for _, words, _ in took[:3]], [late for _, _, late in took])
+
+
+@check(needs={"fragments"}, unverified="judged")
+def nobody_starves(history: History) -> Finding | None:
+    """While nobody is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
+    hit = sorted(interval for intervals in Availability(history).out.values() for interval in intervals)
+    start = _all_there(history)
+    rounds = [merge for merge in history.merges if merge["opened"] >= start and not any(
+        gone < merge.t and merge["opened"] < back + _SETTLED_S for gone, back in hit)]
+    if len(rounds) < _LEAST_ROUNDS:
+        return None  # somebody was hit nearly all the time
+    shares = [(_share(rounds, learner, asked=True), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
+              for learner in history.plan.cluster.starters]
+    if history.plan.cluster.merges_from_all:
+        shares += [(_share(rounds, learner, asked=False),
+                    f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
+                   for learner in history.plan.cluster.starters]
+    least = min(share for share, _ in shares)
+    return Finding(least >= _MOST, f"least {least:.0%}", f"≥ {_MOST:.0%}",
+                   [words.format(share) for share, words in sorted(shares)[:3]])
+
+
+def _all_there(history: History) -> float:
+    """When every learner was connected: it is steady only once it has merged from all, which is what is asked here."""
+    hello = {event["learner"]: event.t for event in reversed(history.tape.of("hello", node=SYNCER))}
+    need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
+    return max(hello[learner] for learner in history.plan.cluster.starters) + _SETTLED_S
+
+
+def _share(rounds: Sequence[Event], learner: str, *, asked: bool) -> float:
+    """Of these rounds, in which it was asked, or merged from."""
+    return sum(learner in (merge["asked"] if asked else {part["learner"] for part in merge["contributions"]})
+               for merge in rounds) / len(rounds)
+
+
+def _silenced(history: History, span: Span) -> list[str]:
+    """Learners of which nothing is heard while this fault lasts."""
+    fault, names = span.planned.fault, history.plan.cluster.names
+    silent = fault.halts_target or (fault.cuts_off and getattr(fault, "direction", "both") != "downstream")
+    if not silent or not fault.reversible or getattr(fault, "restart_after", None) is not None:
+        return []
+    return [name for name in fault.affected_nodes(names) if name in names]
+
+
+def _connected(history: History, learner: str, at: float) -> bool:
+    """Whether the coordinator took it to be there."""
+    last = None
+    for event in history.tape.of("hello", "lost", node=SYNCER):
+        if event.t <= at and event["learner"] == learner:
+            last = event.event
+    return last == "hello"

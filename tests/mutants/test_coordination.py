@@ -1,0 +1,371 @@
+"""Bugs that are planted into how learners and the syncer work together: quorums, rounds, recovery, checkpoints."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness import tensors as arrays
+from harness.core.effects import Close, Commit, Send, Stop
+from harness.storage import checkpoint
+from harness.trainer.coordinator import rounds
+from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
+from harness.trainer.coordinator.fragment_store import FragmentStore
+from harness.trainer.coordinator.rounds import Round
+from harness.trainer.coordinator.syncer import Syncer
+from harness.trainer.learner.learner import Learner
+from harness.trainer.protocol.messages import OuterGradient, Welcome
+from planting import failed
+
+KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
+CUT_OFF = {"partition": "learner-2", "at": "4s", "for": "3s"}
+ONE_WAY = {"partition": "learner-2", "at": "4s", "for": "4s", "direction": "upstream"}
+SYNCER = {"kill": "syncer", "at": "4s", "restart_after": "1s"}
+POWER = {"power_loss": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 40},
+         "restart_after": "1s"}
+UNTOLD = {"kill": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 40},
+          "restart_after": "1s"}
+ZOMBIE = {"zombie": "learner-2", "at": "4s", "for": "3s"}
+PAUSE = {"pause": "learner-2", "at": "4s", "for": "2s"}
+SLOW = {"straggler": "learner-2", "at": "4s", "for": "4s", "factor": 0.25}
+PEER = {"recovery": "peer"}
+ALL = {"quorum": 3}
+
+
+# -- who counts ----------------------------------------------------------------------------------------------------
+
+def merges_twice_what_was_not_acknowledged(patch):
+    patch.setattr(FragmentState, "already_merged", lambda *_: "")
+    return [UNTOLD], {"anchor": "base"}, "exactly_once"
+
+
+def votes_without_steps_count(patch):
+    """Who has nothing to give counts for the quorum."""
+    usual = Round.may_merge
+
+    def any_word(self, now):
+        if self.quorum_at is None and self.answers and len(self.answers) + len(self.declined) >= 2:
+            self.reached(now, 0.0, 0.0, 0.0, 0.0)
+        return usual(self, now)
+    patch.setattr(Round, "may_merge", any_word)
+    usual_give = Learner._give
+    patch.setattr(Learner, "_give", lambda self, request: usual_give(self, request) if self.name == "learner-1" else [
+        Send(OuterGradient(round=request.round, fragment=request.fragment, base_version=0, first_step=0, last_step=0,
+                           steps=0, tokens=0, digest=""))])
+    return [], {"quorum": 2}, "quorum_respected"
+
+
+def quorum_of_one_less(patch):
+    usual = Syncer.__init__
+
+    def fewer(self, config, found, incarnation=0):
+        usual(self, config, found, incarnation)
+        self.config = config.model_copy(update={"quorum": config.quorum - 1})
+    patch.setattr(Syncer, "__init__", fewer)
+    return [CUT_OFF], ALL, "quorum_respected"
+
+
+def the_dead_count(patch):
+    """What a learner that is gone had answered before stays in the next round, too."""
+    usual = Syncer._consider
+    kept = {}
+
+    def with_the_dead(self, round_, now):
+        mine = kept.setdefault(round_.fragment, {})
+        mine.update(round_.answers)
+        for name, answer in mine.items():
+            if name not in round_.answers and self.peers[name].connection is None:
+                round_.answers[name] = replace(answer, arrived=now)
+        return usual(self, round_, now)
+    patch.setattr(Syncer, "_consider", with_the_dead)
+    return [KILL], {}, "exactly_once"
+
+
+def takes_back_an_old_incarnation(patch):
+    usual = Syncer._turn_away
+    patch.setattr(Syncer, "_turn_away", lambda self, connection, hello, newest, ours=True: usual(
+        self, connection, hello, hello.incarnation, ours))
+    replaced = Syncer._replace
+    patch.setattr(Syncer, "_replace", lambda self, hello, now: (
+        effect._replace(final=False) if isinstance(effect, Close) else effect for effect in replaced(self, hello, now)))
+    return [ZOMBIE], {}, "exactly_once"
+
+
+def drops_what_one_answers(patch):
+    usual = Syncer._answer
+    patch.setattr(Syncer, "_answer", lambda self, peer, answer, tensors, now: self._without(
+        self._rounds[answer.fragment], peer, now) if peer.name == "learner-3" and answer.fragment in self._rounds else (
+            usual(self, peer, answer, tensors, now)))
+    return [], {}, "nobody_starves"
+
+
+def never_asks_one(patch):
+    usual = Syncer._ask
+
+    def some(self, round_):
+        for effect in usual(self, round_):
+            if (third := self.peers.get("learner-3")) and third.connection == effect.to:
+                round_.asked.pop("learner-3", None)
+            else:
+                yield effect
+    patch.setattr(Syncer, "_ask", some)
+    return [], {}, "nobody_starves"
+
+
+# -- rounds --------------------------------------------------------------------------------------------------------
+
+def grace_of_a_second(patch):
+    patch.setattr(rounds, "grace_window", lambda *_: 1.0)
+    return [PAUSE], {}, "quorum_respected"
+
+
+def waits_for_all_who_were_asked(patch):
+    patch.setattr(Round, "may_merge", lambda self, now: (not self.outstanding and bool(self.answers), "all answered"))
+    return [PAUSE], {}, "quorum_respected"
+
+
+def waits_for_stragglers(patch):
+    patch.setattr(Round, "may_merge", lambda self, now: (not self.outstanding and bool(self.answers), "all answered"))
+    return [SLOW], {"grace": 0.0}, "quorum_respected"
+
+
+def old_rounds_are_answered(patch):
+    """An answer to a round that is over is merged into the next one."""
+    usual = Syncer._answer
+
+    def stale(self, peer, answer, tensors, now):
+        open_ = self._rounds.get(answer.fragment)
+        return usual(self, peer, replace(answer, round=open_.number) if open_ else answer, tensors, now)
+    patch.setattr(Syncer, "_answer", stale)
+    return [{"latency": "learner-3", "at": "3s", "for": "5s", "delay": "480ms"}], {"overlap": 1.0}, "weights_correct"
+
+
+def stale_bases_are_merged(patch):
+    patch.setattr(FragmentState, "out_of_reach", lambda *_: "")
+    return [CUT_OFF], {"max_staleness": 2, "anchor": "base"}, "staleness_bounded"
+
+
+def forgets_to_broadcast_to_one(patch):
+    usual = FragmentStore.tell
+    patch.setattr(FragmentStore, "tell", lambda self, peer, index, closed=0.0: () if closed and peer.name == "learner-2"
+                  and self.states[index].version > 5 else usual(self, peer, index, closed))
+    return [], {"max_staleness": 4}, "goodput"
+
+
+# -- learners ------------------------------------------------------------------------------------------------------
+
+def counters_are_not_reset(patch):
+    usual = Learner._receive
+
+    def kept(self, message, tensors):
+        before = self.held[message.fragment].steps
+        yield from usual(self, message, tensors)
+        self.held[message.fragment].steps = before
+    patch.setattr(Learner, "_receive", kept)
+    return [], {}, "exactly_once"
+
+
+def goes_back_to_older_versions(patch):
+    usual = Learner._receive
+
+    def any_version(self, message, tensors):
+        self.held[message.fragment].version = min(self.held[message.fragment].version, message.version)
+        return usual(self, message, tensors)
+    patch.setattr(Learner, "_receive", any_version)
+    told = FragmentStore.tell
+
+    def old(self, peer, index, closed=0.0):
+        for effect in told(self, peer, index, closed):
+            yield effect
+            if self.states[index].before and self.states[index].version % 5 == 0:
+                value = self.states[index].before[0]
+                yield replace_send(effect, replace(effect.message, version=self.states[index].version - 1, base=-1,
+                                                   digest=arrays.digest(value)), value)
+    patch.setattr(FragmentStore, "tell", old)
+    return [], {}, "replica_consistency"
+
+
+def replace_send(effect, message, tensors):
+    return effect._replace(message=message, tensors=tensors)
+
+
+def trains_the_same_batches_again(patch):
+    """A new process begins with its shard's first batch."""
+    usual = Learner.on_message
+
+    def first(self, message, tensors, now):
+        if isinstance(message, Welcome):
+            message = replace(message, position=0)
+        return usual(self, message, tensors, now)
+    patch.setattr(Learner, "on_message", first)
+    return [KILL], {}, "exactly_once"
+
+
+def never_begins_after_a_restart(patch):
+    usual = Learner._begin
+    patch.setattr(Learner, "_begin", lambda self, now, resume=True: () if self.incarnation else usual(
+        self, now, resume))
+    return [KILL], {}, "reintegration"
+
+
+def gives_up_after_one_error(patch):
+    usual = Learner.on_lost
+
+    def for_good(self, reason, now):
+        yield from usual(self, reason, now)
+        self._done = True
+        yield Stop("gave up")
+    patch.setattr(Learner, "on_lost", for_good)
+    return [CUT_OFF], {}, "no_unplanned_exit"
+
+
+def stands_while_it_is_cut_off(patch):
+    """Without a connection nothing is trained."""
+    lost, came = Learner.on_lost, Learner.on_connected
+
+    def stops(self, reason, now):
+        self._started = False
+        return lost(self, reason, now)
+
+    def goes_on(self, now):
+        yield from came(self, now)
+        if self._has_all:
+            yield from self._begin(now)
+    patch.setattr(Learner, "on_lost", stops)
+    patch.setattr(Learner, "on_connected", goes_on)
+    return [SYNCER], {}, "blast_radius"
+
+
+def a_donor_gives_what_it_trains(patch):
+    """Its own weights, with the digests that it received."""
+    usual = Learner._donate
+
+    def own(self, asked):
+        for effect in usual(self, asked):
+            if isinstance(effect, Send):
+                value = {name: array for fragment in self.table for name, array in self.replica.read(
+                    fragment.names).items()}
+                message = replace(effect.message, digests=[arrays.digest(self.replica.read(fragment.names))
+                                                           for fragment in self.table])
+                effect = effect._replace(message=replace(message, versions=[
+                    version - 1 for version in message.versions]), tensors=value)
+            yield effect
+    patch.setattr(Learner, "_donate", own)
+    return [KILL], PEER, "replica_consistency"
+
+
+# -- the syncer ----------------------------------------------------------------------------------------------------
+
+def one_death_ends_the_syncers_rounds(patch):
+    """Deaths spread: whoever is lost takes all connections with it."""
+    usual = Syncer.on_lost
+
+    def all_of_them(self, connection, reason, now):
+        yield from usual(self, connection, reason, now)
+        for peer in list(self.peers.values()):
+            if peer.connection is not None:
+                yield Close(peer.connection, "one is gone")
+    patch.setattr(Syncer, "on_lost", all_of_them)
+    return [KILL], {}, "goodput"
+
+
+def silence_is_not_noticed(patch):
+    def deaf(self, now):
+        yield self._next_heartbeat(now)
+        yield from self._tell_all(*self._standing(now))
+    patch.setattr(Syncer, "_heartbeat", deaf)
+    return [ONE_WAY], {"heartbeat_timeout": "1s"}, "silence_noticed"
+
+
+def nothing_is_committed(patch):
+    usual = FragmentStore.commit
+
+    def first_only(self, fragment):
+        commit = usual(self, fragment)
+        if self.states[fragment].version < 3:
+            self.__dict__.setdefault("kept", {})[fragment] = commit
+        return self.__dict__.get("kept", {}).get(fragment, commit)
+    patch.setattr(FragmentStore, "commit", first_only)
+    return [SYNCER], {}, "replica_consistency"
+
+
+def tells_before_it_commits(patch):
+    usual = Syncer._merge
+
+    def later(self, round_, why, now):
+        effects = list(usual(self, round_, why, now))
+        commits = [effect for effect in effects if isinstance(effect, Commit)]
+        yield from (effect for effect in effects if effect not in commits)
+        self.__dict__.setdefault("owed", []).extend(commits)
+        if len(self.__dict__["owed"]) > 6:
+            yield self.__dict__["owed"].pop(0)
+    patch.setattr(Syncer, "_merge", later)
+    return [SYNCER], {}, "replica_consistency"
+
+
+def names_are_not_synced(patch):
+    def saving(disk, name, content):
+        disk.write(name, content)
+        yield "checkpoint.before_sync"
+    patch.setattr(checkpoint, "saving", saving)
+    return [POWER], {}, "replica_consistency"
+
+
+def two_contents_of_one_version(patch):
+    usual = FragmentState.restored
+    patch.setattr(FragmentState, "restored", staticmethod(lambda tensors, meta: replace(
+        found := usual(tensors, meta), value={name: array * arrays.np.float32(1.001) for name, array in
+                                              found.value.items()})))
+    return [SYNCER], {}, "replica_consistency"
+
+
+def who_was_merged_is_forgotten(patch):
+    usual = FragmentState.restored
+    patch.setattr(FragmentState, "restored", staticmethod(lambda tensors, meta: replace(
+        usual(tensors, meta), merged={})))
+    return [UNTOLD], {"anchor": "base"}, "exactly_once"
+
+
+def leases_nothing(patch):
+    """A new process may train what the one before it has trained."""
+    patch.setattr(ProgressCounters, "lease", lambda self, learner, now, config: self.positions.setdefault(
+        learner, config.warm_start))
+    usual = ProgressCounters.report
+
+    def without_positions(self, learner, incarnation, tokens, position, now):
+        before = self.positions.get(learner)
+        usual(self, learner, incarnation, tokens, position, now)
+        if before is not None:
+            self.positions[learner] = before
+    patch.setattr(ProgressCounters, "report", without_positions)
+    return [KILL], {}, "exactly_once"
+
+
+def the_clock_stands_with_its_leader(patch):
+    """The most advanced learner that there ever was drives the clock."""
+    from harness.trainer.coordinator import syncer
+    furthest = {}
+
+    def led(peers, quorum, t, slack):
+        for peer in peers:
+            furthest[peer.name] = max(furthest.get(peer.name, 0), peer.step)
+        leader = max(furthest, key=lambda name: (name == "learner-2", furthest[name]))
+        return max(t, furthest[leader])
+    patch.setattr(syncer, "ticked", led)
+    return [KILL], {}, "no_global_stall"
+
+
+MUTANTS = [merges_twice_what_was_not_acknowledged, votes_without_steps_count, quorum_of_one_less, the_dead_count,
+           takes_back_an_old_incarnation, drops_what_one_answers, never_asks_one, grace_of_a_second,
+           waits_for_all_who_were_asked, waits_for_stragglers, old_rounds_are_answered, stale_bases_are_merged,
+           forgets_to_broadcast_to_one, counters_are_not_reset,
+           goes_back_to_older_versions, trains_the_same_batches_again, never_begins_after_a_restart,
+           gives_up_after_one_error, stands_while_it_is_cut_off, a_donor_gives_what_it_trains,
+           one_death_ends_the_syncers_rounds, silence_is_not_noticed, nothing_is_committed, tells_before_it_commits,
+           names_are_not_synced, two_contents_of_one_version, who_was_merged_is_forgotten, leases_nothing,
+           the_clock_stands_with_its_leader]
+
+
+@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
+def test_the_bug_is_found_by_its_check(plant, monkeypatch):
+    faults, cluster, check = plant(monkeypatch)
+    assert check in failed(faults, {"budget": "250 steps", **cluster})
