@@ -7,7 +7,7 @@ RERUNS ?= 1
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo check coverage test test-all bench figures sweep tune variants soak attack lint setup clean
+.PHONY: help demo check coverage test test-all detection bench figures sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make coverage  the same tests, and how much of the code they reach"
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
+	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 10 minutes)"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
 	@echo "make figures   list the figures that an earlier behaviour of the trainer made, and what measures them again"
 	@echo "make sweep     choose the learning rates, the outer optimizer and the rest again (about 40 minutes)"
@@ -82,6 +83,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+detection: setup
+	$(BIN)/python -m benchmarks.detection
 
 bench: setup
 	$(BIN)/python -m benchmarks.bench

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from harness import tensors as arrays
 from harness.core.effects import Close, Commit, Send, Stop
 from harness.storage import checkpoint
@@ -14,7 +12,7 @@ from harness.trainer.coordinator.rounds import Round
 from harness.trainer.coordinator.syncer import Syncer
 from harness.trainer.learner.learner import Learner
 from harness.trainer.protocol.messages import OuterGradient, Welcome
-from planting import failed
+from planting import Mutant, finds
 
 KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
 CUT_OFF = {"partition": "learner-2", "at": "4s", "for": "3s"}
@@ -27,7 +25,9 @@ UNTOLD = {"kill": "syncer", "when": {"node": "syncer", "failpoint": "commit.befo
 ZOMBIE = {"zombie": "learner-2", "at": "4s", "for": "3s"}
 PAUSE = {"pause": "learner-2", "at": "4s", "for": "2s"}
 SLOW = {"straggler": "learner-2", "at": "4s", "for": "4s", "factor": 0.25}
+LONG = {"budget": "250 steps"}
 PEER = {"recovery": "peer"}
+FAR = {"latency": "learner-3", "at": "3s", "for": "5s", "delay": "480ms"}
 ALL = {"quorum": 3}
 
 
@@ -35,7 +35,6 @@ ALL = {"quorum": 3}
 
 def merges_twice_what_was_not_acknowledged(patch):
     patch.setattr(FragmentState, "already_merged", lambda *_: "")
-    return [UNTOLD], {"anchor": "base"}, "exactly_once"
 
 
 def votes_without_steps_count(patch):
@@ -51,7 +50,6 @@ def votes_without_steps_count(patch):
     patch.setattr(Learner, "_give", lambda self, request: usual_give(self, request) if self.name == "learner-1" else [
         Send(OuterGradient(round=request.round, fragment=request.fragment, base_version=0, first_step=0, last_step=0,
                            steps=0, tokens=0, digest=""))])
-    return [], {"quorum": 2}, "quorum_respected"
 
 
 def quorum_of_one_less(patch):
@@ -61,7 +59,6 @@ def quorum_of_one_less(patch):
         usual(self, config, found, incarnation)
         self.config = config.model_copy(update={"quorum": config.quorum - 1})
     patch.setattr(Syncer, "__init__", fewer)
-    return [CUT_OFF], ALL, "quorum_respected"
 
 
 def the_dead_count(patch):
@@ -77,7 +74,6 @@ def the_dead_count(patch):
                 round_.answers[name] = replace(answer, arrived=now)
         return usual(self, round_, now)
     patch.setattr(Syncer, "_consider", with_the_dead)
-    return [KILL], {}, "exactly_once"
 
 
 def takes_back_an_old_incarnation(patch):
@@ -87,7 +83,6 @@ def takes_back_an_old_incarnation(patch):
     replaced = Syncer._replace
     patch.setattr(Syncer, "_replace", lambda self, hello, now: (
         effect._replace(final=False) if isinstance(effect, Close) else effect for effect in replaced(self, hello, now)))
-    return [ZOMBIE], {}, "exactly_once"
 
 
 def drops_what_one_answers(patch):
@@ -95,7 +90,6 @@ def drops_what_one_answers(patch):
     patch.setattr(Syncer, "_answer", lambda self, peer, answer, tensors, now: self._without(
         self._rounds[answer.fragment], peer, now) if peer.name == "learner-3" and answer.fragment in self._rounds else (
             usual(self, peer, answer, tensors, now)))
-    return [], {}, "nobody_starves"
 
 
 def never_asks_one(patch):
@@ -108,24 +102,20 @@ def never_asks_one(patch):
             else:
                 yield effect
     patch.setattr(Syncer, "_ask", some)
-    return [], {}, "nobody_starves"
 
 
 # -- rounds --------------------------------------------------------------------------------------------------------
 
 def grace_of_a_second(patch):
     patch.setattr(rounds, "grace_window", lambda *_: 1.0)
-    return [PAUSE], {}, "quorum_respected"
 
 
 def waits_for_all_who_were_asked(patch):
     patch.setattr(Round, "may_merge", lambda self, now: (not self.outstanding and bool(self.answers), "all answered"))
-    return [PAUSE], {}, "quorum_respected"
 
 
 def waits_for_stragglers(patch):
     patch.setattr(Round, "may_merge", lambda self, now: (not self.outstanding and bool(self.answers), "all answered"))
-    return [SLOW], {"grace": 0.0}, "quorum_respected"
 
 
 def old_rounds_are_answered(patch):
@@ -136,19 +126,16 @@ def old_rounds_are_answered(patch):
         open_ = self._rounds.get(answer.fragment)
         return usual(self, peer, replace(answer, round=open_.number) if open_ else answer, tensors, now)
     patch.setattr(Syncer, "_answer", stale)
-    return [{"latency": "learner-3", "at": "3s", "for": "5s", "delay": "480ms"}], {"overlap": 1.0}, "weights_correct"
 
 
 def stale_bases_are_merged(patch):
     patch.setattr(FragmentState, "out_of_reach", lambda *_: "")
-    return [CUT_OFF], {"max_staleness": 2, "anchor": "base"}, "staleness_bounded"
 
 
 def forgets_to_broadcast_to_one(patch):
     usual = FragmentStore.tell
     patch.setattr(FragmentStore, "tell", lambda self, peer, index, closed=0.0: () if closed and peer.name == "learner-2"
                   and self.states[index].version > 5 else usual(self, peer, index, closed))
-    return [], {"max_staleness": 4}, "goodput"
 
 
 # -- learners ------------------------------------------------------------------------------------------------------
@@ -161,7 +148,6 @@ def counters_are_not_reset(patch):
         yield from usual(self, message, tensors)
         self.held[message.fragment].steps = before
     patch.setattr(Learner, "_receive", kept)
-    return [], {}, "exactly_once"
 
 
 def goes_back_to_older_versions(patch):
@@ -181,7 +167,6 @@ def goes_back_to_older_versions(patch):
                 yield replace_send(effect, replace(effect.message, version=self.states[index].version - 1, base=-1,
                                                    digest=arrays.digest(value)), value)
     patch.setattr(FragmentStore, "tell", old)
-    return [], {}, "replica_consistency"
 
 
 def replace_send(effect, message, tensors):
@@ -197,14 +182,12 @@ def trains_the_same_batches_again(patch):
             message = replace(message, position=0)
         return usual(self, message, tensors, now)
     patch.setattr(Learner, "on_message", first)
-    return [KILL], {}, "exactly_once"
 
 
 def never_begins_after_a_restart(patch):
     usual = Learner._begin
     patch.setattr(Learner, "_begin", lambda self, now, resume=True: () if self.incarnation else usual(
         self, now, resume))
-    return [KILL], {}, "reintegration"
 
 
 def gives_up_after_one_error(patch):
@@ -215,7 +198,6 @@ def gives_up_after_one_error(patch):
         self._done = True
         yield Stop("gave up")
     patch.setattr(Learner, "on_lost", for_good)
-    return [CUT_OFF], {}, "no_unplanned_exit"
 
 
 def stands_while_it_is_cut_off(patch):
@@ -232,7 +214,6 @@ def stands_while_it_is_cut_off(patch):
             yield from self._begin(now)
     patch.setattr(Learner, "on_lost", stops)
     patch.setattr(Learner, "on_connected", goes_on)
-    return [SYNCER], {}, "blast_radius"
 
 
 def a_donor_gives_what_it_trains(patch):
@@ -250,7 +231,6 @@ def a_donor_gives_what_it_trains(patch):
                     version - 1 for version in message.versions]), tensors=value)
             yield effect
     patch.setattr(Learner, "_donate", own)
-    return [KILL], PEER, "replica_consistency"
 
 
 # -- the syncer ----------------------------------------------------------------------------------------------------
@@ -265,7 +245,6 @@ def one_death_ends_the_syncers_rounds(patch):
             if peer.connection is not None:
                 yield Close(peer.connection, "one is gone")
     patch.setattr(Syncer, "on_lost", all_of_them)
-    return [KILL], {}, "goodput"
 
 
 def silence_is_not_noticed(patch):
@@ -273,7 +252,6 @@ def silence_is_not_noticed(patch):
         yield self._next_heartbeat(now)
         yield from self._tell_all(*self._standing(now))
     patch.setattr(Syncer, "_heartbeat", deaf)
-    return [ONE_WAY], {"heartbeat_timeout": "1s"}, "silence_noticed"
 
 
 def nothing_is_committed(patch):
@@ -285,7 +263,6 @@ def nothing_is_committed(patch):
             self.__dict__.setdefault("kept", {})[fragment] = commit
         return self.__dict__.get("kept", {}).get(fragment, commit)
     patch.setattr(FragmentStore, "commit", first_only)
-    return [SYNCER], {}, "replica_consistency"
 
 
 def tells_before_it_commits(patch):
@@ -299,7 +276,6 @@ def tells_before_it_commits(patch):
         if len(self.__dict__["owed"]) > 6:
             yield self.__dict__["owed"].pop(0)
     patch.setattr(Syncer, "_merge", later)
-    return [SYNCER], {}, "replica_consistency"
 
 
 def names_are_not_synced(patch):
@@ -307,7 +283,6 @@ def names_are_not_synced(patch):
         disk.write(name, content)
         yield "checkpoint.before_sync"
     patch.setattr(checkpoint, "saving", saving)
-    return [POWER], {}, "replica_consistency"
 
 
 def two_contents_of_one_version(patch):
@@ -315,14 +290,12 @@ def two_contents_of_one_version(patch):
     patch.setattr(FragmentState, "restored", staticmethod(lambda tensors, meta: replace(
         found := usual(tensors, meta), value={name: array * arrays.np.float32(1.001) for name, array in
                                               found.value.items()})))
-    return [SYNCER], {}, "replica_consistency"
 
 
 def who_was_merged_is_forgotten(patch):
     usual = FragmentState.restored
     patch.setattr(FragmentState, "restored", staticmethod(lambda tensors, meta: replace(
         usual(tensors, meta), merged={})))
-    return [UNTOLD], {"anchor": "base"}, "exactly_once"
 
 
 def leases_nothing(patch):
@@ -337,7 +310,6 @@ def leases_nothing(patch):
         if before is not None:
             self.positions[learner] = before
     patch.setattr(ProgressCounters, "report", without_positions)
-    return [KILL], {}, "exactly_once"
 
 
 def the_clock_stands_with_its_leader(patch):
@@ -351,21 +323,38 @@ def the_clock_stands_with_its_leader(patch):
         leader = max(furthest, key=lambda name: (name == "learner-2", furthest[name]))
         return max(t, furthest[leader])
     patch.setattr(syncer, "ticked", led)
-    return [KILL], {}, "no_global_stall"
 
 
-MUTANTS = [merges_twice_what_was_not_acknowledged, votes_without_steps_count, quorum_of_one_less, the_dead_count,
-           takes_back_an_old_incarnation, drops_what_one_answers, never_asks_one, grace_of_a_second,
-           waits_for_all_who_were_asked, waits_for_stragglers, old_rounds_are_answered, stale_bases_are_merged,
-           forgets_to_broadcast_to_one, counters_are_not_reset,
-           goes_back_to_older_versions, trains_the_same_batches_again, never_begins_after_a_restart,
-           gives_up_after_one_error, stands_while_it_is_cut_off, a_donor_gives_what_it_trains,
-           one_death_ends_the_syncers_rounds, silence_is_not_noticed, nothing_is_committed, tells_before_it_commits,
-           names_are_not_synced, two_contents_of_one_version, who_was_merged_is_forgotten, leases_nothing,
-           the_clock_stands_with_its_leader]
+MUTANTS = [
+    Mutant(merges_twice_what_was_not_acknowledged, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"}),
+    Mutant(votes_without_steps_count, "quorum_respected", [], {**LONG, "quorum": 2}),
+    Mutant(quorum_of_one_less, "quorum_respected", [CUT_OFF], {**LONG, **ALL}),
+    Mutant(the_dead_count, "exactly_once", [KILL], LONG),
+    Mutant(takes_back_an_old_incarnation, "exactly_once", [ZOMBIE], LONG),
+    Mutant(drops_what_one_answers, "nobody_starves", [], LONG),
+    Mutant(never_asks_one, "nobody_starves", [], LONG),
+    Mutant(grace_of_a_second, "quorum_respected", [PAUSE], LONG),
+    Mutant(waits_for_all_who_were_asked, "quorum_respected", [PAUSE], LONG),
+    Mutant(waits_for_stragglers, "quorum_respected", [SLOW], {**LONG, "grace": 0.0}),
+    Mutant(old_rounds_are_answered, "weights_correct", [FAR], {**LONG, "overlap": 1.0}),
+    Mutant(stale_bases_are_merged, "staleness_bounded", [CUT_OFF], {**LONG, "max_staleness": 2, "anchor": "base"}),
+    Mutant(forgets_to_broadcast_to_one, "goodput", [], {**LONG, "max_staleness": 4}),
+    Mutant(counters_are_not_reset, "exactly_once", [], LONG),
+    Mutant(goes_back_to_older_versions, "replica_consistency", [], LONG),
+    Mutant(trains_the_same_batches_again, "exactly_once", [KILL], LONG),
+    Mutant(never_begins_after_a_restart, "reintegration", [KILL], LONG),
+    Mutant(gives_up_after_one_error, "no_unplanned_exit", [CUT_OFF], LONG),
+    Mutant(stands_while_it_is_cut_off, "blast_radius", [SYNCER], LONG),
+    Mutant(a_donor_gives_what_it_trains, "replica_consistency", [KILL], {**LONG, **PEER}),
+    Mutant(one_death_ends_the_syncers_rounds, "goodput", [KILL], LONG),
+    Mutant(silence_is_not_noticed, "silence_noticed", [ONE_WAY], {**LONG, "heartbeat_timeout": "1s"}),
+    Mutant(nothing_is_committed, "replica_consistency", [SYNCER], LONG),
+    Mutant(tells_before_it_commits, "replica_consistency", [SYNCER], LONG),
+    Mutant(names_are_not_synced, "replica_consistency", [POWER], LONG),
+    Mutant(two_contents_of_one_version, "replica_consistency", [SYNCER], LONG),
+    Mutant(who_was_merged_is_forgotten, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"}),
+    Mutant(leases_nothing, "exactly_once", [KILL], LONG),
+    Mutant(the_clock_stands_with_its_leader, "no_global_stall", [KILL], LONG),
+]
 
-
-@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
-def test_the_bug_is_found_by_its_check(plant, monkeypatch):
-    faults, cluster, check = plant(monkeypatch)
-    assert check in failed(faults, {"budget": "250 steps", **cluster})
+test_a_bug_of_coordination_is_found = finds(MUTANTS)

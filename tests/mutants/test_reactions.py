@@ -1,11 +1,9 @@
 """Bugs by which the trainer does not notice what a fault has done: the harness did its part, and that is no alibi."""
 
-import pytest
-
 from harness.storage import checkpoint
 from harness.trainer.coordinator import fragment_state
 from harness.trainer.coordinator.fragment_state import FragmentState
-from planting import failed
+from planting import Mutant, failed, finds
 
 SYNCER = {"at": "4s", "restart_after": "1s"}
 POISON = {"poison": "learner-2", "at": "4s", "count": 2}
@@ -30,16 +28,13 @@ def takes_poison_without_a_word(patch):
     patch.setattr(Syncer, "_refuse", silent)
 
 
-MUTANTS = [(says_nothing_of_a_damaged_copy, {"corrupt": "syncer", **SYNCER}),
-           (says_nothing_of_a_damaged_copy, {"delete": "syncer", **SYNCER}),
-           (takes_poison_without_a_word, POISON)]
+MUTANTS = [
+    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"corrupt": "syncer", **SYNCER}]),
+    Mutant(says_nothing_of_a_damaged_copy, "faults_verified", [{"delete": "syncer", **SYNCER}],
+           name="says_nothing_of_a_missing_copy"),
+    Mutant(takes_poison_without_a_word, "faults_verified", [POISON])]
 
-
-@pytest.mark.parametrize(("plant", "fault"), MUTANTS, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_a_missing_reaction_fails_the_run(plant, fault, monkeypatch):
-    assert not failed([fault], {})
-    plant(monkeypatch)
-    assert "faults_verified" in failed([fault], {})
+test_a_missing_reaction_is_found = finds(MUTANTS)
 
 
 def test_a_poison_that_is_merged_fails_the_run(monkeypatch):

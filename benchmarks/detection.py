@@ -1,0 +1,110 @@
+"""Plants every bug of tests/mutants, and looks who finds it: `make detection`.
+
+Each bug is run twice: in the run that is written beside it, which says which checks see it at all; and by an
+exploration over drawn clusters, which knows nothing of it, until something fails. Progress on standard error; the
+matrix as a table on standard output and as JSON in `benchmarks/detection.json`. Exits with 1 where a bar is missed:
+95% found by a failed verdict, 85% by the check that was named beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.exploration.explore import Exploration, Search, explore
+from chaos.exploration.strategies import scenario
+from chaos.exploration.workers import Processes
+
+_TESTS = Path(__file__).resolve().parent.parent / "tests"
+_SAVED = Path(__file__).with_name("detection.json")
+_MOST_SCHEDULES = 96
+_FOUND, _BY_NAME = 0.95, 0.85
+
+
+def mutants() -> list[tuple[str, Any]]:
+    """(class of bugs, mutant) of every module there."""
+    sys.path[:0] = [str(_TESTS / "support"), str(_TESTS / "mutants")]
+    return [(file.stem.removeprefix("test_"), one) for file in sorted((_TESTS / "mutants").glob("test_*.py"))
+            for one in import_module(file.stem).MUTANTS]
+
+
+def hunted(mutant: Any, jobs: int) -> dict[str, Any]:
+    """What finds it: in its own run, and in an exploration."""
+    planting = import_module("planting")
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.plant(patch)
+        own = planting.failed(mutant.faults, mutant.cluster)
+        began, pool = time.monotonic(), Processes(jobs)  # forked now: the bug is in its processes, too
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                state = explore(Search(scenario(budget="250 steps"), draws_clusters=True), Path(folder), pool,
+                                runs=_MOST_SCHEDULES, stop=lambda state: bool(state.found))
+                return {"own": own, "seconds": round(time.monotonic() - began, 1), **_first(state)}
+        finally:
+            pool.close()
+
+
+def _first(state: Exploration) -> dict[str, Any]:
+    """The first schedule that failed: its number, counted from 1, its checks, and how many faults the smallest has."""
+    if not state.found:
+        return {"schedules": None, "explored": [], "faults": None}
+    first = min((tried for tried in state.tried if tried.failed), key=lambda tried: tried.number)
+    smallest = state.found[first.failed[0]][1].read_text()
+    return {"schedules": first.number + 1, "faults": smallest.count("\n- "),
+            "explored": sorted({check for tried in state.tried for check in tried.failed})}
+
+
+def main() -> int:
+    """The command line; see the module."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--only", default="", help="bugs whose class or name has this in it")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    rows = []
+    for room, mutant in mutants():
+        if given.only in f"{room} {mutant}":
+            rows.append({"class": room, "bug": str(mutant), "named": mutant.check, **hunted(mutant, given.jobs)})
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    found = [row for row in rows if row["own"] or row["explored"]]
+    named = [row for row in rows if row["named"] in (*row["own"], *row["explored"])]
+    told = {"bugs": len(rows), "found": len(found), "by_the_check_named": len(named),
+            "explored": sum(bool(row["explored"]) for row in rows),
+            "explored_by_the_check_named": sum(row["named"] in row["explored"] for row in rows),
+            "by_check": Counter(check for row in rows for check in {*row["own"], *row["explored"]}), "rows": rows}
+    if not given.only:
+        _SAVED.write_text(json.dumps(told, indent=1) + "\n")
+    print(table(rows))
+    print(json.dumps({key: value for key, value in told.items() if key != "rows"}))
+    return 0 if rows and len(found) >= _FOUND * len(rows) and len(named) >= _BY_NAME * len(rows) else 1
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """In Markdown: a line for each bug."""
+    lines = ["| bug | named | its own run | explored, first in | after | smallest |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        after = "not found" if row["schedules"] is None else f"schedule {row['schedules']}"
+        small = "" if row["faults"] is None else f"{row['faults']} faults"
+        lines.append(f"| {row['bug'].replace('_', ' ')} | {row['named']} | {_short(row['own'], row['named'])} | "
+                     f"{_short(row['explored'], row['named'])} | {after} | {small} |")
+    return "\n".join(lines)
+
+
+def _short(checks: list[str], named: str) -> str:
+    """The check that was named first, and how many others."""
+    if not checks:
+        return "-"
+    first = named if named in checks else checks[0]
+    return first + (f" and {len(checks) - 1} more" if len(checks) > 1 else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
