@@ -1,0 +1,58 @@
+"""The command that explores: how long, over which clusters, and where results lie."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.measure.planted import PLANTED
+from chaos.cli import app
+from chaos.commands.common import Failure
+from chaos.exploration.strategies import scenario
+from chaos.exploration.strategies import written as as_file
+
+
+@pytest.fixture
+def explore(tmp_path, monkeypatch):
+    """explore(options...) -> what it did, in a folder of its own."""
+    from chaos.exploration.generate import plan_of
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(as_file(plan_of(scenario(), [], 0), "small", "Nothing is broken."))
+    return lambda *options: CliRunner().invoke(app, ["explore", "small.yaml", *options])
+
+
+def test_it_goes_on_for_so_long_and_keeps_its_results_under_the_scenarios_name(explore, tmp_path):
+    done = explore("--for", "1s", "--json")
+    told = json.loads(done.stdout)
+    assert told["runs"] >= 48
+    assert len((tmp_path / "explored" / "small" / "results.jsonl").read_text().splitlines()) == told["runs"] + 1
+
+
+def test_it_ends_with_the_round_in_which_something_broke(explore, monkeypatch):
+    check = PLANTED["counters_kept"](monkeypatch)
+    done = explore("--runs", "480", "--until-found", "--json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert check in told["found"]
+    assert told["runs"] == 48
+
+
+def test_drawn_clusters_are_others(explore, tmp_path):
+    assert explore("--runs", "6", "--clusters", "drawn", "--json").exit_code in (0, 3)
+    own = explore("--runs", "6", "--corpus-dir", "own", "--json")
+    assert own.exit_code in (0, 3)
+    drawn, of_the_scenario = ([json.loads(line)["faults"] for line in (tmp_path / folder / "results.jsonl")
+                               .read_text().splitlines()] for folder in ("explored/small", "own"))
+    assert drawn != of_the_scenario
+    assert "name another folder with --corpus-dir" in str(explore("--runs", "6", "--json").exception)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--for", "60"], "--for: '60' is not a duration: write it like 8s"), (["--for", "soon"], "--for: 'soon'"),
+    (["--clusters", "drwn"], "--clusters drwn: own or drawn"), (["--workers", "rey"], "--workers rey: local or ray"),
+    (["--address", "here"], "say --workers ray, too"), (["--faults", "kil"], "--faults: 'kil' is no fault")])
+def test_what_can_not_be_is_told_in_a_sentence(explore, options, words):
+    done = explore(*options)
+    assert isinstance(done.exception, Failure)
+    assert done.exception.code == 2
+    assert words in str(done.exception)
