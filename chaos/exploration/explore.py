@@ -35,6 +35,9 @@ from harness.fingerprint import source_digest
 ROUND = 48
 """Schedules that are drawn at once."""
 CRASHED = "crashed"
+_STANDS_S, _TIMES_AS_LONG = 60.0, 2
+"""A drawn cluster may be slower than the scenario's: its deadline is so many seconds beyond so many times the budget at
+its slowest learner's pace, for all may wait for that one."""
 HEALTHY = -1
 """Number of the run without any fault: what it leaves undecided is no schedule's fault."""
 
@@ -77,10 +80,15 @@ class Search:
 
     def base(self, number: int) -> Scenario:
         """The scenario of a schedule, without faults."""
-        bare = self.scenario.model_copy(update={"faults": ()})
+        bare = allowing(self.scenario.model_copy(update={"faults": ()}))  # it may name learners that are not drawn
         if self.draws_clusters and number != HEALTHY:
             chooser = ByChance(random.Random(f"{self.seed}/{number}/cluster"))
-            bare = bare.model_copy(update={"cluster": bare.under_test.varied(bare.cluster, chooser.pick)})
+            cluster = bare.under_test.varied(bare.cluster, chooser.pick)
+            slowest = max(map(cluster.step_time_of, cluster.names))
+            longest = _STANDS_S + _TIMES_AS_LONG * cluster.budget * slowest
+            checks = bare.checks.model_copy(update={"loss_parity": None})  # its margins are not meant for any cluster
+            bare = bare.model_copy(update={"cluster": cluster, "deadline": max(bare.deadline, longest),
+                                           "checks": checks})
         return Scenario.model_validate_json(as_json(bare))
 
     def job(self, number: int, kinds: Sequence[str], never: Sequence[Pair]) -> Job:
