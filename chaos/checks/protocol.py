@@ -14,6 +14,7 @@ from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
 from faults import ClockJump
+from faults.byzantine import Impersonation
 from harness.tape.columns import packed
 from harness.tape.event import Event
 from harness.tape.packed import values
@@ -192,7 +193,26 @@ def replica_consistency(history: History) -> Finding:
         if place[1] < held.get((node, place[0]), -1):
             wrong.append(f"{event.node}.{event.incarnation} went back to version {place[1]} of fragment {place[0]}")
         held[node, place[0]] = place[1]
+    wrong += _older_than_promised(history, received)
     return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5])
+
+
+def _older_than_promised(history: History, received: Sequence[Event]) -> list[str]:
+    """What new processes received first, where it is older than what the syncer had when they came."""
+    forged = {target for planned in history.plan.faults if isinstance(planned.fault, Impersonation)
+              for target in planned.fault.targets}
+    promised = {(hello["learner"], hello["incarnation"]): hello["versions"]
+                for hello in reversed(history.tape.of("hello", node=SYNCER))
+                if hello.fields.get("fresh") and hello["learner"] not in forged}
+    wrong, begun = [], set[tuple[Node, int]]()
+    for event in received:
+        node, fragment = (event.node, event.incarnation), event["fragment"]
+        if node in promised and (node, fragment) not in begun:
+            begun.add((node, fragment))
+            if event["version"] < promised[node][fragment]:
+                wrong.append(f"{event.node}.{event.incarnation} began with version {event['version']} of fragment "
+                             f"{fragment}, and {promised[node][fragment]} was there when it came")
+    return wrong
 
 
 @check(needs={"fragments"}, unverified="judged")

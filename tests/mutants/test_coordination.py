@@ -216,6 +216,22 @@ def stands_while_it_is_cut_off(patch):
     patch.setattr(Learner, "on_connected", goes_on)
 
 
+def the_new_are_given_what_was_before(patch):
+    """A new process is told of the version before the newest."""
+    usual = FragmentStore.tell
+
+    def older(self, peer, index, closed=0.0):
+        state = self.states[index]
+        for effect in usual(self, peer, index, closed):
+            if not closed and state.before:
+                value = state.before[0]
+                yield replace_send(effect, replace(effect.message, version=state.version - 1, base=-1,
+                                                   digest=arrays.digest(value)), value)
+            else:
+                yield effect
+    patch.setattr(FragmentStore, "tell", older)
+
+
 def a_donor_gives_what_it_trains(patch):
     """Its own weights, with the digests that it received."""
     usual = Learner._donate
@@ -345,6 +361,7 @@ MUTANTS = [
     Mutant(never_begins_after_a_restart, "reintegration", [KILL], LONG),
     Mutant(gives_up_after_one_error, "no_unplanned_exit", [CUT_OFF], LONG),
     Mutant(stands_while_it_is_cut_off, "blast_radius", [SYNCER], LONG),
+    Mutant(the_new_are_given_what_was_before, "replica_consistency", [KILL], LONG),
     Mutant(a_donor_gives_what_it_trains, "replica_consistency", [KILL], {**LONG, **PEER}),
     Mutant(one_death_ends_the_syncers_rounds, "goodput", [KILL], LONG),
     Mutant(silence_is_not_noticed, "silence_noticed", [ONE_WAY], {**LONG, "heartbeat_timeout": "1s"}),

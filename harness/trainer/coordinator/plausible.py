@@ -35,16 +35,17 @@ def most_steps(config: TrainerConfig, learner: str, seconds: float) -> int:
     return 2 + math.ceil((seconds + _UNDER_WAY * config.heartbeat_timeout) / config.quickest_step(learner))
 
 
-def of_hello(hello: Hello, config: TrainerConfig, now: float, step: int, position: int, heard: float) -> str:
+def of_hello(hello: Hello, config: TrainerConfig, now: float, step: int, position: int) -> str:
     """Why this can't be a learner's hello; empty where it can. `step`: the global one; `position`: batches that are
-    leased to it; `heard`: when it was last heard of, seconds since the run began."""
+    leased to it. When it was last heard of does not matter: that may have been somebody else in its name, while it was
+    cut off and trained on."""
     most = most_steps(config, hello.node, now)  # whatever it did it did since the run began
     each = config.tokens_per_step_of(hello.node)
     if hello.step > step + most:
         return f"step {hello.step}: at most {step + most} are possible by now"
     if hello.tokens > most * each:
         return f"{hello.tokens} tokens: at most {most * each} are possible by now"
-    if hello.position > (limit := position + most_steps(config, hello.node, now - heard)):
+    if hello.position > (limit := position + most):
         return f"batch {hello.position} of its shard: at most {limit} are leased by now"
     if any(steps * each > hello.tokens for steps in hello.steps):
         return f"{max(hello.steps)} steps since it received a fragment, with {hello.tokens} tokens in all"

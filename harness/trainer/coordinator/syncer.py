@@ -136,8 +136,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         ours = len(hello.versions) == len(hello.steps) == len(self.fragments.table)
         position = self.counters.positions.get(hello.node, self.config.warm_start)
         refusal = self._turn_away(connection, hello, newest, ours)
-        if not refusal and (why := of_hello(hello, self.config, now, self.counters.step, position,
-                                            self.counters.heard.get(hello.node, 0.0))):
+        if not refusal and (why := of_hello(hello, self.config, now, self.counters.step, position)):
             refusal = [Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
                                           "reason": f"impossible hello: {why}"}), Close(connection, "impossible hello")]
         if refusal:

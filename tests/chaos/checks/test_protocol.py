@@ -191,10 +191,12 @@ def test_a_learner_that_went_back_to_an_older_version_is_named(calm):
     assert verdict.evidence == [f"learner-2.0 went back to version {mine[5]['version']} of fragment 1"]
 
 
-def test_a_new_incarnation_may_hold_an_older_version_than_the_dead_one_did(storm):
+def test_a_new_incarnation_begins_with_nothing_older_than_what_was_there_when_it_came(storm):
     receipt = next(event for event in storm.all("received", "learner-1") if event.incarnation == 1)
     digest = storm.one("initial")["digests"][receipt["fragment"]]
-    assert storm.forged(receipt, version=0, digest=digest).verdict("replica_consistency").verdict == "passed"
+    verdict = storm.forged(receipt, version=0, digest=digest).verdict("replica_consistency")
+    assert verdict.verdict == "failed"
+    assert verdict.evidence[0].startswith(f"learner-1.1 began with version 0 of fragment {receipt['fragment']}, and ")
 
 
 @pytest.mark.parametrize("missing", ["received", "merge", "initial"])

@@ -56,8 +56,12 @@ def hello(**other):
                          versions=[9] * 4, steps=[3] * 4), **other)
 
 
-def said(message, now=AT, heard=AT - 1.0):
-    return of_hello(message, CONFIG, now, 395, 415, heard)
+def said(message, now=AT):
+    return of_hello(message, CONFIG, now, 395, 415)
+
+
+def test_one_that_trained_on_while_somebody_else_spoke_in_its_name_is_believed():
+    assert said(hello(position=415 + 100)) == ""
 
 
 def test_a_hello_of_a_new_process_or_of_one_that_comes_back_is_believed():
