@@ -23,6 +23,8 @@ from harness.wire.traffic import TOLD_AT, Traffic
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
+_LOOK_S = 0.01
+_PROBE = "probe"
 
 
 class ServerDriver(Driver):
@@ -50,11 +52,19 @@ class ServerDriver(Driver):
         self.feed(self._server_core.start)
         await self.serve()
         server.close()
+        await self._all_heard()
         self._refusals.sum_up()
         for writer in self._writers.values():
             writer.close()
         await asyncio.wait([asyncio.ensure_future(self._flushed(writer)) for writer in self._writers.values()]
                            or [asyncio.ensure_future(asyncio.sleep(0))], timeout=_FLUSH_S)
+
+    async def _all_heard(self) -> None:
+        """Leave peers the time to read the last frame, and to close. Were a connection closed on which something of
+        theirs is still on its way, it would be reset, and what they had not read yet would be lost."""
+        until = self.now() + _FLUSH_S
+        while set(self._names.values()) - {_PROBE} and self.now() < until:
+            await asyncio.sleep(_LOOK_S)
 
     def writer(self, send: Send) -> asyncio.StreamWriter | None:
         """The connection that the core named."""
@@ -148,7 +158,7 @@ class ServerDriver(Driver):
             writer.write(self.frame(Refused(reason="wrong token: this is another run's syncer")))
             return False
         self._lobby.leave(connection)
-        self._names[connection] = message.node if isinstance(message, Introduction) else "probe"
+        self._names[connection] = message.node if isinstance(message, Introduction) else _PROBE
         return True
 
     def _echo(self, probe: Probe) -> bytes:

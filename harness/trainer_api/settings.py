@@ -159,8 +159,8 @@ class TrainerSettings(BaseModel):
     @property
     def ends_within_s(self) -> float:
         """Seconds within which everybody who was told that training is over has ended: by then silence counts as gone,
-        and a process is down a second later."""
-        return self.heartbeat_timeout + 1.0
+        and a process, or its container, is down some seconds later."""
+        return self.heartbeat_timeout + 5.0
 
     # -- rounds and tokens ---------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ def test_who_does_not_end_by_itself_is_told(calm):
     verdict = story.verdict("end_correct")
     assert verdict.verdict == "failed"
     assert verdict.evidence[0].startswith("learner-2 was told that training is over at ")
-    assert verdict.evidence[0].endswith("and was still there 4.0 s later")
+    assert verdict.evidence[0].endswith("and was still there 8.0 s later")
 
 
 def test_who_was_hit_shortly_before_may_not_have_heard_of_it(storm):
