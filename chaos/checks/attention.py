@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from chaos.checks.base import Finding, Late, check, need
-from chaos.evidence.availability import Availability
+from chaos.evidence.availability import SETTLED_S, Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.model import SYNCER
 from harness.tape.event import Event
@@ -13,8 +13,6 @@ from harness.units import show_seconds
 
 _LEAST_ROUNDS = 20
 _MOST = 0.5
-_SETTLED_S = 1.0
-"""After somebody is back, until rounds that were under way meanwhile are over."""
 _SLACK_S = 1.0
 """What was under way may arrive a little later, and the coordinator looks now and then."""
 
@@ -24,22 +22,14 @@ def silence_noticed(history: History) -> Finding | None:
     """A learner that is cut off, or stands still, is taken for gone within `heartbeat_timeout` and a heartbeat."""
     cluster = history.plan.cluster
     within = cluster.heartbeat_timeout + cluster.sign_s + _SLACK_S
-    silences = [(span, learner) for span in history.spans for learner in _silenced(history, span)
-                if span.injected is not None and history.until(span) - span.injected > within
-                and _connected(history, learner, span.injected) and not history.syncer_down(
-                    span.injected, span.injected + within)]
-    silences = [(span, learner) for span, learner in silences if not any(
-        other is not span and SYNCER in (*other.planned.fault.targets,) and other.overlaps(
-            span.began - within, span.began + within) for other in history.spans)]
-    if not silences:
-        return None
     took: list[tuple[float, str, Late]] = []
-    for span, learner in silences:
+    for span, learner in _silences(history, within):
         lost = next((event.t for event in history.tape.of("lost", node=SYNCER) if event["learner"] == learner
                      and event.t >= span.began - _SLACK_S), history.end)
         took.append((lost - span.began, f"{learner}: {span.planned.fault.describe()} from {span.began:.2f} s on; taken "
                      f"for gone after {show_seconds(lost - span.began)}", Late(span.began, lost, within)))
-    need(took, "nobody was silent for long enough")
+    if not took:
+        return None  # nobody was silent for so long
     took.sort(key=lambda one: -one[0])
     return Finding(took[0][0] <= within, show_seconds(took[0][0]), f"≤ {show_seconds(within)}",
                    [words for _, words, _ in took[:3]], [late for _, _, late in took])
@@ -48,10 +38,9 @@ def silence_noticed(history: History) -> Finding | None:
 @check(needs={"fragments"}, unverified="judged")
 def nobody_starves(history: History) -> Finding | None:
     """While nobody is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
-    hit = sorted(interval for intervals in Availability(history).out.values() for interval in intervals)
-    start = _all_there(history)
-    rounds = [merge for merge in history.merges if merge["opened"] >= start and not any(
-        gone < merge.t and merge["opened"] < back + _SETTLED_S for gone, back in hit)]
+    start, there = _all_there(history), Availability(history)
+    rounds = [merge for merge in history.merges
+              if merge["opened"] >= start and there.quiet(merge["opened"], merge.t)]
     if len(rounds) < _LEAST_ROUNDS:
         return None  # somebody was hit nearly all the time
     shares = [(_share(rounds, learner, asked=True), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
@@ -69,13 +58,25 @@ def _all_there(history: History) -> float:
     """When every learner was connected: it is steady only once it has merged from all, which is what is asked here."""
     hello = {event["learner"]: event.t for event in reversed(history.tape.of("hello", node=SYNCER))}
     need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
-    return max(hello[learner] for learner in history.plan.cluster.starters) + _SETTLED_S
+    return max(hello[learner] for learner in history.plan.cluster.starters) + SETTLED_S
 
 
 def _share(rounds: Sequence[Event], learner: str, *, asked: bool) -> float:
     """Of these rounds, in which it was asked, or merged from."""
     return sum(learner in (merge["asked"] if asked else {part["learner"] for part in merge["contributions"]})
                for merge in rounds) / len(rounds)
+
+
+def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:
+    """Who fell silent by a fault for longer than that, while the coordinator took it to be there and was left alone."""
+    for span in history.spans:
+        if (span.injected is None or history.until(span) - span.injected <= within
+                or history.syncer_down(span.injected, span.injected + within)
+                or any(other is not span and SYNCER in other.planned.fault.targets
+                       and other.overlaps(span.injected - within, span.injected + within) for other in history.spans)):
+            continue
+        yield from ((span, learner) for learner in _silenced(history, span)
+                    if _connected(history, learner, span.injected))
 
 
 def _silenced(history: History, span: Span) -> list[str]:

@@ -31,14 +31,14 @@ _GOOD_PART = 0.2
 def self_healing(history: History, bound: Within) -> Finding | None:
     """Merge rate and number of contributors back within 10% of what the living can do, going by what was before, within
     the scenario's bound."""
-    if not history.plan.faults or (_excused(history) and history.plan.cluster.blocking):
+    if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None  # where all wait for all, and that is excused, no_global_stall tells all that there is
     start, within = zero(history), bound.within
     need(history.seconds(start, history.first_fault) >= _LEAST_BASELINE_S,
          "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
-    if _excused(history):
+    if history.plan.checks.excuses_outages:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
         contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
@@ -67,15 +67,10 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         [Late(last, history.end, within + window)])
 
 
-def _excused(history: History) -> bool:
-    """Whether what the faults take by design is excused."""
-    return history.plan.checks.outages == "excused"
-
-
 def _window_s(history: History) -> float:
     """Merge rate and contributors are measured over windows of this length: of two seconds, or where merges may be
     anywhere, so long that they are several in any case."""
-    if not _excused(history):
+    if not history.plan.checks.excuses_outages:
         return WINDOW_S
     longest = history.plan.cluster.longest_gap_s(history.plan.cluster.names)
     return max(WINDOW_S, _GAPS_OF_A_WINDOW * longest) if math.isfinite(longest) else WINDOW_S
@@ -83,7 +78,7 @@ def _window_s(history: History) -> float:
 
 def _healing_s(history: History, start: float, end: float) -> float:
     """Seconds that count as healing: where outages are excused, none in which somebody still was out by a fault."""
-    if not _excused(history):
+    if not history.plan.checks.excuses_outages:
         return history.seconds(start, end)
     there, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
     return sum(history.seconds(piece.start, piece.end) for piece in there.pieces(start, end)
@@ -92,7 +87,7 @@ def _healing_s(history: History, start: float, end: float) -> float:
 
 def _returning_s(history: History, span: Span, target: str, start: float, end: float) -> float:
     """Seconds that count as coming back: where outages are excused, none that other faults took."""
-    if not _excused(history) or target == SYNCER:
+    if not history.plan.checks.excuses_outages or target == SYNCER:
         return history.seconds(start, end)
     return history.seconds(start, end) - Availability(history, span.id).out_s(target, start, end)
 
@@ -115,7 +110,7 @@ def _of_the_living(history: History, rate: float, contributors: float) -> tuple[
 
 def _as_good(history: History, now: float, before: float, seconds: float) -> bool:
     """Whether a rate is within 10% of what it was; where merges may be anywhere, to one of them."""
-    return now >= 0.9 * before or (_excused(history) and now * seconds >= 0.9 * before * seconds - 1)
+    return now >= 0.9 * before or (history.plan.checks.excuses_outages and now * seconds >= 0.9 * before * seconds - 1)
 
 
 def _lasts(history: History, healed: float, rate: float, contributors: float, window: float) -> bool:
@@ -241,7 +236,7 @@ def _ended_with_all(history: History, spawn: Event) -> bool:
 @check(AtLeast)
 def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
-    if not history.plan.faults or (_excused(history) and history.plan.cluster.blocking):
+    if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None
     need(history.plan.cluster.step_time > 0, "without pace there is no nominal speed")
     least = bound.at_least

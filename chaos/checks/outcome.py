@@ -134,7 +134,7 @@ def goodput(history: History, bound: Goodput) -> Finding:
     value = goodput_between(history, start, history.end)
     predicted = history.plan.predicted_availability()
     least = 0.9 * predicted if bound.at_least is None else bound.at_least
-    if history.plan.checks.outages == "excused":
+    if history.plan.checks.excuses_outages:
         least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
                    [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],

@@ -18,8 +18,6 @@ from harness.units import show_seconds
 _LEAST_UPTIME_S = 1.0
 _LEAST_MERGES = 8
 _LEAST_GAPS = 2
-_SETTLED_S = 1.0
-"""After somebody is back, until rounds that were under way meanwhile are over."""
 
 
 class _Gap(NamedTuple):
@@ -75,7 +73,7 @@ def _gaps(history: History, bound: Stall, merges: Sequence[Event]) -> list[_Gap]
     """From one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
     need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
-    if history.plan.checks.outages == "excused":
+    if history.plan.checks.excuses_outages:
         there = Availability(history)
         return [_excused(history, bound, there, *gap) for gap in gaps]
     allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
@@ -118,13 +116,13 @@ def fragments_in_turn(history: History) -> Finding | None:
     """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
-    hit = sorted(interval for intervals in Availability(history).out.values() for interval in intervals)
+    there = Availability(history)
     longest, judged, wrong, late = 0, 0, list[tuple[int, str]](), list[Late]()
     step_s = max(map(history.plan.cluster.step_time_of, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
         for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
-            if any(gone < after.t and before.t < back + _SETTLED_S for gone, back in hit):
+            if not there.quiet(before.t, after.t):
                 continue
             steps, judged = after["step"] - before["step"], judged + 1
             longest = max(longest, steps)

@@ -16,6 +16,8 @@ from chaos.scenario.model import SYNCER
 from faults import CorruptMemory
 from faults.byzantine import Impersonation
 
+SETTLED_S = 1.0
+"""After somebody is back, until rounds that were under way meanwhile are over."""
 RECONNECTED_S = 2.5
 """Seconds from when a link is whole until there is a connection: the longest wait before an attempt, and an attempt."""
 NOTICED_STEPS = 5
@@ -79,6 +81,11 @@ class Availability:
     def able(self, piece: Piece) -> bool:
         """Whether something could be merged: the syncer was there, and learners enough."""
         return piece.syncer and len(piece.there) >= self._needed
+
+    def quiet(self, start: float, end: float) -> bool:
+        """Whether nobody was out between, and whoever was out before has settled."""
+        return not any(gone < end and start < back + SETTLED_S for intervals in self.out.values()
+                       for gone, back in intervals)
 
     def unable_s(self, start: float, end: float) -> float:
         """Seconds in which nothing could be."""

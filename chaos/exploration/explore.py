@@ -234,7 +234,7 @@ def _keep(search: Search, corpus: Corpus, state: Exploration, tried: Tried) -> N
     """Write a failing schedule down; the first one of each check is made as small as can be."""
     if not tried.failed:
         return
-    base = allowing(search.base(tried.number))
+    base = search.base(tried.number)
     for check in tried.failed:
         if check not in state.found:
             path = corpus.smallest(check)

@@ -121,6 +121,11 @@ class Bounds(_Bound):
         return {key: value for key, value in document.items() if (key, value) != ("outages", "counted")}
 
     @property
+    def excuses_outages(self) -> bool:
+        """Whether what the faults take by design is excused."""
+        return self.outages == "excused"
+
+    @property
     def foreign(self) -> dict[str, Any]:
         """The checks of other packages that are named here, with their bounds."""
         return self.model_extra or {}

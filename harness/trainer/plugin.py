@@ -235,9 +235,9 @@ class DecoupledDiLoCo(Trainer):
         if settings.model != "quadratic":
             return None
         schedule = _schedule(settings, settings.synchronous_lr)
-        shares = [batch / sum(settings.batches) for batch in settings.batches]
+        shares = tuple(batch / sum(settings.batches) for batch in settings.batches)
         rates = schedule.inner_rate(np.arange(settings.budget, dtype=np.float64) * schedule.step)
-        return synchronous(settings.seed, shares, list(rates))
+        return synchronous(settings.seed, shares, tuple(rates))
 
     def decides(self, settings: TrainerConfig, kind: Kind) -> dict[str, Any]:
         """Of the synchronous run, few."""
@@ -284,13 +284,12 @@ def _exchanges(settings: TrainerConfig, steps: int) -> int:
 def _turn(settings: TrainerConfig) -> float:
     """H, the steps by which a place on the global clock may be behind, one to answer in, one of grace and one that is
     told late; and two for each of the other fragments that may be in the way, as many as go at a time together."""
-    behind = math.ceil(1 + 14 * settings.variance ** 2)
-    return settings.sync_every + behind + 3 + 2 * math.ceil(settings.fragments / settings.exchange.most_rounds)
+    at_a_time = math.ceil(settings.fragments / settings.exchange.most_rounds)
+    return settings.sync_every + settings.steps_behind + 3 + 2 * at_a_time
 
 
 def _schedule(settings: TrainerConfig, peak: float) -> Schedule:
     """The reference's, for an inner rate that rises to this."""
     from harness.trainer.reference.schedule import Schedule
-    batches = [settings.batch] * settings.learners if isinstance(settings.batch, int) else settings.batch
-    return Schedule(batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup, peak,
-                    settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)
+    return Schedule(settings.batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
+                    peak, settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)

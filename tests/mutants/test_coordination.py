@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from benchmarks.measure.planted import counters_kept, double_merge
 from harness import tensors as arrays
 from harness.core.effects import Close, Commit, Send, Stop
 from harness.storage import checkpoint
@@ -32,10 +33,6 @@ ALL = {"quorum": 3}
 
 
 # -- who counts ----------------------------------------------------------------------------------------------------
-
-def merges_twice_what_was_not_acknowledged(patch):
-    patch.setattr(FragmentState, "already_merged", lambda *_: "")
-
 
 def votes_without_steps_count(patch):
     """Who has nothing to give counts for the quorum."""
@@ -139,16 +136,6 @@ def forgets_to_broadcast_to_one(patch):
 
 
 # -- learners ------------------------------------------------------------------------------------------------------
-
-def counters_are_not_reset(patch):
-    usual = Learner._receive
-
-    def kept(self, message, tensors):
-        before = self.held[message.fragment].steps
-        yield from usual(self, message, tensors)
-        self.held[message.fragment].steps = before
-    patch.setattr(Learner, "_receive", kept)
-
 
 def goes_back_to_older_versions(patch):
     usual = Learner._receive
@@ -342,7 +329,8 @@ def the_clock_stands_with_its_leader(patch):
 
 
 MUTANTS = [
-    Mutant(merges_twice_what_was_not_acknowledged, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"}),
+    Mutant(double_merge, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"},
+           name="merges_twice_what_was_not_acknowledged"),
     Mutant(votes_without_steps_count, "quorum_respected", [], {**LONG, "quorum": 2}),
     Mutant(quorum_of_one_less, "quorum_respected", [CUT_OFF], {**LONG, **ALL}),
     Mutant(the_dead_count, "exactly_once", [KILL], LONG),
@@ -355,7 +343,7 @@ MUTANTS = [
     Mutant(old_rounds_are_answered, "weights_correct", [FAR], {**LONG, "overlap": 1.0}),
     Mutant(stale_bases_are_merged, "staleness_bounded", [CUT_OFF], {**LONG, "max_staleness": 2, "anchor": "base"}),
     Mutant(forgets_to_broadcast_to_one, "goodput", [], {**LONG, "max_staleness": 4}),
-    Mutant(counters_are_not_reset, "exactly_once", [], LONG),
+    Mutant(counters_kept, "exactly_once", [], LONG, name="counters_are_not_reset"),
     Mutant(goes_back_to_older_versions, "replica_consistency", [], LONG),
     Mutant(trains_the_same_batches_again, "exactly_once", [KILL], LONG),
     Mutant(never_begins_after_a_restart, "reintegration", [KILL], LONG),

@@ -340,6 +340,11 @@ class TrainerConfig(TrainerSettings):
         """gamma of what an exchange may overlap with, a step at most."""
         return min(self.grace * self.overlap, 1.0) * self.step_time
 
+    @property
+    def steps_behind(self) -> int:
+        """By which a place on the global clock may differ from it. The trainer has a formula of its own."""
+        return math.ceil(1 + 14 * self.variance ** 2)
+
     def longest_gap_s(self, living: Collection[str]) -> float:
         """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by
         which a place on the global clock may be behind; one in which somebody answers, and one of grace: each as long
@@ -348,8 +353,7 @@ class TrainerConfig(TrainerSettings):
             return math.inf
         offsets, speed = self.exchange.offsets, self.merging_speed(living)
         between = max(later - earlier for earlier, later in pairwise([*offsets, offsets[0] + self.sync_every]))
-        behind = math.ceil(1 + 14 * self.variance ** 2)
-        steps = max(2 * between, self.exchange.patience if self.blocking else 0) + behind + 3
+        steps = max(2 * between, self.exchange.patience if self.blocking else 0) + self.steps_behind + 3
         return steps * self.step_time * (1 + self.variance) / speed if speed else math.inf
 
     def at_stake_s(self, learner: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -54,7 +53,8 @@ class Weights:
     def step(self, batch: int, rate: float) -> float:
         """One step; the loss before it. NaN, and no step, where anything is not finite."""
         with np.errstate(all="ignore"):
-            loss, slope = self.loss(self.flat), self.slope(self.flat, batch)
+            loss, pull = self._at(self.flat)
+            slope = pull + self._noise[batch % _BATCHES]
         if not (np.isfinite(loss) and np.isfinite(slope).all()):
             return float("nan")
         self.flat -= np.float32(rate) * slope
@@ -62,13 +62,18 @@ class Weights:
 
     def loss(self, values: Vector) -> float:
         """There, without noise."""
-        away = values - self._optimum
-        return FLOOR + float(np.dot(away, self._curvature * away)) / (2 * len(away))
+        return self._at(values)[0]
 
     def slope(self, values: Vector, batch: int) -> Vector:
         """The gradient there, with the noise of this batch."""
-        slope: Vector = self._curvature * (values - self._optimum) + self._noise[batch % _BATCHES]
+        slope: Vector = self._at(values)[1] + self._noise[batch % _BATCHES]
         return slope
+
+    def _at(self, values: Vector) -> tuple[float, Vector]:
+        """Loss and gradient there, without noise."""
+        away = values - self._optimum
+        pull = self._curvature * away
+        return FLOOR + float(np.dot(away, pull)) / (2 * len(away)), pull
 
     def of(self, names: tuple[str, ...]) -> Tensors:
         """Copies of some tensors."""
@@ -80,7 +85,8 @@ class Weights:
             self._views[name][...] = array
 
 
-def synchronous(seed: int, shares: Sequence[float], rates: Sequence[float]) -> float:
+@lru_cache(maxsize=16)
+def synchronous(seed: int, shares: tuple[float, ...], rates: tuple[float, ...]) -> float:
     """The final loss of the synchronous run: in each step everybody's gradient, averaged by tokens.
 
     Args:
