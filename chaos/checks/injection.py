@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chaos.evidence.history import History, Span
+from faults import Fault
+from harness.node.failpoints import PASSED, STOPPED
 
 
 class InjectionResult(NamedTuple):
@@ -21,7 +23,8 @@ def measure(history: History, span: Span) -> InjectionResult:
     """What came of one fault, from the tape."""
     fault = span.planned.fault
     if span.injected is None:
-        return InjectionResult(False, fault.describe(), f"never came: {fault.describe_trigger()}")
+        never = f"never came: {fault.describe_trigger()}{_counted(history, fault)}"
+        return InjectionResult(False, fault.describe(), never)
     if not span.done:
         return InjectionResult(False, fault.describe(), "the injection was not recorded to its end")
     ok, words, reacted = fault.verify(history, span)
@@ -29,3 +32,14 @@ def measure(history: History, span: Span) -> InjectionResult:
         ok, words = False, "; ".join(filter(None, [words, *(str(span.observed.get(key, ""))
                                                             for key in ("why", "error"))]))
     return InjectionResult(ok, fault.describe(), words, reacted)
+
+
+def _counted(history: History, fault: Fault) -> str:
+    """How near it came, where it waited for the n-th time of something."""
+    when = fault.when
+    if when is None or not when.empty or history.zero is None:
+        return ""
+    names = (STOPPED, PASSED) if when.failpoint else (when.event,)
+    times = sum(event.t >= history.zero and when.failpoint in (None, event.fields.get("point"))
+                for event in history.tape.of(*names, node=when.node))
+    return f"; there {'was 1' if times == 1 else f'were {times}'}"

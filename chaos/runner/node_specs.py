@@ -13,7 +13,7 @@ from harness.storage.disk import STATE
 
 def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
                incarnations: Mapping[str, int] | None = None, over: Collection[str] = ()) -> list[NodeSpec]:
-    """Syncer and learners; failpoints that faults wait for are armed in the first incarnation.
+    """Syncer and learners, with the failpoints that faults wait for.
 
     `reads`: files beyond the run's folder. `incarnations`: numbers of the first ones, where they are not 0. `over`:
     faults that came before this run went on.
@@ -25,12 +25,12 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
         argv = ("{python}", "-m", "harness.node.process", "--role", role, "--name", name, "--run", str(run),
                 "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
-        held = [f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
-                if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
-                and planned.id not in over]
+        points = tuple(f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
+                       if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
+                       and planned.id not in over)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
-                        first_start=tuple(part for hold in held for part in ("--failpoint", hold)))
+                        failpoints=points)
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

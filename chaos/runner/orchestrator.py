@@ -223,7 +223,9 @@ class Orchestrator:
         if self.plan.abort_when is not None or any(
                 planned.fault.when is not None and not planned.fault.when.empty for planned in self._waiting):
             return None
-        waits = [planned.fault.when for planned in self._waiting if planned.fault.when is not None]
+        # Whoever stands at a failpoint after the fault that it is for must be let go.
+        waits = [when for planned in self.plan.faults if (when := planned.fault.when) is not None
+                 and (when.failpoint or planned in self._waiting)]
         again = [(SYNCER, "merge"), *((name, "ready") for name in self._learners)]
         return {(SYNCER, "steady"), (SYNCER, "finished"), *(again if self._outages.since is not None else ()),
                 *((when.node, when.event or "failpoint") for when in waits)}

@@ -167,7 +167,7 @@ def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 
 def _held_twice(scenario: Scenario) -> Iterator[tuple[int, str]]:
-    """A node arms its failpoints once, when it is first started."""
+    """One that stands at a failpoint comes to no other."""
     seen: set[str] = set()
     for index, fault in enumerate(scenario.faults):
         if fault.when is not None and fault.when.failpoint is not None:

@@ -58,8 +58,8 @@ class NodeSpec:
     """The node it talks to, through a link that bears this node's own name."""
     incarnation: int = 0
     """Number of the first incarnation: another one where a run goes on that was ended."""
-    first_start: tuple[str, ...] = ()
-    """Further arguments for the first incarnation only."""
+    failpoints: tuple[str, ...] = ()
+    """Where it is to stop, as arguments of `--failpoint`."""
     state: str = ""
     """The folder, relative to the run's, of the files from which it goes on after a restart; empty: it has none."""
     disk: int = 0
@@ -72,8 +72,8 @@ class NodeSpec:
         `{connect}` the address (host:port) that it is to connect to, `{incarnation}` its number."""
         filled = {"{incarnation}": str(incarnation), "{python}": python, "{host}": host, "{listen}": str(listen),
                   "{connect}": connect}
-        return [filled.get(part, part) for part in self.argv] + list(
-            self.first_start if incarnation == self.incarnation else ())
+        return [*(filled.get(part, part) for part in self.argv),
+                *(part for point in self.failpoints for part in ("--failpoint", point))]
 
 
 @dataclass(frozen=True)

@@ -141,11 +141,11 @@ class Driver:
         if writer is None or writer.is_closing():
             return
         frame = self.frame(send.message, send.tensors)
-        if send.half and self._failpoints.due(send.half, self._core):
+        if send.half and self._failpoints.due(send.half, self._core, self.tape.record):
             writer.write(frame[:len(frame) // 2])
             while writer.transport.get_write_buffer_size() > 0 and not writer.is_closing():
                 await asyncio.sleep(0.001)
-            self._stop_here(send.half)
+            _stop_here()
             writer.write(frame[len(frame) // 2:])
         else:
             writer.write(frame)
@@ -156,13 +156,8 @@ class Driver:
     # -- failpoints: they exist for the experiment's sake ----------------------------------------------------------
 
     def _hold(self, point: str) -> None:
-        if self._failpoints.due(point, self._core):
-            self._stop_here(point)
-
-    def _stop_here(self, point: str) -> None:
-        """Stand still, all threads, until someone continues or kills this process."""
-        self.tape.record("failpoint", point=point, count=self._failpoints.passed[point])
-        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._failpoints.due(point, self._core, self.tape.record):
+            _stop_here()
 
     # -- what subclasses add --------------------------------------------------------------------------------------
 
@@ -181,3 +176,8 @@ class Driver:
     def compute(self, effect: Compute) -> None:
         """Begin an inner step."""
         raise NotImplementedError
+
+
+def _stop_here() -> None:
+    """Stand still, all threads, until someone continues or kills this process."""
+    os.kill(os.getpid(), signal.SIGSTOP)

@@ -24,12 +24,12 @@ from harness.cleanup.parent_death import die_with_parent
 from harness.cleanup.processes import TOKEN
 from harness.fingerprint import node_digest
 from harness.node.driver import Driver
-from harness.node.failpoints import Failpoints
+from harness.node.failpoints import Failpoints, passed
 from harness.node.log import Logged
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
-from harness.tape.writing import NoTape, TapeWriter, next_incarnation
+from harness.tape.writing import NoTape, TapeWriter, earlier, next_incarnation
 from harness.trainer_api.trainer import TrainerError, at
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
         global_checkpoint.put_back_once(options.run, settings.checkpoint, options.name,
                                         lambda: workload.put_back(part, disk))
     core = workload.coordinator(disk, options.incarnation)
-    points = Failpoints(holds(options.failpoint), part)
-    return ServerDriver(core, tape, options.epoch, options.run, points, os.environ[TOKEN])
+    return ServerDriver(core, tape, options.epoch, options.run, _failpoints(options, part), os.environ[TOKEN])
 
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
@@ -162,7 +161,14 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
     tape.record("imported")
     part = _part(options, settings)
     core = workload.worker(options.name, options.incarnation, os.environ[TOKEN], part)
-    return ClientDriver(core, tape, options.epoch, options.run, Failpoints(holds(options.failpoint), part))
+    return ClientDriver(core, tape, options.epoch, options.run, _failpoints(options, part))
+
+
+def _failpoints(options: argparse.Namespace, part: Content | None) -> Failpoints:
+    """Those that are asked for, counted on from where the node's processes before this one came to."""
+    wanted = holds(options.failpoint)
+    before = passed(earlier(options.run / "tape", options.name, options.incarnation)) if wanted else {}
+    return Failpoints(wanted, part, before)
 
 
 if __name__ == "__main__":

@@ -138,11 +138,11 @@ class SimulatedClient(SimulatedProcess):
         if send is self._rest:
             self._rest = None
             connection.to_server(size - size // 2, send.message, send.tensors)
-        elif send.half and self._failpoints.due(send.half, self.core):
+        elif send.half and self._failpoints.due(send.half, self.core, self.record):
             connection.half_to_server(size // 2, size)
             self._rest = Send(send.message, send.tensors, send.to, "", send.sent)  # it goes on there, if it lives
             self._effects.appendleft(self._rest)
-            self._stop_here(send.half)
+            self._stop_here()
             return
         else:
             connection.to_server(size, send.message, send.tensors)

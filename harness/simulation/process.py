@@ -267,11 +267,10 @@ class SimulatedProcess:
             self.world.stop()  # the harness shall see it
 
     def _hold(self, point: str) -> None:
-        if self._failpoints.due(point, self.core):
-            self._stop_here(point)
+        if self._failpoints.due(point, self.core, self.record):
+            self._stop_here()
 
-    def _stop_here(self, point: str) -> None:
-        self.record("failpoint", point=point, count=self._failpoints.passed[point])
+    def _stop_here(self) -> None:
         self._suspend()
         self.frozen = self.held = True
 

@@ -24,7 +24,7 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "upload": "", "donated": "learner versions", "recovering": "learner from versions",
     "received": "fragment version step digest closed carried",
     "disconnected": "", "ready": "", "start": "", "imported": "", "failpoint": "point",
-    "listening": "port", "initial": "versions digests step processed",
+    "failpoint_passed": "point count", "listening": "port", "initial": "versions digests step processed",
     "resumed": "versions digests step processed", "hello": "learner incarnation", "lost": "learner reason",
     "merge": "round fragment version digest step processed merged opened quorum_at closed grace step_time sync_time "
              "asked declined contributions",

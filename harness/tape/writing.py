@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.tape.event import Event, line
+from harness.tape.event import Event, line, parse
 
 
 def write(events: Iterable[Event], folder: Path) -> None:
@@ -45,6 +46,16 @@ def next_incarnation(folder: Path, node: str) -> int:
     """The number of a node's next incarnation, by the tapes of those that were: 0 for the first."""
     numbers = [path.stem.rpartition(".") for path in folder.glob("*.jsonl")]
     return max((int(number) + 1 for name, _, number in numbers if name == node and number.isdigit()), default=0)
+
+
+def earlier(folder: Path, node: str, incarnation: int) -> Iterator[Event]:
+    """What a node's processes before this one wrote, as far as it is whole."""
+    for number in range(incarnation):
+        file = folder / f"{node}.{number}.jsonl"
+        if file.is_file():
+            for text in file.read_bytes().splitlines():
+                with suppress(ValueError):  # of one that was killed the last line may be torn
+                    yield parse(text)
 
 
 class NoTape(TapeWriter):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from harness.cleanup.undo_log import UndoLog
@@ -39,6 +42,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """`parts`: of the checkpoint that the run goes on from."""
         self._around, self._workload = around, workload
         self._parts = dict(parts or {})
+        self._failpoints: dict[str, list[Failpoints]] = {}  # node -> of each of its processes
         self._world = around.world
         super().__init__(Path("simulated"), record, undo_log, lambda: self._world.now)
         self._disks: dict[str, MemoryDisk] = {}
@@ -171,7 +175,9 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
 
     def _incarnation(self, spec: NodeSpec, number: int) -> SimulatedIncarnation:
         part = global_checkpoint.own(self._parts.get(spec.name), number)
-        points = Failpoints(holds(spec.first_start[1::2]) if number == spec.incarnation else {}, part)
+        earlier = self._failpoints.setdefault(spec.name, [])
+        before: Counter[str] = reduce(or_, (points.passed for points in earlier), Counter())
+        earlier.append(points := Failpoints(holds(spec.failpoints), part, before))
         process: SimulatedProcess
         if spec.listens:
             disk = self._disks.setdefault(spec.name, MemoryDisk())

@@ -30,9 +30,9 @@ class Run:
         self.initial = self.config.spec.initial(self.config.seed)
         workload = DecoupledDiLoCo().workload(self.config, None, self.initial)
         self.cluster = SimulatedCluster(around, workload, self._record, NoUndoLog("token"))
-        held = {name: ("--failpoint", point) for name, point in (holds or {}).items()}
-        self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", first_start=held.get(SYNCER, ())), *(
-            NodeSpec(name, (), connects_to=SYNCER, first_start=held.get(name, ())) for name in self.config.names)])
+        held = {name: (point,) for name, point in (holds or {}).items()}
+        self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", failpoints=held.get(SYNCER, ())), *(
+            NodeSpec(name, (), connects_to=SYNCER, failpoints=held.get(name, ())) for name in self.config.names)])
 
     def _note(self, node, incarnation, event, fields):
         self.events.append((round(self.world.now, 6), node, incarnation, event, fields))
@@ -158,6 +158,14 @@ def test_held_in_the_middle_of_an_upload_and_killed_it_leaves_a_part_and_comes_b
     assert run.of("hello")[-1][4]["incarnation"] == 1
     run.end()
     assert len(run.of("failpoint")) == 1
+
+
+def test_one_that_was_killed_on_its_way_to_a_failpoint_comes_to_it_as_its_next_process():
+    run = Run(budget=2000, holds={FIRST: "upload.half:6"}).until("failpoint_passed", count=3)
+    run.cluster.kill(FIRST, 0.2)
+    run.until("failpoint")
+    assert run.of("failpoint")[0][1:3] == (FIRST, 1)
+    assert [at[4]["count"] for at in run.of("failpoint_passed") if at[2]] == [4, 5]
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
