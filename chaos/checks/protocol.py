@@ -165,17 +165,19 @@ def _no_version_is_missing(history: History) -> None:
 
 @check(needs={"fragments"}, unverified="judged")
 def replica_consistency(history: History) -> Finding:
-    """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back."""
+    """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back. What
+    the syncer keeps beside a version's value is the same after it was started again."""
     known: dict[tuple[int, int], str] = {}
+    states: dict[tuple[int, int], str | None] = {}
     wrong: list[str] = []
     newest: dict[int, int] = defaultdict(int)
     for event in history.tape.of("initial", "resumed", "merge", node=SYNCER):
-        pairs = ([(event["fragment"], event["version"], event["digest"])] if event.event == "merge" else
-                 [(index, version, digest) for index, (version, digest)
-                  in enumerate(zip(event["versions"], event["digests"], strict=True))])
-        for fragment, version, digest in pairs:
+        for fragment, version, digest, state in _told_of(event):
             if known.setdefault((fragment, version), digest) != digest:
                 wrong.append(f"fragment {fragment} version {version} has two contents")
+            elif states.setdefault((fragment, version), state) != state:
+                wrong.append(f"fragment {fragment} version {version} has two states: its momentum, what rounding has "
+                             f"cost or its counts are not those from before")
             if version < newest[fragment]:
                 wrong.append(f"fragment {fragment} went back from version {newest[fragment]} to {version}")
             newest[fragment] = max(newest[fragment], version)
@@ -195,6 +197,15 @@ def replica_consistency(history: History) -> Finding:
         held[node, place[0]] = place[1]
     wrong += _older_than_promised(history, received)
     return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5])
+
+
+def _told_of(event: Event) -> list[tuple[int, int, str, str | None]]:
+    """Of which fragments the syncer tells: version, digest of the value, and of all that is kept of it."""
+    if event.event == "merge":
+        return [(event["fragment"], event["version"], event["digest"], event.fields.get("state"))]
+    versions, digests = event["versions"], event["digests"]
+    states = event.fields.get("states", [None] * len(versions))
+    return list(zip(range(len(versions)), versions, digests, states, strict=True))
 
 
 def _older_than_promised(history: History, received: Sequence[Event]) -> list[str]:

@@ -125,12 +125,14 @@ class History:
         for resumed in self.tape.of("resumed", node=SYNCER):
             versions = resumed["versions"]
             known = zip(versions, resumed.fields.get("contributions", ()),
-                        resumed.fields.get("outer", [None] * len(versions)), resumed["digests"], strict=False)
-            for fragment, (version, parts, outer, digest) in enumerate(known):
+                        resumed.fields.get("outer", [None] * len(versions)), resumed["digests"],
+                        resumed.fields.get("states", [None] * len(versions)), strict=False)
+            for fragment, (version, parts, outer, digest, state) in enumerate(known):
                 if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
                     told.add((fragment, version))
                     found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
-                        "fragment": fragment, "version": version, "outer": outer, "digest": digest, "contributions": [
+                        "fragment": fragment, "version": version, "outer": outer, "digest": digest, "state": state,
+                        "contributions": [
                             {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
                             for learner, incarnation, first, last in parts]}))
         return found

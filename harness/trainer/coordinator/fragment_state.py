@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,12 @@ class FragmentState:
     def digest(self) -> str:
         """Of the value. Nobody changes one: a merge makes another."""
         return digest(self.value)
+
+    @cached_property
+    def kept(self) -> str:
+        """The digest of all that is kept of it: value, momentum, what rounding has cost, and the counts."""
+        counts = [self.version, self.merged_tokens, *sorted([name, *last] for name, last in self.merged.items())]
+        return blake2b(f"{digest(self.tensors())} {json.dumps(counts)}".encode(), digest_size=16).hexdigest()
 
     def already_merged(self, learner: str, incarnation: int, first_step: int) -> str:
         """Why a contribution that begins at this step must be refused; empty where it may be merged."""

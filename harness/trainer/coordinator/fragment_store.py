@@ -55,6 +55,7 @@ class FragmentStore:
             yield self.commit(fragment)
         yield Record("resumed" if self._found.resumed else "initial", {
             "versions": self.versions, "digests": [state.digest for state in self.states],
+            "states": [state.kept for state in self.states],
             "contributions": [state.contributions for state in self.states],
             "outer": [state.step for state in self.states],
             "step": self.counters.step, "processed": self.processed})

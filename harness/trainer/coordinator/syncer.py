@@ -363,11 +363,11 @@ class Syncer(LearnerSessions[LearnerSession]):
         yield self.fragments.commit(round_.fragment)
         yield Record("merge", {
             "round": round_.number, "fragment": round_.fragment, "version": state.version,
-            "digest": state.digest, "step": self.counters.step, "processed": self.fragments.processed,
-            "merged": round(self.fragments.merged), "outer": outer, "opened": round_.opened,
-            "quorum_at": round_.quorum_at,
-            "closed": now, "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time,
-            "why": why, "asked": sorted(round_.asked), "declined": sorted(round_.declined),
+            "digest": state.digest, "state": state.kept, "step": self.counters.step,
+            "processed": self.fragments.processed, "merged": round(self.fragments.merged), "outer": outer,
+            "opened": round_.opened, "quorum_at": round_.quorum_at, "closed": now,
+            "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time, "why": why,
+            "asked": sorted(round_.asked), "declined": sorted(round_.declined),
             "contributions": [{
                 "learner": answer.learner, "incarnation": answer.incarnation, "base": answer.base_version,
                 "first": answer.first_step, "last": answer.last_step, "steps": answer.steps, "tokens": answer.tokens,

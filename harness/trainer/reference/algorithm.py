@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +24,34 @@ def digest(tensors: Tensors) -> str:
         found.update(_head(name, array.shape))
         found.update(array.tobytes())
     return found.hexdigest()
+
+
+def kept(value: Tensors, momentum: Tensors, cost: Tensors, counts: Sequence[object]) -> str:
+    """The digest of all that the syncer keeps of a version: the tensors under three roofs, and its counts as JSON."""
+    together = {f"{roof}/{name}": array for roof, tensors in (
+        ("value", value), ("momentum", momentum), ("error", cost)) for name, array in tensors.items()}
+    text = f"{digest(together)} {json.dumps(counts)}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@dataclass
+class Counts:
+    """What the syncer counts of a fragment."""
+
+    tokens: int = 0
+    """Merged so far."""
+    last: dict[str, list[int]] = field(default_factory=dict)
+    """Learner -> incarnation and last step of its newest contribution."""
+
+    def merged(self, contributions: Sequence[Mapping[str, Any]], tokens: float) -> None:
+        """One more version is made of these, which have so many tokens."""
+        self.tokens += int(tokens)
+        for part in contributions:
+            self.last[part["learner"]] = [part["incarnation"], part["last"]]
+
+    def of(self, version: int) -> list[object]:
+        """As they are part of a version's digest."""
+        return [version, self.tokens, *sorted([name, *last] for name, last in self.last.items())]
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.memory import Corruption
 from harness.tape.event import Event
-from harness.trainer.reference.algorithm import digest, fragments, merged, nesterov
+from harness.trainer.reference.algorithm import Counts, digest, fragments, kept, merged, nesterov
 from harness.trainer.reference.codec import Rounding
 from harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
 from harness.trainer_api.trainer import Difference, Recorded, Replay
@@ -100,6 +100,7 @@ class Recomputation:
         self._digests = {place: digest(value) for place, value in self._values.items()}
         self._momentum = [{name: np.zeros_like(first[name]) for name in names} for names in self._names]
         self._costs: list[Tensors] = [{} for _ in self._names]
+        self._counts = [Counts() for _ in self._names]
         self._newest = [0] * len(self._names)
         self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), iter(events),
                                    [_Piece() for _ in self._names])
@@ -108,8 +109,10 @@ class Recomputation:
         self._found = Replay()
         self._wrong: list[Difference] = []
         for event in recorded.tape.of("initial")[:1]:
-            self._same(event, "version 0", [self._digests[index, 0] for index in range(len(self._names))],
-                       list(event["digests"]))
+            fragments_ = range(len(self._names))
+            self._same(event, "version 0", [self._digests[index, 0] for index in fragments_], list(event["digests"]))
+            if told := event.fields.get("states"):
+                self._same(event, "what is kept beside it", list(map(self._kept, fragments_)), list(told))
 
     def done(self) -> Replay:
         """As far as the log goes, or to where it first differs."""
@@ -233,9 +236,17 @@ class Recomputation:
         self._values[index, newest + 1] = after
         self._digests[index, newest + 1] = digest(after)
         self._found.versions += 1
-        self._same(merge, f"version {merge['version']} of fragment {index}", self._digests[index, newest + 1],
-                   merge["digest"])
+        which = f"version {merge['version']} of fragment {index}"
+        self._same(merge, which, self._digests[index, newest + 1], merge["digest"])
+        self._counts[index].merged(merge["contributions"], sum(tokens for _, _, tokens, _ in answers))
+        if told := merge.fields.get("state"):
+            self._same(merge, f"momentum, cost of rounding and counts of {which}", self._kept(index), told)
         return True
+
+    def _kept(self, index: int) -> str:
+        """The digest of all that the syncer keeps of a fragment's newest version."""
+        return kept(self._values[index, self._newest[index]], self._momentum[index], self._costs[index],
+                    self._counts[index].of(self._newest[index]))
 
     def _given(self, index: int, part: Mapping[str, Any]) -> tuple[int, int, float, Tensors] | None:
         life = self._lives.get((part["learner"], part["incarnation"]))

@@ -173,7 +173,15 @@ def test_a_restart_that_forgot_a_commit_is_named(reborn):
                           digests=lambda digests: [_digest_before(reborn), *digests[1:]])
     verdict = story.verdict("replica_consistency")
     assert verdict.verdict == "failed"
-    assert "fragment 0 went back from version" in verdict.evidence[0]
+    assert any("fragment 0 went back from version" in line for line in verdict.evidence)
+
+
+def test_a_restart_that_forgot_its_momentum_is_named_though_every_value_is_the_same(reborn):
+    story = reborn.forged("resumed", states=lambda states: ["0" * 32, *states[1:]])
+    verdict = story.verdict("replica_consistency")
+    assert verdict.verdict == "failed"
+    assert "fragment 0 version" in verdict.evidence[0]
+    assert "has two states: its momentum" in verdict.evidence[0]
 
 
 def test_merges_in_another_order_than_their_versions_are_named(calm):

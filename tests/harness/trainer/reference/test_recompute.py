@@ -63,7 +63,8 @@ def altered(history, where, **fields):
 @pytest.mark.parametrize(("name", "field", "value"), [
     ("merge", "digest", "0" * 32), ("received", "digest", "0" * 32), ("outer_gradient", "digest", "0" * 32),
     ("received", "carried", 7), ("received", "closed", 7), ("outer_gradient", "base", 0), ("step", "loss", 9.0),
-    ("step", "lr", 1.0), ("step", "position", 3), ("merge", "outer", [0.5, 0.5]), ("initial", "digests", ["0"] * 4)])
+    ("step", "lr", 1.0), ("step", "position", 3), ("merge", "outer", [0.5, 0.5]), ("initial", "digests", ["0"] * 4),
+    ("merge", "state", "0" * 32), ("initial", "states", ["0"] * 4)])
 def test_what_the_log_says_otherwise_is_found_and_named(name, field, value):
     history = run()
     there = history.tape.of(name)
