@@ -35,7 +35,8 @@ ROUNDS = 3
 def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Interleaved runs without pace: bare, harnessed, bare, ...; the ratio of the medians, and of each pair."""
     plan = freeze(parse(SCENARIO), 0)
-    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data_file(plan))
+    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data_file(plan),
+                            evidence="sampled")
     bare, harnessed = [], []
     for number in range(ROUNDS):
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]

@@ -8,8 +8,9 @@ from chaos.evidence.history import History
 
 @check(needs={"fragments"}, unverified="judged")
 def arithmetic_correct(history: History) -> Finding | None:
-    """Every version of every fragment, and every step, computed again by a reference that shares no code with the
-    trainer; there is one for the quadratic model."""
+    """What was computed, computed again by a reference that shares no code with the trainer: on the quadratic model
+    every version and every step, from the event log alone; else what nodes kept of what they computed with, held
+    against the log's digests."""
     found = history.plan.under_test.recomputed(history.plan.cluster, history)
     if found is None:
         return None
@@ -17,7 +18,8 @@ def arithmetic_correct(history: History) -> Finding | None:
         raise Unknown(found.missing)
     made = len(history.merges) + len(history.recovered_merges)
     of = f" of {made:,}" if found.versions < made and found.difference is None else ""
-    done = f"{found.versions:,}{of} versions, {found.steps:,} steps computed again"
+    also = f"{found.steps:,} steps" if found.steps else f"{found.answers:,} outer gradients and receipts"
+    done = f"{found.versions:,}{of} versions, {also} computed again"
     if found.difference is None:
         return Finding(True, done, "all the same")
     return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.words, done])

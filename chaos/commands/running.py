@@ -23,7 +23,9 @@ from chaos.scenario.step_time import AUTO, PaceError, duration, paced
 from chaos.scenario.warnings import warnings_of
 from harness.cluster.base import ClusterError
 from harness.device import DEVICES, Device, best
+from harness.storage.workings import AMOUNTS, Amount
 from harness.trainer_api.settings import TrainerSettings
+from harness.units import names
 
 
 @app.command()
@@ -51,6 +53,8 @@ def run(
                                         "one).")] = "",
     retries_inconclusive: Annotated[int, typer.Option(min=0, max=10, help="How many times to run it again while "
                                                       "it is inconclusive. A failed run is never repeated.")] = 0,
+    evidence: Annotated[str, typer.Option(help="How much of what nodes compute with is kept, for it to be computed "
+                                          "again: sampled (64 MB at the most), full, or off.")] = "sampled",
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -60,6 +64,7 @@ def run(
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import document, exit_code, run_again_if_inconclusive, run_plan
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
+    amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
     backend = backend_of(on, toxiproxy_port, toxiproxy)
     console = Console(stderr=as_json)
@@ -78,7 +83,7 @@ def run(
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
     with Terminal(console) as terminal:
-        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, backend),
+        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, backend, amount),
                                            retries_inconclusive, terminal.say)
     print_json(document(result)) if as_json else show_report(result, console)
     raise typer.Exit(exit_code(result))
@@ -163,6 +168,13 @@ def with_options(plan: Plan, corpus: str = "", deadline: str = "", step_time: st
     except PaceError as error:
         raise Failure(f"--step-time: {error}", 2) from error
     return plan.model_copy(update={"deadline": limit}) if limit else plan
+
+
+def _amount(choice: str) -> Amount:
+    chosen = next((amount for amount in AMOUNTS if amount == choice), None)
+    if chosen is None:
+        raise Failure(f"--evidence {choice}: no such amount{nearest(choice, AMOUNTS)}; there are {names(AMOUNTS)}", 2)
+    return chosen
 
 
 def _device(choice: str) -> Device:

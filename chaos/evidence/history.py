@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from chaos.evidence.baseline import Point, Reference
@@ -54,6 +55,8 @@ class History:
     tape: Tape
     curve: Sequence[Point] = ()
     references: Mapping[str, Reference] = field(default_factory=dict)
+    workings: Path | None = None
+    """The folder of what nodes computed with; None: nothing was to be kept."""
 
     @property
     def syncer(self) -> str:

@@ -29,6 +29,7 @@ from harness.garbage import uncollected
 from harness.node.settings import NodeSettings
 from harness.storage.disk import file_digest
 from harness.storage.global_checkpoint import CHECKPOINTS
+from harness.storage.workings import WORKINGS, Amount
 from harness.tape.event import SCHEMA
 
 REPORT = "report.json"
@@ -58,7 +59,8 @@ class Result:
     outcome: Outcome
 
 
-def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None) -> Result:
+def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None,
+             evidence: Amount = "sampled") -> Result:
     """Perform a plan and judge it.
 
     Args:
@@ -67,6 +69,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
         audience: who is told.
         backend: where to run; processes on this machine if not given, which is also where references are trained
             unless time is virtual.
+        evidence: how much of what nodes compute with is kept, where that is needed to compute it again.
 
     Raises:
         TrainerError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
@@ -80,7 +83,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
     for line in clean() if not backend.virtual else ():
         audience.say(f"left behind by an earlier run: {line}")
     with backend.cleanup_guard() as undo_log:
-        return _run(plan, runs, audience, backend, undo_log)
+        return _run(plan, runs, audience, backend, undo_log, evidence)
 
 
 def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: Callable[[str], None]) -> Result:
@@ -103,7 +106,8 @@ def reason(result: Result) -> str:
     return result.judgement.inconclusive or result.outcome.message or f"{', '.join(unknown) or 'no check'} can't tell"
 
 
-def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log: UndoLog) -> Result:
+def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log: UndoLog,
+         evidence: Amount) -> Result:
     if backend.virtual:
         audience.say("virtual time: seconds below are the simulation's, not yours")
     data = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora", undo_log)
@@ -125,7 +129,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
         "repeat": repeating(folder, backend), **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
-    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data.file, initial=warm)
+    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data.file, initial=warm,
+                            evidence=evidence if plan.under_test.needs_workings(plan.cluster) else "off")
     return concluded(Experiment(plan, backend.stage(plan, folder, settings, undo_log), audience.watch(plan, "run")),
                      folder, audience)
 
@@ -181,7 +186,8 @@ def recorded(folder: RunFolder) -> History:
         curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
-    return History(plan, tape, curve, references)
+    workings = folder.path / WORKINGS
+    return History(plan, tape, curve, references, workings if workings.is_dir() else None)
 
 
 def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:

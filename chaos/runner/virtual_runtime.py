@@ -18,13 +18,15 @@ from faults import Fault, FaultContext, Impersonation, Observation
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import Cluster
 from harness.cluster.simulated.cluster import SimulatedCluster
+from harness.core.effects import Working
 from harness.links.probe import Sounding
 from harness.node.settings import SETTINGS, NodeSettings
-from harness.simulation.host import SimulatedHost
+from harness.simulation.host import KeepWorking, SimulatedHost
 from harness.simulation.parameters import Parameters
 from harness.simulation.world import World
 from harness.storage import checkpoint
 from harness.storage.disk import Content
+from harness.storage.workings import Workings
 from harness.tape import writing
 from harness.tape.event import Event
 from harness.tape.reading import Tape
@@ -45,8 +47,10 @@ class VirtualStage:
 
     def __init__(self, plan: Plan, parameters: Parameters, workload: Workload,
                  snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
-                 origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> None:
-        """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint."""
+                 origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
+                 keep: KeepWorking | None = None) -> None:
+        """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint;
+        `keep`: what keeps what nodes compute with."""
         self.run = run
         bare = plan.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
         self.world = World(f"{bare.digest}/{origin.checkpoint}" if origin else bare.digest)
@@ -58,7 +62,7 @@ class VirtualStage:
         self._heeds: set[tuple[str, str]] | None = set()
         pace = plan.cluster.step_time
         around = SimulatedHost(self.world, parameters, self._note, snapshot,
-                               min(1.0, parameters.compute / pace) if pace else 1.0)
+                               min(1.0, parameters.compute / pace) if pace else 1.0, keep)
         self.checkpoints = around.checkpoints
         self._simulated = SimulatedCluster(around, workload, self.record, self.undo_log, parts)
         self.cluster: Cluster = self._simulated
@@ -128,11 +132,20 @@ class FolderStage(VirtualStage):
     def __init__(self, plan: Plan, parameters: Parameters, settings: NodeSettings, folder: RunFolder) -> None:
         """`settings`: what real nodes would be told."""
         (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
-        super().__init__(plan, parameters, settings.workload(), self._keep, folder.path)
+        self._settings = settings
+        self._workings: dict[tuple[str, int], Workings | None] = {}
+        super().__init__(plan, parameters, settings.workload(), self._keep, folder.path, keep=self._keep_working)
 
     def close(self) -> None:
         """Write the tape."""
         self.save(self.run / "tape")
+
+    def _keep_working(self, node: str, incarnation: int, working: Working) -> None:
+        process = node, incarnation
+        if process not in self._workings:
+            self._workings[process] = self._settings.workings(self.run, *process)
+        if (workings := self._workings[process]) is not None:
+            workings.keep(working)
 
     def _keep(self, tensors: Tensors, meta: dict[str, Any]) -> None:
         checkpoint.save(self.run / "snapshots" / f"{meta['number']:03d}.safetensors", tensors, meta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from harness.tensors import Tensors
@@ -43,6 +44,18 @@ class Record(NamedTuple):
 
     event: str
     fields: dict[str, Any]
+
+
+class Working(NamedTuple):
+    """What something that is on the tape was computed from: kept, as far as there is room, for whoever computes it
+    again."""
+
+    of: str
+    """The event."""
+    fields: dict[str, Any]
+    """What it is known by among the node's events of this name."""
+    parts: Mapping[str, Tensors]
+    """Each by its role. Nobody changes these arrays."""
 
 
 class Commit(NamedTuple):
@@ -90,4 +103,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Send | Close | Timer | Record | Commit | Save | Snapshot | Failpoint | Compute | Stop
+Effect = Send | Close | Timer | Record | Working | Commit | Save | Snapshot | Failpoint | Compute | Stop

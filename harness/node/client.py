@@ -16,6 +16,7 @@ from harness.node.backoff import CONNECT_S, Backoff
 from harness.node.driver import Driver
 from harness.node.failpoints import Failpoints
 from harness.node.refusals import Refusals
+from harness.storage.workings import Workings
 from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import Decoder, FrameError
@@ -28,9 +29,9 @@ CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the 
 class ClientDriver(Driver):
     """See the module. Never waits for the network: what can't be sent now waits in the transport's buffer."""
 
-    def __init__(self, core: Worker, tape: TapeWriter, epoch: float, run: Path,
-                 failpoints: Failpoints) -> None:
-        super().__init__(core, tape, epoch, run, failpoints)
+    def __init__(self, core: Worker, tape: TapeWriter, epoch: float, run: Path, failpoints: Failpoints,
+                 workings: Workings | None = None) -> None:
+        super().__init__(core, tape, epoch, run, failpoints, workings)
         self._client_core = core
         self._silence = core.heartbeat_timeout
         self._refusals = Refusals(tape.record, self.now)

@@ -22,12 +22,14 @@ from harness.core.effects import (
     Snapshot,
     Stop,
     Timer,
+    Working,
 )
 from harness.core.roles import Core
 from harness.node.failpoints import Failpoints
 from harness.storage import checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
 from harness.storage.global_checkpoint import keep
+from harness.storage.workings import Workings
 from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import encode
@@ -45,11 +47,13 @@ connect."""
 class Driver:
     """What the drivers of all roles share. Subclasses know about connections and computing."""
 
-    def __init__(self, core: Core, tape: TapeWriter, epoch: float, run: Path, failpoints: Failpoints) -> None:
+    def __init__(self, core: Core, tape: TapeWriter, epoch: float, run: Path, failpoints: Failpoints,
+                 workings: Workings | None = None) -> None:
         """`epoch`: the run's beginning on CLOCK_MONOTONIC. `failpoints`: where to stop, counted from the
         moment at which this node learns of the steady state."""
         self.tape = tape
         self._core, self._epoch, self._run_folder, self._failpoints = core, epoch, run, failpoints
+        self._workings = workings
         self._inputs: asyncio.Queue[Input | None] = asyncio.Queue()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy = time.monotonic()
@@ -95,6 +99,9 @@ class Driver:
                     self._hold(moment)
             case Save():
                 self._save(effect)
+            case Working():
+                if self._workings is not None:
+                    self._workings.keep(effect)
             case Snapshot():
                 checkpoint.save(self._run_folder / "snapshots" / f"{effect.meta['number']:03d}.safetensors",
                                 effect.tensors, effect.meta | {"t": self.now()})

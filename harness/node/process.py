@@ -152,7 +152,8 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
         global_checkpoint.put_back_once(options.run, settings.checkpoint, options.name,
                                         lambda: workload.put_back(part, disk))
     core = workload.coordinator(disk, options.incarnation)
-    return ServerDriver(core, tape, options.epoch, options.run, _failpoints(options, part), os.environ[TOKEN])
+    return ServerDriver(core, tape, options.epoch, options.run, _failpoints(options, part), os.environ[TOKEN],
+                        settings.workings(options.run, options.name, options.incarnation))
 
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
@@ -161,7 +162,8 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
     tape.record("imported")
     part = _part(options, settings)
     core = workload.worker(options.name, options.incarnation, os.environ[TOKEN], part)
-    return ClientDriver(core, tape, options.epoch, options.run, _failpoints(options, part))
+    return ClientDriver(core, tape, options.epoch, options.run, _failpoints(options, part),
+                        settings.workings(options.run, options.name, options.incarnation))
 
 
 def _failpoints(options: argparse.Namespace, part: Content | None) -> Failpoints:

@@ -15,6 +15,7 @@ from harness.node.driver import Driver
 from harness.node.failpoints import Failpoints
 from harness.node.lobby import HELLO_S, MOST, Lobby
 from harness.node.refusals import STRANGER, Refusals
+from harness.storage.workings import Workings
 from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import MAX_HEADER, Decoder, FrameError
@@ -32,8 +33,8 @@ class ServerDriver(Driver):
     else."""
 
     def __init__(self, core: Coordinator, tape: TapeWriter, epoch: float, run: Path, failpoints: Failpoints,
-                 token: str) -> None:
-        super().__init__(core, tape, epoch, run, failpoints)
+                 token: str, workings: Workings | None = None) -> None:
+        super().__init__(core, tape, epoch, run, failpoints, workings)
         self._server_core, self._token = core, token
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._names: dict[int, str] = {}  # of those who were admitted

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationInfo
 
 from harness.storage import checkpoint
+from harness.storage.workings import WORKINGS, Amount, Workings
 from harness.tensors import Tensors
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import TrainerError, Workload, at
@@ -39,6 +40,8 @@ class NodeSettings(BaseModel):
     """Global checkpoint that the run goes on from; 0: it begins."""
     elapsed: float = 0.0
     """Seconds that it has lasted by then."""
+    evidence: Amount = "off"
+    """How much of what nodes compute with is kept."""
 
     def initial_values(self) -> Tensors:
         """The run's start: weights, and the inner optimizer's moments where it goes on from a warm start.
@@ -49,6 +52,12 @@ class NodeSettings(BaseModel):
         if self.initial is None:
             return at(self.trainer).initial(self.cluster)
         return checkpoint.load(self.initial)[0]
+
+    def workings(self, run: Path, node: str, incarnation: int) -> Workings | None:
+        """What this process keeps in the run's folder."""
+        if self.evidence == "off":
+            return None
+        return Workings(run / WORKINGS, node, incarnation, self.evidence, 1 + self.cluster.learners)
 
     def workload(self, threads: int = 1) -> Workload:
         """What is trained.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 
-from harness.core.effects import Save
+from harness.core.effects import Save, Working
 from harness.simulation.parameters import Parameters
 from harness.simulation.sizes import Sizes
 from harness.simulation.world import World
@@ -14,6 +14,7 @@ from harness.storage.disk import Content
 
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""
+KeepWorking = Callable[[str, int, Working], None]
 _LEAST_SHARE = 0.1
 """Of a processor, for one that starts on a machine that is busy with others."""
 
@@ -32,9 +33,10 @@ class SimulatedHost:
     """See the module."""
 
     def __init__(self, world: World, parameters: Parameters, record: RecordEvent,
-                 snapshot: Callable[..., None], load: float = 0.0) -> None:
+                 snapshot: Callable[..., None], load: float = 0.0, keep: KeepWorking | None = None) -> None:
         """`snapshot(tensors, meta)` keeps one for the loss curve; `load`: the share of a processor that a learner needs
-        to keep its pace."""
+        to keep its pace; `keep(node, incarnation, working)` keeps what something was computed from."""
+        self.keep: KeepWorking = keep or (lambda *_: None)
         self._load, self._training = load, 0
         self.world, self.parameters, self.record, self.snapshot = world, parameters, record, snapshot
         self.sizes = Sizes()

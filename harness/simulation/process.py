@@ -22,6 +22,7 @@ from harness.core.effects import (
     Snapshot,
     Stop,
     Timer,
+    Working,
 )
 from harness.core.roles import Core
 from harness.node.failpoints import Failpoints
@@ -168,7 +169,8 @@ class SimulatedProcess:
         return {Send: self._send, Record: self._write, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
                 Failpoint: lambda effect: self._hold(effect.point), Close: self._close,
-                Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop}
+                Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop,
+                Working: lambda effect: self.around.keep(self.name, self.incarnation, effect)}
 
     def _snapshot(self, effect: Snapshot) -> None:
         self.around.snapshot(effect.tensors, effect.meta | {"t": self.world.now})

@@ -16,6 +16,7 @@ from harness.core.roles import Coordinator, Worker
 from harness.errors import first
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
+from harness.storage.workings import kept
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
 from harness.trainer.model.quadratic import QuadraticSpec
@@ -35,6 +36,7 @@ from harness.units import names
 from harness.wire.impersonation import About, Content, Impostor
 
 if TYPE_CHECKING:
+    from harness.trainer.reference.rules import Rules
     from harness.trainer.reference.schedule import Schedule
 
 _COPIES = 10
@@ -261,17 +263,28 @@ class DecoupledDiLoCo(Trainer):
             raise TrainerError(f"it was computed on device {settings.device}: {why}; replay it where there is one")
         return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
 
+    def needs_workings(self, settings: TrainerConfig) -> bool:
+        """The quadratic model is computed again from its beginning."""
+        return settings.averages_gradients or bool(settings.warm_start) or settings.model != "quadratic"
+
     def recomputed(self, settings: TrainerConfig, recorded: Recorded) -> Replay | None:
-        """The quadratic model from its beginning."""
-        from harness.trainer.reference.codec import Rounding
-        from harness.trainer.reference.recompute import Rules, recomputed
-        if settings.averages_gradients or settings.warm_start or settings.model != "quadratic":
-            return None
-        gradients, broadcasts = (Rounding(precision, settings.rounding == "stochastic", settings.error_feedback)
-                                 for precision in (settings.gradients, settings.broadcasts))
-        rules = Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
-                      settings.anchor == "latest", settings.merge == "rda", gradients, broadcasts)
-        return recomputed(rules, recorded)
+        """All of the quadratic model; of others what was kept."""
+        from harness.trainer.reference.recompute import recomputed
+        from harness.trainer.reference.recorded import held_against
+        if not self.needs_workings(settings):
+            return recomputed(_rules(settings), recorded)
+        return None if recorded.workings is None else held_against(_rules(settings), recorded, kept(recorded.workings))
+
+
+def _rules(settings: TrainerConfig) -> Rules:
+    """What decides what is computed, for the reference."""
+    from harness.trainer.reference.codec import Rounding
+    from harness.trainer.reference.problem import TABLES
+    from harness.trainer.reference.rules import Rules
+    gradients, broadcasts = (Rounding(precision, settings.rounding == "stochastic", settings.error_feedback)
+                             for precision in (settings.gradients, settings.broadcasts))
+    return Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
+                 settings.anchor == "latest", settings.merge == "rda", TABLES, gradients, broadcasts)
 
 
 def _exchanges(settings: TrainerConfig, steps: int) -> int:

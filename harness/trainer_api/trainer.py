@@ -89,6 +89,8 @@ class Replay:
 
     versions: int = 0
     steps: int = 0
+    answers: int = 0
+    """Outer gradients, and what was carried on top of what was received."""
     difference: Difference | None = None
     missing: str = ""
     """What the tape lacks to go on; empty where it was done to the end."""
@@ -113,6 +115,11 @@ class Recorded(Protocol):
     @property
     def recovered_merges(self) -> list[Event]:
         """Merges of which only the successor of the node that made them tells."""
+        ...
+
+    @property
+    def workings(self) -> Path | None:
+        """The folder of what nodes computed with (`harness.storage.workings`); None: nothing was to be kept."""
         ...
 
 
@@ -260,6 +267,10 @@ class Trainer(ABC):
             TrainerError: it can't be done again here.
         """
         raise TrainerError(f"trainer {self.name} can't be replayed")
+
+    def needs_workings(self, settings: Any) -> bool:
+        """Whether `recomputed` needs what nodes computed with, beside the event log."""
+        return False
 
     def recomputed(self, settings: Any, recorded: Recorded) -> Replay | None:
         """A recorded run computed again by what shares no code with the trainer; None where there is nothing that can.

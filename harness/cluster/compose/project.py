@@ -128,7 +128,7 @@ def tail(container: Any, lines: int = 12) -> str:
 def _user(run: Path) -> str:
     if os.getuid() != 0:
         return f"{os.getuid()}:{os.getgid()}"
-    for name in ("tape", "state", "snapshots", "checkpoints", ORDERS):  # what nodes write becomes theirs
+    for name in ("tape", "state", "snapshots", "checkpoints", "workings", ORDERS):  # what nodes write becomes theirs
         (run / name).mkdir(exist_ok=True)
         for path in (run / name, *(run / name).rglob("*")):  # a run that goes on has files there
             os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)

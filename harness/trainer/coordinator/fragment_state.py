@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.core.effects import Working
 from harness.storage import checkpoint
 from harness.storage.disk import Disk
 from harness.tensors import (
@@ -128,6 +129,16 @@ class FragmentState:
         before = (self.value, *self.before)[:config.max_staleness] if config.anchor == "latest" else ()
         return FragmentState(value, momentum, self.version + 1, merged, tokens, parts, error, update, before,
                              step)
+
+    def working(self, fragment: int, answers: Iterable[Contribution], after: FragmentState) -> Working:
+        """What the next version was made of, and what came of it."""
+        parts = {"value": self.value, "momentum": self.momentum, "error": self.error, "after/value": after.value,
+                 "after/momentum": after.momentum, "after/error": after.error}
+        for answer in answers:
+            parts[f"answer/{answer.learner}"] = answer.tensors
+            if 0 < (behind := self.version - answer.base_version) <= len(self.before):
+                parts[f"base/{answer.learner}"] = self.before[behind - 1]
+        return Working("merge", {"fragment": fragment, "version": after.version}, parts)
 
     def _anchored(self, answer: Contribution, config: TrainerConfig) -> Tensors:
         """Its outer gradient: its base minus what it has now, as it sent it, or this version minus what it has now. The

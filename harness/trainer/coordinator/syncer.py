@@ -358,7 +358,9 @@ class Syncer(LearnerSessions[LearnerSession]):
     def _merge(self, round_: Round, why: str, now: float) -> Iterable[Effect]:
         answers = [round_.answers[name] for name in sorted(round_.answers)]
         outer = outer_step(self.config, self.fragments.processed)
+        before = self.fragments.states[round_.fragment]
         state = self.fragments.merge(round_.fragment, answers, outer)
+        yield before.working(round_.fragment, answers, state)
         yield Failpoint("merge.before_commit")
         yield self.fragments.commit(round_.fragment)
         yield Record("merge", {

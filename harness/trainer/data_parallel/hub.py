@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.effects import Close, Effect, Failpoint, Record, Save, Send
+from harness.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
 from harness.core.roles import SYNCER
 from harness.storage.disk import Content
 from harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
@@ -225,6 +225,8 @@ class Hub(LearnerSessions[Member]):
         each, base = list(map(self.config.tokens_per_step_of, names)), self.step
         mean = self._down.send(averaged([part.gradient for part in parts], each), {}, key="")
         self.step, self.tokens = self.step + 1, self.tokens + sum(each)
+        yield Working("merge", {"fragment": 0, "version": self.step}, {
+            f"answer/{name}": part.gradient for name, part in zip(names, parts, strict=True)} | {"after": mean.read})
         yield merged(self.step, digest(mean.read), self.tokens, self._opened, now, [
             Part(name, self.group[name], part.number, tokens, part.arrived, digest(part.gradient))
             for name, part, tokens in zip(names, parts, each, strict=True)])

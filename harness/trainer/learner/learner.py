@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from harness import tensors as arrays
-from harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer
+from harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
 from harness.core.pacer import Metronome
 from harness.memory import Corruption
 from harness.storage.disk import Content
@@ -300,6 +300,8 @@ class Learner:
         payload, delta, held.owed = self._gradients.send(
             arrays.subtract(held.base, current), held.error,
             f"{self.config.seed}/{self.name}/{self.incarnation}/{fragment.index}/{self.step}")
+        yield Working("outer_gradient", {"fragment": fragment.index, "step": self.step}, {
+            "base": held.base, "now": current, "error": held.error, "sent": delta})
         held.answered, held.answered_steps, held.answered_at = current, held.steps, self.step
         answer = OuterGradient(round=request.round, fragment=request.fragment, base_version=held.version,
                                first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
@@ -363,14 +365,18 @@ class Learner:
                                      "reason": "wrong digest"})
             return
         carried = 0
-        value = tensors
+        value = current = tensors
         if self.config.on_receipt == "carry" and held.answered is not None and held.base is not None:
             carried = held.steps - held.answered_steps
-            value = arrays.add(tensors, arrays.subtract(self.replica.read(fragment.names), held.answered))
+            current = self.replica.read(fragment.names)
+            value = arrays.add(tensors, arrays.subtract(current, held.answered))
         self.replica.write(tensors)
         applied = arrays.digest(self.replica.read(fragment.names))  # of what is there now, not of what was sent
-        if carried:
+        if carried and held.answered is not None:
             self.replica.write(value)
+            yield Working("received", {"fragment": message.fragment, "version": message.version, "step": self.step}, {
+                "told": tensors, "answered": held.answered, "now": current,
+                "after": self.replica.read(fragment.names)})
         dropped = held.steps - carried
         arrived = held.answered is not None and message.merged == held.answered_at
         self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -77,7 +77,7 @@ def _packed(sizes: Mapping[str, int], names: list[str], count: int) -> list[tupl
     return [tuple(sorted(taken)) for taken in found]
 
 
-def merged(gradients: Sequence[Tensors], weights: Sequence[float], averaged: Sequence[str]) -> Tensors:
+def merged(gradients: Sequence[Tensors], weights: Sequence[float], averaged: Collection[str]) -> Tensors:
     """The outer gradients of one round, each with its token weight, as one."""
     shares = np.array(weights) / np.sum(weights)
     return {name: (average if name in averaged else radial)([one[name] for one in gradients], shares)
@@ -105,6 +105,14 @@ def radial(arrays: Sequence[Array], shares: Sequence[float]) -> Array:
     if length < _VANISHED:
         return average(arrays, shares)
     return mean * np.float32(float(np.dot(shares, lengths)) / length)
+
+
+def mean_gradient(gradients: Sequence[Tensors], tokens: Sequence[int]) -> Tensors:
+    """What data parallelism takes a step with: the mean of the gradients in float32, or, where they are of different
+    numbers of tokens, the mean by tokens in float64, rounded."""
+    kind, factors = (np.float32, [1] * len(tokens)) if len(set(tokens)) == 1 else (np.float64, list(tokens))
+    return {name: np.asarray(average([one[name].astype(kind) for one in gradients], factors) / kind(sum(factors)),
+                             np.float32) for name in gradients[0]}
 
 
 def _length(array: Array) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -19,8 +19,8 @@ import numpy as np
 from harness.memory import Corruption
 from harness.tape.event import Event
 from harness.trainer.reference.algorithm import Counts, digest, fragments, kept, merged, nesterov
-from harness.trainer.reference.codec import Rounding
 from harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
+from harness.trainer.reference.rules import Rules
 from harness.trainer_api.trainer import Difference, Recorded, Replay
 
 _LOSS = 2e-4
@@ -28,25 +28,6 @@ _LOSS = 2e-4
 MOST = 3_000
 """Versions that are computed again: some tenths of a second."""
 _LIVED = ("step", "skipped", "received", "outer_gradient", "disconnected", "reset", "corrupted")
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What of a scenario's cluster decides what is computed."""
-
-    learners: Sequence[str]
-    seed: int
-    fragments: int
-    carry: bool
-    """Steps made during an exchange are added on top of what is received."""
-    latest: bool
-    """Outer gradients are anchored at the newest version, or else at the learner's own base."""
-    radial: bool
-    """Radial-directional averaging, or else the plain average."""
-    gradients: Rounding
-    """Of outer gradients."""
-    broadcasts: Rounding
-    """Of what a merge changes."""
 
 
 @dataclass
