@@ -28,6 +28,8 @@ _LENGTH = 4
 _SAMPLED, _FULL = 64 << 20, 16 << 30
 """Bytes of a whole run: half of them are for whoever merges, and half for the others together."""
 _LONGEST = 1 << 30
+_HEADER = 600
+"""About the bytes of a record without its tensors."""
 _FIRST = 1 / 8
 """Share of a process' room that its first records fill."""
 
@@ -39,9 +41,9 @@ def room(amount: Amount, node: str, nodes: int) -> int:
 
 
 class Workings:
-    """What one process keeps. It takes at most half of the room that the node's processes before it have left. The first
-    records fill an eighth of its own; after those it keeps the n-th with a chance that falls as 1/n, so that a run a
-    thousand times as long as these has some of all of it."""
+    """What one process keeps. It takes at most half of the room that the node's processes before it have left. The
+    first records fill an eighth of its own; after those it keeps the n-th with a chance that falls as 1/n, so that a
+    run a thousand times as long as these has some of all of it."""
 
     def __init__(self, folder: Path, node: str, incarnation: int, amount: Amount, nodes: int) -> None:
         """`nodes`: of the run."""
@@ -55,7 +57,7 @@ class Workings:
     def keep(self, working: Working) -> None:
         """Write it, if it is one of those that are kept. A file that can't be written costs this evidence alone."""
         self._seen += 1
-        size = sum(array.nbytes for its in working.parts.values() for array in its.values())
+        size = _HEADER + sum(array.nbytes for its in working.parts.values() for array in its.values())
         if size > self._left or not (self._every or self._chance() * self._seen * size < self._room * _FIRST):
             return
         tensors = {name: array for part, its in working.parts.items()
