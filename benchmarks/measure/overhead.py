@@ -52,7 +52,7 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
 
 def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
     """The same processes, connected directly, recording nothing, with nobody who watches them."""
-    (folder.path / SETTINGS).write_text(settings.model_dump_json())
+    (folder.path / SETTINGS).write_text(settings.model_copy(update={"evidence": "off"}).model_dump_json())
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     processes = []

@@ -301,7 +301,7 @@ class Learner:
             arrays.subtract(held.base, current), held.error,
             f"{self.config.seed}/{self.name}/{self.incarnation}/{fragment.index}/{self.step}")
         yield Working("outer_gradient", {"fragment": fragment.index, "step": self.step}, {
-            "base": held.base, "now": current, "error": held.error, "sent": delta})
+            "base": held.base, "now": current, "error": held.error})
         held.answered, held.answered_steps, held.answered_at = current, held.steps, self.step
         answer = OuterGradient(round=request.round, fragment=request.fragment, base_version=held.version,
                                first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
