@@ -35,6 +35,8 @@ class Drawn(NamedTuple):
     """A scenario's key -> the values to choose from, the simplest first."""
     at_failpoints: bool = False
     """Whether it may hit a node that holds at a point of the protocol."""
+    family: str = ""
+    """Faults that do much the same to a node: explorations count which families have followed each other."""
 
 
 class AskProbe(Protocol):

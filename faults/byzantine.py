@@ -66,7 +66,7 @@ class Impersonation(Fault):
 class Poison(Impersonation):
     """Contributions that can't be right: values that are not finite, or tensors of the wrong size."""
 
-    drawn = Drawn(150, {"content": ("nan", "inf", "shape"), "count": (1, 3)})
+    drawn = Drawn(150, {"content": ("nan", "inf", "shape"), "count": (1, 3)}, family="values")
 
     kind: Literal["poison"] = "poison"
     answered: ClassVar[bool] = True
@@ -90,7 +90,7 @@ class Poison(Impersonation):
 class Lie(Impersonation):
     """Reports of absurd numbers: steps, tokens, a place in the data, or versions, beyond all that is possible."""
 
-    drawn = Drawn(160, {"about": ("step", "tokens", "position", "version"), "count": (1, 3)})
+    drawn = Drawn(160, {"about": ("step", "tokens", "position", "version"), "count": (1, 3)}, family="values")
 
     kind: Literal["lie"] = "lie"
     about: About = "step"

@@ -31,7 +31,7 @@ class OutOfMemory(Ending):
     """The kernel kills the node for want of memory: its limit is set just above what it uses, and more is asked for."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"exhaust_memory", "restart"})
-    drawn = Drawn(220, {"restart_after": RETURNS}, at_failpoints=True)
+    drawn = Drawn(220, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["out_of_memory"] = "out_of_memory"
 
@@ -64,7 +64,7 @@ class Disconnect(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"disconnect"})
     on_links: ClassVar[bool] = True
     shown_as = "partitioned"
-    drawn = Drawn(180, {"for": DURATIONS})
+    drawn = Drawn(180, {"for": DURATIONS}, family="link")
 
     kind: Literal["disconnect"] = "disconnect"
 
@@ -95,7 +95,7 @@ class FullDisk(FailingWrites):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"fill_disk", "restart", "state"})
 
-    drawn = Drawn(260, {"for": ("1s", "500ms"), "restart_after": ("1s", "2s")})
+    drawn = Drawn(260, {"for": ("1s", "500ms"), "restart_after": ("1s", "2s")}, family="disk")
 
     kind: Literal["full_disk"] = "full_disk"
 
@@ -138,7 +138,7 @@ class RestartLinks(Fault):
     reversible: ClassVar[bool] = False
     on_links: ClassVar[bool] = True
     target_role = "syncer"
-    drawn = Drawn(230)
+    drawn = Drawn(230, family="link")
 
     kind: Literal["restart_links"] = "restart_links"
 

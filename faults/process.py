@@ -82,7 +82,7 @@ class Kill(Killed):
     """SIGKILL: no last word."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart"})
-    drawn = Drawn(0, {"restart_after": RETURNS}, at_failpoints=True)
+    drawn = Drawn(0, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["kill"] = "kill"
 
@@ -92,7 +92,7 @@ class Terminate(Ending):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
     gently: ClassVar[bool] = True
-    drawn = Drawn(10, {"restart_after": RETURNS}, at_failpoints=True)
+    drawn = Drawn(10, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["terminate"] = "terminate"
 
@@ -102,7 +102,7 @@ class Restart(Ending):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"terminate", "restart"})
     gently: ClassVar[bool] = True
-    drawn = Drawn(20, {"restart_after": ("0s",)}, at_failpoints=True)
+    drawn = Drawn(20, {"restart_after": ("0s",)}, at_failpoints=True, family="ends")
 
     kind: Literal["restart"] = "restart"
     restart_after: Seconds = 0.0
@@ -156,7 +156,7 @@ class Pause(Fault):
     halts_target: ClassVar[bool] = True
     occupies: ClassVar[str] = "process"
     shown_as = "paused"
-    drawn = Drawn(40, {"for": DURATIONS}, at_failpoints=True)
+    drawn = Drawn(40, {"for": DURATIONS}, at_failpoints=True, family="slow")
 
     kind: Literal["pause"] = "pause"
 
@@ -204,7 +204,7 @@ class Zombie(Fault):
     target_role = "learner"
     halts_target: ClassVar[bool] = True
     occupies: ClassVar[str] = "process"
-    drawn = Drawn(140, {"for": DURATIONS})
+    drawn = Drawn(140, {"for": DURATIONS}, family="zombie")
 
     kind: Literal["zombie"] = "zombie"
     restart_after: ClassVar[float] = 0.0  # the successor has to take its place, as after a kill

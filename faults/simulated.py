@@ -17,7 +17,7 @@ class PowerLoss(Killed):
     """A kill that takes with it what was written and not yet on stable storage."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"lose_power", "restart"})
-    drawn = Drawn(30, {"restart_after": RETURNS}, at_failpoints=True)
+    drawn = Drawn(30, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["power_loss"] = "power_loss"
 
@@ -37,7 +37,7 @@ class ClockJump(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"jump_clock"})
     reversible: ClassVar[bool] = False
-    drawn = Drawn(240, {"by": ("200ms", "1s", "5s")})
+    drawn = Drawn(240, {"by": ("200ms", "1s", "5s")}, family="clock")
 
     kind: Literal["clock_jump"] = "clock_jump"
     by: Seconds = Field(1.0, gt=0, le=60)

@@ -82,7 +82,7 @@ class Damage(Ending):
 class Corrupt(Damage):
     """Bits turn over."""
 
-    drawn = Drawn(190, _DRAWN)
+    drawn = Drawn(190, _DRAWN, family="damage")
 
     kind: Literal["corrupt"] = "corrupt"
 
@@ -100,7 +100,7 @@ class Corrupt(Damage):
 class Truncate(Damage):
     """The end is missing."""
 
-    drawn = Drawn(200, _DRAWN)
+    drawn = Drawn(200, _DRAWN, family="damage")
 
     kind: Literal["truncate"] = "truncate"
 
@@ -112,7 +112,7 @@ class Truncate(Damage):
 class Delete(Damage):
     """The file is gone."""
 
-    drawn = Drawn(210, _DRAWN)
+    drawn = Drawn(210, _DRAWN, family="damage")
 
     kind: Literal["delete"] = "delete"
 
@@ -152,7 +152,7 @@ class WriteLimit(FailingWrites):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"limit_writes", "restart", "state"})
 
-    drawn = Drawn(250, {"for": ("2s", "1s", "4s"), "restart_after": ("1s", "200ms")})
+    drawn = Drawn(250, {"for": ("2s", "1s", "4s"), "restart_after": ("1s", "200ms")}, family="disk")
 
     kind: Literal["write_limit"] = "write_limit"
 
@@ -190,7 +190,7 @@ class CorruptMemory(Fault):
     reversible: ClassVar[bool] = False
     frees: ClassVar[bool] = True
     target_role = "learner"
-    drawn = Drawn(170, {"content": ("nan", "bits"), "values": (16, 1, 256)})
+    drawn = Drawn(170, {"content": ("nan", "bits"), "values": (16, 1, 256)}, family="values")
 
     kind: Literal["corrupt_memory"] = "corrupt_memory"
     part: Part = "weights"

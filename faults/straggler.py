@@ -22,7 +22,7 @@ class Straggler(Fault):
     target_role = "learner"
     occupies: ClassVar[str] = "process"
     shown_as = "slow"
-    drawn = Drawn(130, {"for": ("2s", "4s", "6s"), "factor": (0.5, 0.25, 0.8)})
+    drawn = Drawn(130, {"for": ("2s", "4s", "6s"), "factor": (0.5, 0.25, 0.8)}, family="slow")
 
     kind: Literal["straggler"] = "straggler"
     factor: float = Field(0.25, gt=0, lt=1)

@@ -30,6 +30,7 @@ class Tried(BaseModel):
     """Checks that could not be made, and why not."""
     evidence: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    sequences: tuple[tuple[str, str], ...] = ()
 
     @property
     def decided(self) -> bool:

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
+from faults import FAULTS
 from harness.tape.event import Event
 
 Pair = tuple[str, str]
-"""(kind of fault, what its target was doing)"""
+"""(kind of fault, what its target was doing); or, of faults that follow each other, (family of the first, family of the
+second and what its target was doing, as `ends @ syncer resumed`)."""
+_AT = " @ "
 LEARNER_STATES = ("training", "answered", "uploading", "disconnected", "starting", "down")
-SYNCER_STATES = ("idle", "collecting", "grace", "saving", "committed", "starting", "down")
+SYNCER_STATES = ("idle", "collecting", "grace", "saving", "committed", "greeting", "resumed", "starting", "down")
 _MOMENT_S = 1e-5
 """Times on the tape are rounded."""
 
@@ -21,6 +25,33 @@ def pairs(history: History) -> set[Pair]:
     """All pairs of a run."""
     return {(span.planned.fault.kind, state(history, target, span.injected))
             for span in history.spans if span.injected is not None for target in span.planned.fault.targets}
+
+
+def family(kind: str) -> str:
+    """Of a kind of fault."""
+    drawn = FAULTS[kind].drawn if kind in FAULTS else None
+    return drawn.family if drawn is not None and drawn.family else kind
+
+
+def sequences(history: History) -> set[Pair]:
+    """Which families of faults came after which, the second one in which state of its target."""
+    came = sorted(((span.injected, span.planned.fault) for span in history.spans if span.injected is not None),
+                  key=lambda one: one[0])
+    return {(family(first.kind), f"{family(second.kind)}{_AT}{state(history, target, at)}")
+            for (_, first), (at, second) in pairwise(came) for target in second.targets}
+
+
+def possible_sequences(alone: Collection[Pair]) -> set[Pair]:
+    """All that there can be, by the pairs that there can be."""
+    families = {family(kind) for kind, _ in alone}
+    seconds = {f"{family(kind)}{_AT}{where}" for kind, where in alone}
+    return {(first, second) for first in families for second in seconds}
+
+
+def second_of(sequence: Pair) -> Pair:
+    """Family and state of the second fault."""
+    name, _, where = sequence[1].partition(_AT)
+    return name, where
 
 
 def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
@@ -70,6 +101,11 @@ def _syncer(history: History, mine: list[Event], at: float) -> str:
         return "committed" if mine[-1]["point"] == "commit.before_broadcast" else "saving"
     if not any(event.event in ("merge", "hello") for event in mine):
         return "starting"
+    mine = [event for event in mine if event.event in ("resumed", "merge", "hello")]
+    if mine[0].event == "resumed" and len(mine) <= len(mine[0]["versions"]):
+        return "resumed"
+    if mine[-1].event == "hello" and mine[-1]["incarnation"]:
+        return "greeting"
     for merge in history.merges:
         if merge["opened"] <= at <= merge.t:
             if merge["quorum_at"] is None or at < merge["quorum_at"]:

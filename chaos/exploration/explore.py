@@ -24,7 +24,7 @@ from chaos.exploration.corpus import Corpus, Tried, write
 from chaos.exploration.coverage import Pair
 from chaos.exploration.generate import ByChance, Document, allowing, held_for, plan_of, with_faults
 from chaos.exploration.generate import known as known_kinds
-from chaos.exploration.guide import draw
+from chaos.exploration.guide import Knowledge, draw
 from chaos.exploration.scenario_writer import text
 from chaos.exploration.shrink import shrunk
 from chaos.runner.simulate import simulate
@@ -91,11 +91,11 @@ class Search:
                                            "checks": checks})
         return Scenario.model_validate_json(as_json(bare))
 
-    def job(self, number: int, kinds: Sequence[str], never: Sequence[Pair]) -> Job:
-        """A schedule that is drawn; `never`: pairs that were not hit yet."""
+    def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> Job:
+        """A schedule that is drawn."""
         base = self.base(number)
         faults = [] if number == HEALTHY else draw(base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults,
-                                                   never if self.guided else ())
+                                                   known if self.guided else Knowledge())
         return Job(number=number, scenario=as_json(base), faults=tuple(faults))
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
@@ -113,6 +113,10 @@ class Exploration:
     tried: list[Tried] = field(default_factory=list)
     hit: Counter[Pair] = field(default_factory=Counter)
     possible: set[Pair] = field(default_factory=set)
+    in_a_row: Counter[Pair] = field(default_factory=Counter)
+    possible_in_a_row: set[Pair] = field(default_factory=set)
+    first: list[Sequence[Document]] = field(default_factory=list)
+    """Schedules that were the first to hit something."""
     found: dict[str, tuple[Tried, Path]] = field(default_factory=dict)
     """Check -> the first schedule that broke it, and its file."""
     healthy: Tried | None = None
@@ -125,7 +129,10 @@ class Exploration:
     def add(self, tried: Tried) -> None:
         """One more."""
         self.tried.append(tried)
+        if tried.faults and not (self.hit.keys() >= set(tried.pairs) and self.in_a_row.keys() >= set(tried.sequences)):
+            self.first.append(tried.faults)
         self.hit.update(tried.pairs)
+        self.in_a_row.update(tried.sequences)
 
     @property
     def done(self) -> int:
@@ -147,6 +154,11 @@ class Exploration:
         """Pairs that were never hit."""
         return sorted(self.possible - set(self.hit))
 
+    @property
+    def known(self) -> Knowledge:
+        """What is drawn next rests on this."""
+        return Knowledge(self.never, sorted(self.possible_in_a_row - set(self.in_a_row)), tuple(self.first))
+
 
 def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
             stop: Callable[[Exploration], bool] = lambda _: False,
@@ -167,10 +179,12 @@ def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
     kinds = known_kinds(search.kinds)
     kept = Corpus(corpus, search.settings(kinds))
     state = Exploration(possible=coverage.possible({kind: FAULTS[kind].target_role for kind in kinds}, held_for()))
+    state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
     for first in range(0, runs, ROUND):
         numbers = range(first, min(first + ROUND, runs))
-        jobs = [search.job(number, kinds, state.never) for number in ([HEALTHY] if not first else []) + [*numbers]]
+        known = state.known
+        jobs = [search.job(number, kinds, known) for number in ([HEALTHY] if not first else []) + [*numbers]]
         done = {job.number: kept.known[job.number] for job in jobs if job.number in kept.known}
         state.under_way = len(done.keys() - {HEALTHY})
         for tried in workers.run([job for job in jobs if job.number not in done]):
@@ -205,7 +219,8 @@ def attempt(job: Job) -> Tried:
         evidence=(*([result.outcome.message] if broken else []), *(
             f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
             for verdict in result.judgement.checks if verdict.verdict == "failed")),
-        pairs=tuple(sorted(coverage.pairs(result.history))))
+        pairs=tuple(sorted(coverage.pairs(result.history))),
+        sequences=tuple(sorted(coverage.sequences(result.history))))
 
 
 def _undecided(verdict: Verdict) -> str:

@@ -20,7 +20,7 @@ from chaos.scenario.problems import Numbers
 from chaos.scenario.validation import validate_semantics
 from faults import FAULTS, Drawn
 from harness.cluster.base import SIMULATED
-from harness.trainer_api.trainer import role_of
+from harness.trainer_api.trainer import OFTEN, role_of
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -92,15 +92,15 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
     if way == "after":
         return {"after": {"fault": f"f{chooser.pick(range(1, len(before) + 1))}",
                           "wait": chooser.pick(("0s", "50ms", "200ms", "500ms", "1s", "1500ms", "2s"))}}
-    count = chooser.pick(range(20, 121, 5))
     if way == "failpoint":
         if target != SYNCER and scenario.cluster.donates and chooser.pick((True, False)):
             return {"when": {"node": target, "failpoint": "donate.half", "count": chooser.pick((1, 2))}}
         usual = tuple(point for point in points if point != "donate.half")
-        return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": count}}
+        return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": chooser.pick(OFTEN)}}
     node = chooser.pick((*scenario.cluster.starters, SYNCER))
-    event = "merge" if node == SYNCER else chooser.pick(scenario.under_test.drawn_events(scenario.cluster))
-    return {"when": {"node": node, "event": event, "count": count}}
+    events = scenario.under_test.drawn_events(scenario.cluster, role_of(node))
+    event = chooser.pick(tuple(events))
+    return {"when": {"node": node, "event": event, "count": chooser.pick(events[event])}}
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ class SlowClose(LinkFault):
     toxic: ClassVar[str] = "slow_close"
     measures: ClassVar[str] = "close_s"
     shown_as = "far"
-    drawn = Drawn(100, {**FOR, "delay": ("200ms", "1s")})
+    drawn = Drawn(100, {**FOR, "delay": ("200ms", "1s")}, family="link")
 
     kind: Literal["slow_close"] = "slow_close"
     delay: Seconds = Field(0.5, gt=0)
@@ -55,7 +55,7 @@ class Timeout(LinkFault):
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
     shown_as = "partitioned"
-    drawn = Drawn(80, {**FOR, "close_after": ("0s", "200ms"), "direction": DIRECTIONS})
+    drawn = Drawn(80, {**FOR, "close_after": ("0s", "200ms"), "direction": DIRECTIONS}, family="link")
 
     kind: Literal["timeout"] = "timeout"
     close_after: Seconds = 0.0
@@ -80,7 +80,7 @@ class Reset(LinkFault):
     toxic: ClassVar[str] = "reset_peer"
     measures: ClassVar[str] = "reset_s"
     shown_as = "partitioned"
-    drawn = Drawn(90, {**FOR, "reset_after": ("0s", "100ms")})
+    drawn = Drawn(90, {**FOR, "reset_after": ("0s", "100ms")}, family="link")
 
     kind: Literal["reset"] = "reset"
     reset_after: Annotated[Seconds, between(0, 1, "1s at most")] = 0.0
@@ -105,7 +105,7 @@ class Slicer(LinkFault):
     toxic: ClassVar[str] = "slicer"
     measures: ClassVar[str] = "pause_s"
     shown_as = "far"
-    drawn = Drawn(110, {**FOR, "size": (16384, 1024), "delay": ("2ms", "10ms")})
+    drawn = Drawn(110, {**FOR, "size": (16384, 1024), "delay": ("2ms", "10ms")}, family="link")
 
     kind: Literal["slicer"] = "slicer"
     size: int = Field(16384, ge=64, le=1 << 30)
@@ -148,7 +148,7 @@ class LimitData(LinkFault):
     toxic: ClassVar[str] = "limit_data"
     measures: ClassVar[str] = "bytes"
     shown_as = "partitioned"
-    drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)})
+    drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)}, family="link")
 
     kind: Literal["limit_data"] = "limit_data"
     size: int = Field(100_000, ge=1, le=MOST_PROBE_BYTES // 2)

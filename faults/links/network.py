@@ -26,7 +26,7 @@ class Latency(LinkFault):
     measures: ClassVar[str] = "delay_s"
     shown_as = "far"
     drawn = Drawn(60, {**FOR, "delay": ("20ms", "5ms", "50ms", "100ms"), "jitter": ("0s", "5ms", "20ms"),
-                       "rate": ("10MB/s", "1MB/s")})
+                       "rate": ("10MB/s", "1MB/s")}, family="link")
 
     kind: Literal["latency"] = "latency"
     profile: Literal["", "metro", "continental", "transatlantic"] = ""
@@ -89,7 +89,7 @@ class Bandwidth(LinkFault):
     toxic: ClassVar[str] = "bandwidth"
     measures: ClassVar[str] = "rate_bytes_per_s"
     shown_as = "far"
-    drawn = Drawn(70, {**FOR, "rate": ("1MB/s", "50kB/s", "10kB/s")})
+    drawn = Drawn(70, {**FOR, "rate": ("1MB/s", "50kB/s", "10kB/s")}, family="link")
 
     kind: Literal["bandwidth"] = "bandwidth"
     rate: Rate = Field(1e6, ge=1e3)
@@ -125,7 +125,7 @@ class Partition(LinkFault):
     mutes: ClassVar[bool] = True
     cuts_off: ClassVar[bool] = True
     shown_as = "partitioned"
-    drawn = Drawn(50, {**FOR, "direction": DIRECTIONS})
+    drawn = Drawn(50, {**FOR, "direction": DIRECTIONS}, family="link")
 
     kind: Literal["partition"] = "partition"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,9 @@ from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, 
 from harness.trainer.model.quadratic import QuadraticSpec
 from harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
 from harness.trainer_api.trainer import (
+    OFTEN,
     ROUND_EVENTS,
+    SELDOM,
     Kind,
     Prepared,
     Recorded,
@@ -56,7 +58,7 @@ _SYNCER = {*ROUND_EVENTS["syncer"], *_BOTH, "listening", "repaired", "checkpoint
            "checkpoint_incomplete", "refused_checkpoint", "renewed"}
 _LEARNER = {*ROUND_EVENTS["learner"], *_BOTH, "imported", "checkpoint_part", "skipped", "reset", "corrupted"}
 _OF_MODES = {"outer_gradient", "received", "grouped", "rolled_back"}
-_SYNCERS_POINTS = ("merge.before_commit", "checkpoint.before_rename", "commit.before_broadcast")
+_SYNCERS_POINTS = ("merge.before_commit", "checkpoint.before_rename", "checkpoint.between", "commit.before_broadcast")
 _HALF, _DONATE = "upload.half", "donate.half"
 
 
@@ -171,9 +173,12 @@ class DecoupledDiLoCo(Trainer):
         exchanges = steps if settings.averages_gradients else _exchanges(settings, steps)
         return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
-    def drawn_events(self, settings: TrainerConfig) -> tuple[str, ...]:
-        """Those of an exchange."""
-        return ("step", "upload") if settings.averages_gradients else ("step", "outer_gradient", "upload", "received")
+    def drawn_events(self, settings: TrainerConfig, role: Role) -> Mapping[str, Sequence[int]]:
+        """Those of an exchange, and of coming and going."""
+        if role == "syncer":
+            return {"merge": OFTEN, "hello": SELDOM, "lost": SELDOM, "resumed": SELDOM}
+        often = ("step", "upload") if settings.averages_gradients else ("step", "outer_gradient", "upload", "received")
+        return dict.fromkeys(often, OFTEN) | {"ready": SELDOM, "disconnected": SELDOM}
 
     def failpoints(self, settings: TrainerConfig, role: Role) -> tuple[str, ...]:
         """In the middle of frames and of commits."""

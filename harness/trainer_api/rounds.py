@@ -29,7 +29,7 @@ from harness.tensors import Tensors, digest
 from harness.trainer_api.sessions import PeerSessions
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer, Workload
-from harness.wire.messages import Count, Introduction, Message, vocabulary
+from harness.wire.messages import Count, Farewell, Introduction, Message, vocabulary
 
 _FILE = "state.safetensors"
 _NONE = -1
@@ -175,11 +175,11 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
             "processed": self._tokens})
         yield self._next_heartbeat(now)
 
-    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+    def _timer(self, key: str, now: float) -> Iterable[Effect]:
         """Everybody hears something, and is heard, or is gone."""
         return self._heartbeat(now)
 
-    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+    def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended: nobody waits for whoever was there."""
         member = self._by_connection.pop(connection, None)
         if member is not None:
@@ -230,7 +230,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
             self.steady = True
             yield Record("steady", {"step": self._round, "processed": self._tokens})
         if self._tokens >= self._settings.budget_tokens:
-            yield from self._finish(step=self._round, processed=self._tokens, merged=self._tokens)
+            yield from self._finish(now, step=self._round, processed=self._tokens, merged=self._tokens)
         else:
             yield from self._tell_all(*self._standing(now))
 
@@ -278,6 +278,7 @@ class RoundWorker:
         self.steady, self._heard = message.steady, (message, tensors)
         if message.over:
             yield Record("finished", {"step": self._number, "tokens": self._number})
+            yield Send(Farewell())
             yield Stop("finished")
             return
         if not self._ready:

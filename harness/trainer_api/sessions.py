@@ -13,7 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from harness.core.effects import Close, Effect, Record, Send, Stop, Timer
 from harness.tensors import Tensors
 from harness.trainer_api.settings import TrainerSettings
-from harness.wire.messages import Introduction, Message
+from harness.wire.messages import Farewell, Introduction, Message
+
+_LEAVE = "leave"
+"""Key of the timer after which nobody is waited for any more."""
 
 
 class Known(Protocol):
@@ -52,9 +55,14 @@ class PeerSessions(ABC, Generic[P, H]):
         self.finished = False
         self.peers: dict[str, P] = {}
         self._by_connection: dict[int, P] = {}
+        self._left: dict[str, float] = {}  # who was lost, and when
+        self._untold: set[str] = set()  # who may not have read yet that training is over
+        self._late: dict[int, str] = {}  # who came after that
 
     def on_message(self, connection: int, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
+        if self.finished:
+            return self._after_the_end(connection, message)
         if isinstance(message, self.introduction):
             return self._hello(connection, message, now)
         peer = self._by_connection.get(connection)
@@ -63,9 +71,27 @@ class PeerSessions(ABC, Generic[P, H]):
         peer.heard = now
         return self._take(peer, message, tensors, now)
 
-    @abstractmethod
     def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
+        if self.finished:
+            return ()
+        if (peer := self._by_connection.get(connection)) is not None:
+            self._left[peer.name] = now
+        return self._lost(connection, reason, now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired."""
+        if self.finished:
+            return (Stop("finished"),) if key == _LEAVE else ()
+        return self._timer(key, now)
+
+    @abstractmethod
+    def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended while training went on."""
+
+    @abstractmethod
+    def _timer(self, key: str, now: float) -> Iterable[Effect]:
+        """A timer fired while training went on."""
 
     @abstractmethod
     def _hello(self, connection: int, hello: H, now: float) -> Iterable[Effect]:
@@ -118,9 +144,23 @@ class PeerSessions(ABC, Generic[P, H]):
         return [Send(message, tensors, to=peer.connection) for peer in self.peers.values()
                 if peer.connection is not None]
 
-    def _finish(self, **told: Any) -> Iterable[Effect]:
-        """Training is over; `told`: fields of the tape's event."""
+    def _finish(self, now: float, **told: Any) -> Iterable[Effect]:
+        """Training is over; `told`: fields of the tape's event. Whoever was there lately is waited for: one that does
+        not read it on the connection that it has comes back to hear it."""
         self.finished = True
         yield Record("finished", told)
+        there = {peer.name for peer in self.peers.values() if peer.connection is not None}
+        self._untold = there | {name for name, t in self._left.items() if now - t <= self._timeout}
         yield from self._tell_all(*self._end())
-        yield Stop("finished")
+        yield Timer(_LEAVE, now + self._timeout) if self._untold else Stop("finished")
+
+    def _after_the_end(self, connection: int, message: Message) -> Iterable[Effect]:
+        """Whoever comes is told, and whoever has read it is not waited for."""
+        if isinstance(message, self.introduction) and message.node in self._names:
+            self._late[connection] = message.node
+            yield Send(*self._end(), to=connection)
+        elif isinstance(message, Farewell):
+            peer = self._by_connection.get(connection)
+            self._untold.discard(peer.name if peer is not None else self._late.get(connection, ""))
+            if not self._untold:
+                yield Stop("finished")

@@ -8,7 +8,7 @@ simulation under virtual time. docs/extending.md shows a whole one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +32,10 @@ ROUND_EVENTS: Mapping[Role, frozenset[str]] = {
                          "traffic"}),
     "learner": frozenset({"step", "ready", "disconnected", "upload", "refused", "refused_frame", "superseded"})}
 """What nodes of a trainer record that exchanges the whole model."""
+
+
+OFTEN, SELDOM = range(20, 121, 5), (1, 2, 3)
+"""Occurrences that a fault may wait for: of what happens all the time, and of what only faults bring about."""
 
 
 def role_of(node: str) -> Role:
@@ -204,9 +208,9 @@ class Trainer(ABC):
         steps = settings.budget * settings.learners
         return steps if event in ("step", "merge", "upload") else None
 
-    def drawn_events(self, settings: Any) -> tuple[str, ...]:
-        """Of a learner's events, those that explorations let faults wait for."""
-        return ("step",)
+    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+        """Events of a node of this role that explorations let faults wait for, and for which occurrences of each."""
+        return {"merge" if role == "syncer" else "step": OFTEN}
 
     def failpoints(self, settings: Any, role: Role) -> tuple[str, ...]:
         """Named points at which a node of this role can be stopped."""

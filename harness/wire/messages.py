@@ -65,13 +65,20 @@ class Refused(Message):
     """There is no use in coming back: this incarnation is superseded."""
 
 
+@dataclass(kw_only=True, slots=True)
+class Farewell(Message):
+    """A peer has read that training is over, and goes."""
+
+    type: Literal["farewell"] = "farewell"
+
+
 Vocabulary: TypeAlias = TypeAdapter[Any]
 """Of a union of messages, told apart by their `type`: what a node understands."""
 
 
 def vocabulary(messages: Any) -> Vocabulary:
     """Of these messages (`Hello | Welcome`), and of those that all trainers share."""
-    return TypeAdapter(Annotated[messages | Probe | Echo | Refused, Field(discriminator="type")])
+    return TypeAdapter(Annotated[messages | Probe | Echo | Refused | Farewell, Field(discriminator="type")])
 
 
 SHARED = vocabulary(Introduction)

@@ -102,7 +102,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         yield self._next_heartbeat(now)
         yield from self.fragments.snapshots()
 
-    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+    def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended. What it had answered stays; what it was asked for is not waited for."""
         peer = self._by_connection.pop(connection, None)
         if peer is None or peer.connection != connection:
@@ -118,7 +118,7 @@ class Syncer(LearnerSessions[LearnerSession]):
             yield from self._consider(round_, now)
         yield from self._advance(now)
 
-    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+    def _timer(self, key: str, now: float) -> Iterable[Effect]:
         """A timer fired: a heartbeat, or the end of a grace window."""
         if key == "heartbeat":
             yield from self._heartbeat(now)
@@ -238,7 +238,8 @@ class Syncer(LearnerSessions[LearnerSession]):
         yield from self.fragments.snapshots()
         processed = self.fragments.processed
         if processed >= self._budget and not self.finished:
-            yield from self._finish(step=self.counters.step, processed=processed, merged=round(self.fragments.merged))
+            yield from self._finish(now, step=self.counters.step, processed=processed,
+                                    merged=round(self.fragments.merged))
 
     def _answer(self, peer: LearnerSession, answer: OuterGradient, tensors: Tensors, now: float) -> Iterable[Effect]:
         if answer.fragment >= len(self.fragments.table):

@@ -118,7 +118,7 @@ class Hub(LearnerSessions[Member]):
             yield Record("rolled_back", {"step": self.step, "processed": self.tokens, "why": "the hub was gone"})
         yield self._next_heartbeat(now)
 
-    def on_lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+    def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
         """A connection ended."""
         member = self._by_connection.pop(connection, None)
         if member is None or self.peers.get(member.name) is not member:
@@ -131,7 +131,7 @@ class Hub(LearnerSessions[Member]):
             self.training = False
             yield from self.went(member, now)
 
-    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+    def _timer(self, key: str, now: float) -> Iterable[Effect]:
         """A timer fired: a heartbeat, or the time for a new group."""
         if key == "heartbeat":
             yield from self._heartbeat(now)
@@ -266,7 +266,7 @@ class Hub(LearnerSessions[Member]):
             if self._checkpoints.due(before, state.step) and not over:
                 yield from self._checkpoint(state)
         if over:
-            yield from self._finish(step=self.step, processed=self.tokens, merged=self.tokens)
+            yield from self._finish(now, step=self.step, processed=self.tokens, merged=self.tokens)
 
     def _checkpoint(self, state: GroupCheckpoint) -> Iterable[Effect]:
         """Let this checkpoint be one of the whole run: nobody else has anything that is not in it."""

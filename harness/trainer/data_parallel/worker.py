@@ -25,7 +25,7 @@ from harness.trainer.protocol.messages import (
     Resume,
     State,
 )
-from harness.wire.messages import Message
+from harness.wire.messages import Farewell, Message
 
 
 class DataParallelWorker:
@@ -92,6 +92,7 @@ class DataParallelWorker:
         elif isinstance(message, Finish):
             self._done = True
             yield Record("finished", {"step": self.number, "tokens": self.number * self._per_step})
+            yield Send(Farewell())
             yield Stop("finished")
 
     def compute(self, step: Compute) -> tuple[float, Tensors]:

@@ -59,7 +59,7 @@ from harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from harness.wire.messages import Message
+from harness.wire.messages import Farewell, Message
 
 _TOLD, _ASKED = (Broadcast, Donation, Reset), (Request, Donate, CheckpointRequest)
 """What is taken in before a step is reported, and what is answered after that."""
@@ -144,6 +144,7 @@ class Learner:
         elif isinstance(message, Finish):
             self._done = True
             yield Record("finished", {"step": self.step, "tokens": self.tokens})
+            yield Send(Farewell())
             yield Stop("finished")
         elif isinstance(message, (*_TOLD, *_ASKED)):
             if isinstance(message, Broadcast) and message.closed:

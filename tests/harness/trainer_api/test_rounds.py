@@ -12,7 +12,7 @@ from harness.storage.disk import CheckpointError, Content
 from harness.tensors import digest
 from harness.trainer_api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
 from harness.trainer_api.settings import SimpleSettings
-from harness.wire.messages import Introduction
+from harness.wire.messages import Farewell, Introduction
 
 SETTINGS = SimpleSettings(learners=3, budget=4, step_time="0.1s", heartbeat_timeout="3s")
 TOKEN = "t"
@@ -187,12 +187,59 @@ def test_training_ends_with_its_budget_and_everybody_is_told(hub):
             said = hub.give(connection, round_, 1.0, round_ + 1)
     assert hub.of("finished") == [{"step": 4, "processed": 12, "merged": 12}]
     assert {effect.to for effect in said if isinstance(effect, Send) and effect.message.over} == {1, 2, 3}
-    assert isinstance(said[-1], Stop)
-    assert hub.do(hub.core.on_lost(1, "it ended", 9.0)) == [said_lost("learner-1", "it ended")]
+    assert not any(isinstance(effect, Stop) for effect in said)
 
 
-def said_lost(learner, reason):
-    return Record("lost", {"learner": learner, "incarnation": 0, "reason": reason})
+def ended(hub):
+    """Training is over, at 10 s."""
+    hub.now = 10.0
+    for round_ in range(12):
+        for connection in () if hub.core.finished else list(hub.core._by_connection):
+            hub.give(connection, round_, 1.0, round_ + 1)
+    assert hub.core.finished
+    return hub
+
+
+def test_it_goes_when_everybody_has_said_that_it_was_read(hub):
+    ended(hub)
+    assert hub.say(1, Farewell()) == hub.say(2, Farewell()) == []
+    assert hub.do(hub.core.on_lost(1, "it ended", 10.1)) == [], "of the end nothing more is told"
+    assert hub.say(3, Farewell()) == [Stop("finished")]
+
+
+def test_one_whose_connection_was_lost_comes_back_to_hear_it(hub):
+    ended(hub)
+    hub.do(hub.core.on_lost(2, "closed by the peer", 10.0))
+    hub.say(1, Farewell())
+    hub.say(3, Farewell())
+    [told] = hub.hello(9, "learner-2")
+    assert told.to == 9
+    assert told.message.over
+    assert hub.say(9, Farewell()) == [Stop("finished")]
+
+
+def test_one_that_was_lost_shortly_before_is_waited_for_and_one_that_is_gone_for_long_is_not(hub):
+    hub.do(hub.core.on_lost(2, "killed", 1.0))
+    hub.do(hub.core.on_lost(3, "killed", 9.0))
+    ended(hub)
+    assert hub.say(1, Farewell()) == []
+    assert hub.do(hub.core.on_timer("leave", 13.0)) == [Stop("finished")]
+
+
+def test_with_nobody_there_it_goes_at_once(hub):
+    hub.do(hub.core.on_lost(2, "killed", 1.0))
+    hub.do(hub.core.on_lost(3, "killed", 1.0))
+    hub.core._by_connection.pop(1)
+    hub.core.peers.clear()
+    hub.core._left.clear()
+    assert list(hub.core._finish(10.0))[-1] == Stop("finished")
+
+
+def test_strangers_and_timers_of_before_say_nothing_after_the_end(hub):
+    ended(hub)
+    assert hub.hello(9, "learner-99") == []
+    assert hub.say(9, Farewell()) == []
+    assert hub.do(hub.core.on_timer("heartbeat", 11.0)) == []
 
 
 class Peer:
@@ -239,4 +286,4 @@ def test_it_keeps_its_pace():
 
 
 def test_it_ends_when_training_is_over():
-    assert [type(effect) for effect in Peer().state(4, over=True)] == [Record, Stop]
+    assert [type(effect) for effect in Peer().state(4, over=True)] == [Record, Send, Stop]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.core.effects import Close, Commit, Record, Save, Send, Stop, Timer
+from harness.core.effects import Close, Commit, Record, Save, Send, Timer
 from harness.tensors import digest
 from harness.trainer.algorithm.codec import Codec
 from harness.trainer.config.cluster_config import TrainerConfig
@@ -12,7 +12,7 @@ from harness.trainer.data_parallel.elastic import ElasticDataParallel
 from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from harness.trainer.data_parallel.hub import averaged
 from harness.trainer.model.replica import GRADIENT, VALUE
-from harness.trainer.protocol.messages import Average, Clock, Fetch, Gradient, Hello, Resume, State
+from harness.trainer.protocol.messages import Average, Clock, Fetch, Finish, Gradient, Hello, Resume, State
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
 INITIAL = CONFIG.spec.initial(0)
@@ -196,7 +196,8 @@ def test_the_last_state_ends_the_run_once_it_is_committed(talk):
     reached(talk.together(), 4, tokens).say(1, State(epoch=1, step=4, tokens=tokens, digest=digest(state(3.0))),
                                             state(3.0))
     kinds = [type(effect) for effect in talk.effects]
-    assert kinds.index(Commit) < kinds.index(Stop)
+    assert kinds.index(Commit) < kinds.index(Timer), "nobody is told before"
+    assert isinstance(talk.effects[-2].message, Finish)
 
 
 def reached(talk, step, tokens):
@@ -229,7 +230,7 @@ def test_where_no_cuts_are_asked_for_or_the_run_is_over_a_checkpoint_is_the_hubs
     assert checkpoints(Talk(checkpoint_interval=0, budget=99).together(), 2, 98) == [[Commit], [Commit]]
     (last,) = checkpoints(Talk(checkpoint_interval=1, budget=2).together(), 2)
     assert Save not in last
-    assert Stop in last
+    assert last[-1] is Timer
 
 
 @pytest.fixture
