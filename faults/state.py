@@ -16,7 +16,7 @@ from harness.memory import Content, Corruption, Part
 from harness.storage.checkpoint import PARTIAL
 from harness.units import Seconds, names, show_seconds
 
-_DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3)}
+_DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 
 
 class Damage(Ending):
@@ -55,11 +55,15 @@ class Damage(Ending):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """The syncer was killed, and its successor found what was damaged."""
         files = [name for name in str(on.observed.get("damaged", "")).split(", ") if name]
-        gone = exits(run, self.targets, on).get(self.targets[0])
-        if not files or gone is None or gone["status"] != -signal.SIGKILL:
+        next_one = next((event for event in run.tape.of("spawn", node="harness")
+                         if event["target"] == self.targets[0] and event.t > on.began), None)
+        gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == self.targets[0]
+                and (next_one is None or event.t <= next_one.t)]  # another fault may have killed it before
+        if not files or not gone or gone[-1]["status"] != -signal.SIGKILL:
             return Effect(False, "no file was damaged" if not files else "the syncer was not killed")
+        successor = gone[-1]["incarnation"] + 1
         later = [event for event in run.tape.of("repaired", "refused_checkpoint", node=self.targets[0])
-                 if event.incarnation == gone["incarnation"] + 1]
+                 if event.incarnation == successor]
         if any(event.event == "refused_checkpoint" for event in later):
             return Effect(True, f"{', '.join(files)} damaged; the syncer refused to go on")
         found = {event["file"]: event["reason"] for event in later}
@@ -67,8 +71,7 @@ class Damage(Ending):
         if missed and all(name.endswith(PARTIAL) for name in missed):
             return Effect(False, f"{', '.join(missed)} was not finished, and nothing goes on from it")
         if missed:
-            went_on = any(event.incarnation == gone["incarnation"] + 1
-                          for event in run.tape.of("resumed", node=self.targets[0]))
+            went_on = any(event.incarnation == successor for event in run.tape.of("resumed", node=self.targets[0]))
             return Effect(went_on, f"the syncer did not notice {', '.join(missed)}", reacted=False)
         return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
 

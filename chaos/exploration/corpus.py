@@ -30,7 +30,9 @@ class Tried(BaseModel):
     """Checks that could not be made, and why not."""
     evidence: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    aim: tuple[str, str] | None = None
     sequences: tuple[tuple[str, str], ...] = ()
+    traces: tuple[str, ...] = ()
 
     @property
     def decided(self) -> bool:

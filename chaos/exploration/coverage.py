@@ -17,6 +17,7 @@ second and what its target was doing, as `ends @ syncer resumed`)."""
 _AT = " @ "
 LEARNER_STATES = ("training", "answered", "uploading", "disconnected", "starting", "down")
 SYNCER_STATES = ("idle", "collecting", "grace", "saving", "committed", "greeting", "resumed", "starting", "down")
+_ALL_THE_TIME = ("step", "merge", "upload", "outer_gradient", "received", "traffic")
 _MOMENT_S = 1e-5
 """Times on the tape are rounded."""
 
@@ -39,6 +40,33 @@ def sequences(history: History) -> set[Pair]:
                   key=lambda one: one[0])
     return {(family(first.kind), f"{family(second.kind)}{_AT}{state(history, target, at)}")
             for (_, first), (at, second) in pairwise(came) for target in second.targets}
+
+
+def traces(history: History) -> set[str]:
+    """What the run's processes went through: every two of a node's events that stand side by side on its tape, where
+    what happens all the time counts once, however often it does."""
+    found: set[str] = set()
+    last: dict[str, str] = {}
+    for event in history.tape.events:
+        node, word = _word(event)
+        if word and last.get(node) != word:
+            found.add(f"{node.partition('-')[0]}: {last.get(node, '')} > {word}")
+            last[node] = word
+    return found
+
+
+def _word(event: Event) -> tuple[str, str]:
+    """Whose event it is, and what it is called; empty for what says nothing."""
+    if event.node == "harness":
+        if event.event not in ("spawn", "exit"):
+            return "", ""
+        return str(event["target"]), f"{event.event} {event.fields.get('status', '')}"
+    if event.event in _ALL_THE_TIME:
+        return event.node, "trains"
+    told = [str(event.fields[name]).partition(":")[0].partition(" for ")[0] for name in ("reason", "point", "why")
+            if name in event.fields]
+    fresh = "new" if event.event == "hello" and event["incarnation"] else ""
+    return event.node, " ".join(filter(None, [event.event, *told, fresh]))
 
 
 def possible_sequences(alone: Collection[Pair]) -> set[Pair]:

@@ -51,6 +51,8 @@ class Job(BaseModel):
     scenario: str
     """A scenario without faults, as JSON."""
     faults: tuple[dict[str, Any], ...]
+    aim: Pair | None = None
+    """Faults in a row that it is meant to have."""
 
 
 class Workers(Protocol):
@@ -94,9 +96,9 @@ class Search:
     def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> Job:
         """A schedule that is drawn."""
         base = self.base(number)
-        faults = [] if number == HEALTHY else draw(base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults,
-                                                   known if self.guided else Knowledge())
-        return Job(number=number, scenario=as_json(base), faults=tuple(faults))
+        aim, faults = (None, []) if number == HEALTHY else draw(
+            base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge())
+        return Job(number=number, scenario=as_json(base), faults=tuple(faults), aim=aim)
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
         """What results depend on."""
@@ -115,8 +117,11 @@ class Exploration:
     possible: set[Pair] = field(default_factory=set)
     in_a_row: Counter[Pair] = field(default_factory=Counter)
     possible_in_a_row: set[Pair] = field(default_factory=set)
-    first: list[Sequence[Document]] = field(default_factory=list)
-    """Schedules that were the first to hit something."""
+    aimed: Counter[Pair] = field(default_factory=Counter)
+    """How often schedules were meant to have these faults in a row."""
+    traces: Counter[str] = field(default_factory=Counter)
+    first: dict[str, Sequence[Document]] = field(default_factory=dict)
+    """What processes went through -> the first schedule that brought it about."""
     found: dict[str, tuple[Tried, Path]] = field(default_factory=dict)
     """Check -> the first schedule that broke it, and its file."""
     healthy: Tried | None = None
@@ -129,10 +134,13 @@ class Exploration:
     def add(self, tried: Tried) -> None:
         """One more."""
         self.tried.append(tried)
-        if tried.faults and not (self.hit.keys() >= set(tried.pairs) and self.in_a_row.keys() >= set(tried.sequences)):
-            self.first.append(tried.faults)
         self.hit.update(tried.pairs)
         self.in_a_row.update(tried.sequences)
+        self.aimed.update([tried.aim] if tried.aim else ())
+        self.traces.update(tried.traces)
+        if tried.faults:
+            for trace in tried.traces:
+                self.first.setdefault(trace, tried.faults)
 
     @property
     def done(self) -> int:
@@ -157,7 +165,10 @@ class Exploration:
     @property
     def known(self) -> Knowledge:
         """What is drawn next rests on this."""
-        return Knowledge(self.never, sorted(self.possible_in_a_row - set(self.in_a_row)), tuple(self.first))
+        least = min(map(self.aimed.__getitem__, self.possible_in_a_row), default=0)
+        rows = sorted(row for row in self.possible_in_a_row if self.aimed[row] <= least)
+        return Knowledge(self.never, rows, [(faults, 1 / self.traces[trace]) for trace, faults in
+                                            sorted(self.first.items())])
 
 
 def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
@@ -210,17 +221,19 @@ def attempt(job: Job) -> Tried:
         result = simulate(plan_of(base, job.faults, 0))
     except Exception as error:  # whatever it is, it is a find
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return Tried(number=job.number, faults=job.faults, outcome=CRASHED, failed=(CRASHED,),
+        return Tried(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
                      evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
     return Tried(
-        number=job.number, faults=job.faults, outcome=result.outcome.kind, failed=(*broken, *result.failed),
+        number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
+        failed=(*broken, *result.failed),
         undecided=tuple((verdict.name, why) for verdict in result.judgement.checks if (why := _undecided(verdict))),
         evidence=(*([result.outcome.message] if broken else []), *(
             f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
             for verdict in result.judgement.checks if verdict.verdict == "failed")),
         pairs=tuple(sorted(coverage.pairs(result.history))),
-        sequences=tuple(sorted(coverage.sequences(result.history))))
+        sequences=tuple(sorted(coverage.sequences(result.history))),
+        traces=tuple(sorted(coverage.traces(result.history))))
 
 
 def _undecided(verdict: Verdict) -> str:

@@ -11,15 +11,16 @@ from chaos.exploration.generate import ByChance, Document, document, sensible, t
 from chaos.exploration.generate import settings as drawn_settings
 from chaos.scenario.model import SYNCER, Scenario
 from faults import FAULTS
-from harness.trainer_api.trainer import role_of
+from harness.trainer_api.trainer import SELDOM, role_of
 
-_ALONE, _IN_A_ROW, _AGAIN = 0.25, 0.45, 0.15
+_ALONE, _IN_A_ROW, _AGAIN = 0.15, 0.35, 0.4
 """Shares of the schedules that aim at one fault in a state, at two faults that follow each other, and that change one
 which was the first to hit something; the others are drawn by chance."""
 _DOWN = ("kill", "terminate", "power_loss")
 _SAVING = ("merge.before_commit", "checkpoint.before_rename", "checkpoint.between")
 _BROUGHT_ABOUT = ("starting", "resumed", "greeting")
 """States that only another fault brings about."""
+_WHEN = ("at", "when", "after")
 _SOON = ("0s", "50ms", "200ms", "500ms", "700ms", "1s", "1500ms", "2s")
 _ADDED = 2
 """Faults that chance adds to those that aim, at the most: others get in their way."""
@@ -31,29 +32,32 @@ class Knowledge:
 
     never: Sequence[Pair] = ()
     """Pairs of a fault and a state that were not hit yet."""
-    never_in_a_row: Sequence[Pair] = ()
-    """The same of faults that follow each other."""
-    first: Sequence[Sequence[Document]] = ()
-    """Schedules that were the first to hit something."""
+    rows: Sequence[Pair] = ()
+    """Faults that follow each other, those that were aimed at least often."""
+    first: Sequence[tuple[Sequence[Document], float]] = ()
+    """Schedules that were the first to bring something about, and how seldom that is."""
 
 
 def draw(scenario: Scenario, chance: random.Random, kinds: Sequence[str], most: int,
-         known: Knowledge) -> list[Document]:
-    """A schedule of up to so many faults."""
+         known: Knowledge) -> tuple[Pair | None, list[Document]]:
+    """A schedule of up to so many faults, and what of `rows` it aims at."""
     chooser = ByChance(chance)
     faults: list[Document] = []
+    aim: Pair | None = None
     way = chance.random()
     if way < _ALONE and known.never:
         kind, where = chooser.pick(known.never)
         faults = sensible(scenario, _aimed(scenario, chooser, kind, where, kinds))
-    elif _ALONE <= way < _ALONE + _IN_A_ROW and known.never_in_a_row:
-        faults = sensible(scenario, _in_a_row(scenario, chooser, chooser.pick(known.never_in_a_row), kinds))
+    elif _ALONE <= way < _ALONE + _IN_A_ROW and known.rows:
+        aim = chooser.pick(known.rows)
+        faults = sensible(scenario, _in_a_row(scenario, chooser, aim, kinds))
     elif way >= 1 - _AGAIN and known.first:
-        faults = sensible(scenario, _changed(scenario, chooser, chooser.pick(known.first), kinds))
+        [(first, _)] = chance.choices(known.first, [seldom for _, seldom in known.first])
+        faults = sensible(scenario, _changed(scenario, chooser, first, kinds))
     more = chance.randint(0, _ADDED) if faults else chance.randint(1, most)
     for _ in range(min(more, most - len(faults))):
         faults = sensible(scenario, [*faults, document(chooser, scenario, kinds, faults)])
-    return faults[:most]
+    return aim, faults[:most]
 
 
 def _in_a_row(scenario: Scenario, chooser: ByChance, sequence: Pair, kinds: Sequence[str]) -> list[Document]:
@@ -73,18 +77,42 @@ def _in_a_row(scenario: Scenario, chooser: ByChance, sequence: Pair, kinds: Sequ
 
 def _changed(scenario: Scenario, chooser: ByChance, faults: Sequence[Document],
              kinds: Sequence[str]) -> list[Document]:
-    """Another schedule, much like this one: one of its faults comes at another moment, or one more comes after it."""
-    place = chooser.pick(range(len(faults) + 1))
-    if place == len(faults):
-        target = chooser.pick(faults)
-        again = document(chooser, scenario, kinds, faults)
-        moved = {name: value for name, value in again.items() if name not in ("at", "when", "after")}
-        return [*faults, moved | {"after": {"fault": f"f{faults.index(target) + 1}", "wait": chooser.pick(_SOON)}}]
+    """Another schedule, much like this one: one more fault comes soon after one of its own, or one of its own is
+    another one at another moment."""
+    if chooser.pick(("added", "changed")) == "added":
+        return [*faults, _soon(scenario, chooser, faults, kinds)]
+    place = chooser.pick(range(len(faults)))
     one = faults[place]
-    kind = next(name for name in one if name in FAULTS)
-    moved = {name: value for name, value in one.items() if name not in ("at", "when", "after")}
-    moved |= trigger(chooser, scenario, kind, str(one[kind]), faults[:place]) | drawn_settings(chooser, kind)
+    kind = _kind(one)
+    moved: Document = {kind: one[kind], **trigger(chooser, scenario, kind, str(one[kind]), faults[:place]),
+                       **drawn_settings(chooser, kind)}
+    if chooser.pick(("there", "elsewhere")) == "there":
+        moved = {name: value for name, value in moved.items() if name not in _WHEN} | {
+            name: value for name, value in one.items() if name in _WHEN}
     return [*faults[:place], moved, *faults[place + 1:]]
+
+
+def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kinds: Sequence[str]) -> Document:
+    """One that comes while what one of these did is still felt: of any family, at the same node as likely as not."""
+    families = sorted({family(kind) for kind in kinds})
+    chosen = chooser.pick(families)
+    one = document(chooser, scenario, [kind for kind in kinds if family(kind) == chosen], faults)
+    kind, place = _kind(one), chooser.pick(range(len(faults)))
+    target = str(faults[place][_kind(faults[place])])
+    if FAULTS[kind].target_role in ("any", role_of(target)) and chooser.pick((True, False)):
+        one = one | {kind: target}
+    seldom: list[Document] = [
+        {"when": {"node": node, "event": event, "count": count}}
+        for node in (SYNCER, target) for event, counts in scenario.under_test.drawn_events(
+            scenario.cluster, role_of(node)).items() if counts == SELDOM for count in counts]
+    then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
+    if seldom and chooser.pick(("seldom", "soon")) == "seldom":
+        then = chooser.pick(seldom)
+    return {name: value for name, value in one.items() if name not in _WHEN} | then
+
+
+def _kind(fault: Document) -> str:
+    return next(name for name in fault if name in FAULTS)
 
 
 def _aimed(scenario: Scenario, chooser: ByChance, kind: str, where: str, kinds: Sequence[str],

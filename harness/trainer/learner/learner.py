@@ -94,7 +94,7 @@ class Learner:
         self._global_tokens = 0
         self._started = False
         self._computing = False
-        self._rate = 0.0  # of the step under way
+        self._batch, self._rate = 0, 0.0  # of the step under way
         self._skipped = 0  # steps in a row whose loss or gradient was not finite
         self._stands = False  # blocking: it has no more steps to make before something is merged
         self._inbox: list[tuple[Message, Tensors]] = []
@@ -185,22 +185,22 @@ class Learner:
         """A step more."""
         self._skipped = 0
         self.step += 1
-        self.position += 1
+        self.position = max(self.position, self._batch + 1)  # it may have been given a later lease meanwhile
         self.tokens += self._per_step
         self._global_tokens += self._per_step  # until the syncer says more
         for held in self.held:
             held.steps += 1
         return Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
-                               "position": self.position - 1, "began": round(began, 6)})
+                               "position": self._batch, "began": round(began, 6)})
 
     def _skip(self, began: float, now: float) -> Iterable[Effect]:
         """A batch that came to nothing: it counts for nothing, either. Where that is not the data's fault the learner
         drops all that it has; its next report says so, and the syncer sends it everything."""
         self._skipped += 1
-        self.position += 1
+        self.position = max(self.position, self._batch + 1)
         finite = arrays.all_finite(self.replica.read(tuple(self.config.spec.shapes())))
         reason = "loss or gradient not finite" if finite else "weights not finite"
-        yield Record("skipped", {"step": self.step, "position": self.position - 1, "lr": self._rate,
+        yield Record("skipped", {"step": self.step, "position": self._batch, "lr": self._rate,
                                  "began": round(began, 6), "reason": reason})
         if not finite or self._skipped >= _MOST_SKIPPED:
             yield from self._reset(f"{self._skipped} steps in a row came to nothing" if finite else reason, now)
@@ -285,8 +285,8 @@ class Learner:
 
     def _compute(self) -> Compute:
         self._computing = True
-        self._rate = learning_rate(self.config, self._global_tokens)
-        return Compute(self.position, self._rate)
+        self._batch, self._rate = self.position, learning_rate(self.config, self._global_tokens)
+        return Compute(self._batch, self._rate)
 
     def _give(self, request: Request) -> Iterable[Effect]:
         """Answer with base minus current, and the counters at this moment."""
