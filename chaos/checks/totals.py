@@ -79,14 +79,17 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
     """What an impostor may have said in a process' name, so that it is asked for more: that one step more is done, each
     time that it came. When that was, and how many tokens a step has."""
     found: dict[Node, tuple[list[float], float]] = {}
+    since: dict[str, float] = {}  # in whose name somebody came, and when for the first time
     for span in history.spans:
         if isinstance(span.planned.fault, Impersonation) and span.injected is not None:
-            for target in span.planned.fault.targets:
-                step = max((float(max(values(events, "tokens"))) for (name, _), events in history.steps.items()
-                            if name == target), default=0.0)
-                for hello in history.tape.of("hello", node=SYNCER):
-                    if hello["learner"] == target and hello.t >= span.injected - _CLOCK_S:
-                        found.setdefault((target, hello["incarnation"]), ([], step))[0].append(hello.t)
+            since |= {target: min(span.injected, since.get(target, span.injected))
+                      for target in span.planned.fault.targets}
+    for target, begin in since.items():
+        step = max((float(max(values(events, "tokens"))) for (name, _), events in history.steps.items()
+                    if name == target), default=0.0)
+        for hello in history.tape.of("hello", node=SYNCER):
+            if hello["learner"] == target and hello.t >= begin - _CLOCK_S:
+                found.setdefault((target, hello["incarnation"]), ([], step))[0].append(hello.t)
     return found
 
 

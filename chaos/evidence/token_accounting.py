@@ -6,8 +6,10 @@ merged into a version, discarded (with the reason), or outstanding at the end. R
 
 from __future__ import annotations
 
+import math
 import signal
 from array import array
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +17,10 @@ from itertools import accumulate
 from typing import Any
 
 from chaos.evidence.step_fates import Fates
+from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
 from harness.tape.event import Event
-from harness.tape.packed import values
+from harness.tape.packed import times, values
 from harness.tape.reading import Tape
 
 Node = tuple[str, int]
@@ -102,7 +105,7 @@ def account(plan: Plan, tape: Tape, steps: Mapping[Node, Sequence[Event]], merge
                 accounting.by_fate[fate] += (before[end] - before[begin]) * size
     _used_once(steps, {node: taken for node, (taken, _) in done.items()}, accounting)
     if plan.cluster.exchanges_fragments:  # there a step that came to nothing is taken again
-        _leased_once(steps, accounting)
+        _leased_once(steps, _overtaken(tape, merges, plan.cluster.heartbeat_timeout), accounting)
     accounting.by_fate = Counter({fate: round(count / sum(accounting.sizes)) for fate,
                                   count in accounting.by_fate.items()})
     return accounting
@@ -168,11 +171,31 @@ def _again(positions: list[Any], used: set[int]) -> list[int]:
     return found
 
 
-def _leased_once(steps: Mapping[Node, Sequence[Event]], accounting: TokenAccounting) -> None:
-    """No two processes of a learner train on the same batch of its shard."""
+def _overtaken(tape: Tape, merges: Sequence[Event], timeout: float) -> Mapping[Node, float]:
+    """Of each process, when it must have seen that a newer one has its place: so long after the syncer had first heard
+    of that. One that goes on, because it is cut off, makes steps that count for nothing; unless one was merged."""
+    heard: dict[Node, float] = {}
+    for hello in tape.of("hello", node=SYNCER):
+        heard.setdefault((hello["learner"], hello["incarnation"]), hello.t)
+    found: dict[Node, float] = {}
+    for (learner, newer), t in heard.items():
+        for older in range(newer):
+            found[learner, older] = min(t + timeout, found.get((learner, older), t + timeout))
+    for merge in merges if found else ():
+        for part in merge["contributions"]:
+            if merge.t > found.get((part["learner"], part["incarnation"]), math.inf):
+                del found[part["learner"], part["incarnation"]]
+    return found
+
+
+def _leased_once(steps: Mapping[Node, Sequence[Event]], overtaken: Mapping[Node, float],
+                 accounting: TokenAccounting) -> None:
+    """No two processes of a learner train on the same batch of its shard, as long as their steps may count."""
     first: dict[str, dict[int, int]] = defaultdict(dict)
     for (learner, incarnation), events in steps.items():
-        again = [position for position in values(events, "position", _UNTOLD) if position is not _UNTOLD
+        until = overtaken.get((learner, incarnation), math.inf)
+        count = len(events) if until == math.inf else bisect_right(times(events), until)
+        again = [position for position in values(events, "position", _UNTOLD)[:count] if position is not _UNTOLD
                  and first[learner].setdefault(position, incarnation) != incarnation]
         if again:
             accounting.violations.append(f"{learner}.{incarnation} trained on {len(again)} batches that another "

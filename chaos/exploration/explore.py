@@ -11,13 +11,13 @@ import random
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks import DOUBTED
+from chaos.checks import DOUBTED, Judgement, judge
 from chaos.checks.base import Verdict
 from chaos.exploration import coverage
 from chaos.exploration.corpus import Corpus, Tried, write
@@ -27,10 +27,11 @@ from chaos.exploration.generate import known as known_kinds
 from chaos.exploration.guide import Knowledge, draw
 from chaos.exploration.scenario_writer import text
 from chaos.exploration.shrink import shrunk
-from chaos.runner.simulate import simulate
+from chaos.runner.simulate import Simulated, simulate
 from chaos.scenario.model import Scenario
 from faults import FAULTS
 from harness.fingerprint import source_digest
+from harness.tape.reading import Tape
 
 ROUND = 48
 """Schedules that are drawn at once."""
@@ -224,16 +225,29 @@ def attempt(job: Job) -> Tried:
         return Tried(number=job.number, faults=job.faults, aim=job.aim, outcome=CRASHED, failed=(CRASHED,),
                      evidence=(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})",))
     broken = () if result.outcome.kind == "finished" else (result.outcome.kind,)
+    checks = _as_it_came(result).checks
+    failed = [verdict for verdict in checks if verdict.verdict == "failed"]
     return Tried(
         number=job.number, faults=job.faults, aim=job.aim, outcome=result.outcome.kind,
-        failed=(*broken, *result.failed),
-        undecided=tuple((verdict.name, why) for verdict in result.judgement.checks if (why := _undecided(verdict))),
+        failed=(*broken, *(verdict.name for verdict in failed)),
+        undecided=tuple((verdict.name, why) for verdict in checks if (why := _undecided(verdict))),
         evidence=(*([result.outcome.message] if broken else []), *(
             f"{verdict.name}: {verdict.measured} (bound {verdict.bound}): {'; '.join(verdict.evidence[:2])}"
-            for verdict in result.judgement.checks if verdict.verdict == "failed")),
+            for verdict in failed)),
         pairs=tuple(sorted(coverage.pairs(result.history))),
         sequences=tuple(sorted(coverage.sequences(result.history))),
         traces=tuple(sorted(coverage.traces(result.history))))
+
+
+def _as_it_came(result: Simulated) -> Judgement:
+    """The verdicts, without the faults whose moment never came: the run is one of the schedule without these."""
+    came = tuple(span.planned for span in result.history.spans if span.injected is not None)
+    if len(came) == len(result.plan.faults):
+        return result.judgement
+    plan = result.plan.model_copy(update={"faults": came})
+    events = [replace(event, fields={**event.fields, "plan": plan.digest}) if event.event == "begin" else event
+              for event in result.history.tape.events]
+    return judge(replace(result.history, plan=plan, tape=Tape(events)))
 
 
 def _undecided(verdict: Verdict) -> str:
