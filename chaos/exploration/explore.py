@@ -7,6 +7,7 @@ not on how many workers there are, nor on when they die.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import traceback
 from collections import Counter
@@ -30,6 +31,7 @@ from chaos.exploration.shrink import shrunk
 from chaos.runner.simulate import Simulated, simulate
 from chaos.scenario.model import Scenario
 from faults import FAULTS
+from faults.process import TYPICAL_START_S
 from harness.fingerprint import source_digest
 from harness.tape.reading import Tape
 
@@ -39,6 +41,9 @@ CRASHED = "crashed"
 _STANDS_S, _TIMES_AS_LONG = 60.0, 2
 """A drawn cluster may be slower than the scenario's: its deadline is so many seconds beyond so many times the budget at
 its slowest learner's pace, for all may wait for that one."""
+_LATEST, _HEALS_S, _BUDGETS = 0.6, 4.0, (1.0, 1.5, 2.0)
+"""Share of the nominal time by which faults have come; seconds that healing takes; budgets, as shares of the
+scenario's."""
 HEALTHY = -1
 """Number of the run without any fault: what it leaves undecided is no schedule's fault."""
 
@@ -99,7 +104,7 @@ class Search:
         base = self.base(number)
         aim, faults = (None, []) if number == HEALTHY else draw(
             base, random.Random(f"{self.seed}/{number}"), kinds, self.max_faults, known if self.guided else Knowledge())
-        return Job(number=number, scenario=as_json(base), faults=tuple(faults), aim=aim)
+        return Job(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults), aim=aim)
 
     def settings(self, kinds: Sequence[str]) -> dict[str, Any]:
         """What results depend on."""
@@ -257,6 +262,25 @@ def _undecided(verdict: Verdict) -> str:
     return why if verdict.verdict == "unknown" and DOUBTED not in why else ""
 
 
+def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:
+    """The scenario with a budget that leaves time to see how these faults heal: its own, or half as much again, or
+    twice as much. What waits for an event is taken to come at the latest moment that faults are drawn for."""
+    made = with_faults(base, faults)
+    if made is None or not faults:
+        return base
+    cluster, ends = base.cluster, dict[str, float]()
+    for number, fault in enumerate(made.faults, 1):
+        start = fault.at if fault.at is not None else _LATEST * cluster.nominal_s
+        if fault.after is not None:
+            start = ends[fault.after.fault] + fault.after.wait
+        lasts = fault.expected_duration() or 0.0
+        ends[f"f{number}"] = start + lasts + (TYPICAL_START_S if fault.stops_target else 0.0)
+    needed = (max(ends.values()) + _HEALS_S) / cluster.nominal_s
+    times = next((one for one in _BUDGETS if one >= needed), _BUDGETS[-1])
+    longer = cluster.model_copy(update={"budget": math.ceil(cluster.budget * times)})
+    return base.model_copy(update={"cluster": longer, "deadline": max(base.deadline, times * base.deadline)})
+
+
 def smallest(base: Scenario, faults: Sequence[Document], check: str, most_runs: int = 120) -> list[Document]:
     """The smallest schedule that still breaks this check."""
     bare = as_json(base)
@@ -276,7 +300,7 @@ def _keep(search: Search, corpus: Corpus, state: Exploration, tried: Tried) -> N
     """Write a failing schedule down; the first one of each check is made as small as can be."""
     if not tried.failed:
         return
-    base = search.base(tried.number)
+    base = roomy(search.base(tried.number), tried.faults)
     for check in tried.failed:
         if check not in state.found:
             path = corpus.smallest(check)
