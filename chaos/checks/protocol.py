@@ -122,7 +122,8 @@ def _grace_problems(rules: FragmentRules, merge: Event, parts: Sequence[Mapping[
 
 @check(**PROMISE)
 def exactly_once(history: History) -> Finding:
-    """For every fragment no step is merged twice, and none is without a fate."""
+    """For every fragment no step is merged twice, and none is without a fate; and no process is admitted in whose place
+    a newer one had been, for both would go on from the same data."""
     need(history.steps and history.merges, "there are no steps or no merges on the tape")
     for merge in history.merges:
         for part in merge["contributions"]:
@@ -131,12 +132,28 @@ def exactly_once(history: History) -> Finding:
                     and incarnation in _spawned(history, learner)):
                 raise Unknown(f"{learner}.{incarnation} was merged from, but left no steps")
     accounting = history.accounting
-    if not accounting.violations:
+    wrong = accounting.violations + _back_again(history)
+    if not wrong:
         _no_version_is_missing(history)
     fates = sum(len(fates) for fates in accounting.fates.values())
     summary = [f"{name}: {count:,} tokens" for name, count in accounting.by_fate.most_common()]
-    return Finding(not accounting.violations, f"{len(accounting.violations)} violations in {fates:,} fates", "0",
-                   accounting.violations[:5] or summary)
+    return Finding(not wrong, f"{len(wrong)} violations in {fates:,} fates", "0", wrong[:5] or summary)
+
+
+def _back_again(history: History) -> list[str]:
+    """Old processes that were admitted. The syncer commits that it has heard of a new one before it says so; a run that
+    goes on from a checkpoint has forgotten who came after that."""
+    newest: dict[str, int] = {}
+    found = []
+    for event in history.tape.of("hello", "continued"):
+        if event.event == "continued":
+            newest.clear()
+        elif event["incarnation"] < newest.get(event["learner"], 0):
+            found.append(f"{event['learner']}.{event['incarnation']} was admitted at {event.t:.2f} s, and "
+                         f"{event['learner']}.{newest[event['learner']]} had been before")
+        else:
+            newest[event["learner"]] = event["incarnation"]
+    return found
 
 
 def _spawned(history: History, learner: str) -> set[int]:
