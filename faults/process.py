@@ -251,19 +251,17 @@ class Zombie(Fault):
 
 
 def _beside(run: Evidence, target: str, began: float) -> int | None:
-    """The incarnation that was started while the one before it was there; None: none was, as there were two already."""
+    """The incarnation that was started while the one before it was there; None: none was, as there were two already, or
+    nobody."""
+    gone: set[int] = set()
     for event in run.tape.of("spawn", "exit", node="harness"):
-        if event["target"] == target and event.t >= began - 0.1:
-            if event.event == "spawn":
-                return int(event["incarnation"])
-            if event["incarnation"] == _newest(run, target, began):
-                return None
+        if event["target"] != target:
+            continue
+        if event.event == "exit":
+            gone.add(event["incarnation"])
+        elif event.t >= began - 0.1:
+            return None if event["incarnation"] - 1 in gone else int(event["incarnation"])
     return None
-
-
-def _newest(run: Evidence, target: str, at: float) -> int:
-    return max((event["incarnation"] for event in run.tape.of("spawn", node="harness")
-                if event["target"] == target and event.t < at - 0.1), default=0)
 
 
 def _ghost(run: Evidence, target: str, at: float) -> int | None:

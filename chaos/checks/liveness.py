@@ -246,7 +246,8 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     for start, end, words_of in windows:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
-            if learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start):
+            if (learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start)
+                    and not _without_memory(history, learner, start, end)):
                 pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
                 allowed = least - _by_chance(history, learner, end - start) - _unfinished(history, learner, start, end)
@@ -293,6 +294,16 @@ def _there(history: History, learner: str, at: float) -> bool:
     """Whether a learner had begun to train by then: one that joins later can't be hit before."""
     return learner in history.plan.cluster.starters or any(
         events[0].t <= at - WINDOW_S for (name, _), events in history.steps.items() if name == learner and events)
+
+
+def _without_memory(history: History, learner: str, start: float, end: float) -> bool:
+    """Whether it had dropped what it had for a part of this time: only the syncer can give it something to train."""
+    dropped: float | None = None
+    for event in history.tape.of("reset", "ready", node=learner):
+        if event.event == "ready" and dropped is not None and dropped < end and start < event.t:
+            return True
+        dropped = event.t if event.event == "reset" else None
+    return dropped is not None and dropped < end
 
 
 def _windows(history: History) -> list[tuple[float, float, str]]:

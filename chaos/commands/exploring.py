@@ -33,8 +33,8 @@ def explore(
     clusters: Annotated[str, typer.Option(help="own: the scenario's cluster; drawn: another one for each schedule, "
                                           "with the scenario's model, data, budget and pace.")] = "own",
     corpus_dir: Annotated[Path | None, typer.Option(help="Where results and failing schedules are kept, "
-                                                    "explored/SCENARIO if not given; an interrupted exploration "
-                                                    "continues there.")] = None,
+                                                    "explored/SCENARIO if not given; the next exploration goes "
+                                                    "on there.")] = None,
     guided: Annotated[bool, typer.Option(help="Prefer schedules in which a fault meets a protocol state for the "
                                           "first time.")] = True,
     workers: Annotated[str, typer.Option(help="Where schedules are tried: local, or ray (a Ray cluster).")] = "local",

@@ -10,6 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 _RESULTS = "results.jsonl"
 _SETTINGS = "exploration.json"
+_SEEDS = "seeds.jsonl"
+_EARLIER = "earlier"
+_MOST_SEEDS = 500
+_VERSION = "sources"
+"""Of the settings, what may be another one."""
 
 
 class ExplorationError(Exception):
@@ -40,8 +45,19 @@ class Tried(BaseModel):
         return bool(self.failed) or not self.undecided
 
 
+class Seed(BaseModel):
+    """A schedule of an earlier version's exploration that is tried first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    """By which its cluster was drawn."""
+    faults: tuple[dict[str, Any], ...]
+
+
 class Corpus:
-    """The folder. One process writes to it at a time."""
+    """The folder. One process writes to it at a time. What an earlier version's exploration had in it that broke
+    something, or was the first to bring something about, are the seeds of this one."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         """Raises:
@@ -52,15 +68,44 @@ class Corpus:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             told = folder / _SETTINGS
-            if told.exists() and json.loads(told.read_text()) != settings:
-                raise ExplorationError(f"{folder}: holds an exploration with other settings, or of another version; "
-                                       f"name another folder with --corpus-dir, or remove this one")
-            if not told.exists():
+            before = json.loads(told.read_text()) if told.exists() else None
+            if before is not None and {**before, _VERSION: ""} != {**settings, _VERSION: ""}:
+                raise ExplorationError(f"{folder}: holds an exploration with other settings; name another folder with "
+                                       f"--corpus-dir, or remove this one")
+            self.seeds = self._seeds()
+            if before is not None and before != settings:
+                self._begin_again()
+            if before != settings:
                 write(told, json.dumps(settings, indent=2) + "\n")
             self.known = self._known()
         except (OSError, ValueError) as error:
             raise ExplorationError(f"{folder}: can't be used: {error}; name another folder with "
                                    f"--corpus-dir") from error
+
+    def origin(self, number: int) -> int:
+        """The number by which a schedule's cluster is drawn."""
+        return self.seeds[number].number if 0 <= number < len(self.seeds) else number
+
+    def _seeds(self) -> list[Seed]:
+        there = self.folder / _SEEDS
+        return [Seed.model_validate_json(line) for line in there.read_text().splitlines()] if there.exists() else []
+
+    def _begin_again(self) -> None:
+        """Of an earlier version the seeds are left, and its finds in a folder of their own."""
+        if self._results.exists():
+            traces: set[str] = set()
+            kept: list[Seed] = []
+            for _, tried in sorted(self._known().items()):
+                if tried.faults and (tried.failed or not traces.issuperset(tried.traces)) and len(kept) < _MOST_SEEDS:
+                    kept.append(Seed(number=self.origin(tried.number), faults=tried.faults))
+                traces.update(tried.traces)
+            self.seeds = kept
+            write(self.folder / _SEEDS, "".join(seed.model_dump_json() + "\n" for seed in kept))
+            self._results.unlink()
+        earlier = self.folder / _EARLIER
+        earlier.mkdir(exist_ok=True)
+        for found in [*self.folder.glob("*.yaml"), *self.folder.glob("failing/*.yaml")]:
+            found.replace(earlier / found.name)
 
     def _known(self) -> dict[int, Tried]:
         """Results from before. The last line may be torn: whoever wrote it was killed."""

@@ -127,11 +127,11 @@ def _learner(history: History, target: str, mine: list[Event], at: float) -> str
 def _syncer(history: History, mine: list[Event], at: float) -> str:
     if mine and mine[-1].event == "failpoint":
         return "committed" if mine[-1]["point"] == "commit.before_broadcast" else "saving"
-    if not any(event.event in ("merge", "hello") for event in mine):
-        return "starting"
     mine = [event for event in mine if event.event in ("resumed", "merge", "hello")]
-    if mine[0].event == "resumed" and len(mine) <= len(mine[0]["versions"]):
+    if mine and mine[0].event == "resumed" and len(mine) <= len(mine[0]["versions"]):
         return "resumed"
+    if not mine or mine[-1].event == "resumed":
+        return "starting"
     if mine[-1].event == "hello" and mine[-1]["incarnation"]:
         return "greeting"
     for merge in history.merges:

@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict
 from chaos.checks import DOUBTED, Judgement, judge
 from chaos.checks.base import Verdict
 from chaos.exploration import coverage
-from chaos.exploration.corpus import Corpus, Tried, write
+from chaos.exploration.corpus import Corpus, Seed, Tried, write
 from chaos.exploration.coverage import Pair
-from chaos.exploration.generate import ByChance, Document, allowing, held_for, plan_of, with_faults
+from chaos.exploration.generate import ByChance, Document, allowing, held_for, plan_of, sensible, with_faults
 from chaos.exploration.generate import known as known_kinds
 from chaos.exploration.guide import Knowledge, draw
 from chaos.exploration.scenario_writer import text
@@ -31,7 +31,6 @@ from chaos.exploration.shrink import shrunk
 from chaos.runner.simulate import Simulated, simulate
 from chaos.scenario.model import Scenario
 from faults import FAULTS
-from faults.process import TYPICAL_START_S
 from harness.fingerprint import source_digest
 from harness.tape.reading import Tape
 
@@ -98,6 +97,12 @@ class Search:
             bare = bare.model_copy(update={"cluster": cluster, "deadline": max(bare.deadline, longest),
                                            "checks": checks})
         return Scenario.model_validate_json(as_json(bare))
+
+    def again(self, number: int, seed: Seed) -> Job:
+        """A schedule from before, as far as it still makes sense."""
+        base = self.base(seed.number)
+        faults = sensible(base, seed.faults)
+        return Job(number=number, scenario=as_json(roomy(base, faults)), faults=tuple(faults))
 
     def job(self, number: int, kinds: Sequence[str], known: Knowledge) -> Job:
         """A schedule that is drawn."""
@@ -180,7 +185,9 @@ class Exploration:
 def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
             stop: Callable[[Exploration], bool] = lambda _: False,
             tell: Callable[[Exploration], None] = lambda _: None) -> Exploration:
-    """Try so many schedules; what was tried before in this folder, with the same settings, is not tried again.
+    """Try so many schedules. What was tried before in this folder, with the same settings, is not tried again: one that
+    was interrupted goes on to its end, one that was not goes on with so many more. What an earlier version's had found,
+    or was the first to bring about, comes first.
 
     Args:
         search: what is tried.
@@ -198,10 +205,12 @@ def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
     state = Exploration(possible=coverage.possible({kind: FAULTS[kind].target_role for kind in kinds}, held_for()))
     state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
-    for first in range(0, runs, ROUND):
-        numbers = range(first, min(first + ROUND, runs))
+    goal = runs if state.taken_over < runs else state.taken_over + runs
+    for first in range(0, goal, ROUND):
+        numbers = range(first, min(first + ROUND, goal))
         known = state.known
-        jobs = [search.job(number, kinds, known) for number in ([HEALTHY] if not first else []) + [*numbers]]
+        jobs = [search.again(number, kept.seeds[number]) if 0 <= number < len(kept.seeds)
+                else search.job(number, kinds, known) for number in ([HEALTHY] if not first else []) + [*numbers]]
         done = {job.number: kept.known[job.number] for job in jobs if job.number in kept.known}
         state.under_way = len(done.keys() - {HEALTHY})
         for tried in workers.run([job for job in jobs if job.number not in done]):
@@ -273,8 +282,8 @@ def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:
         start = fault.at if fault.at is not None else _LATEST * cluster.nominal_s
         if fault.after is not None:
             start = ends[fault.after.fault] + fault.after.wait
-        lasts = fault.expected_duration() or 0.0
-        ends[f"f{number}"] = start + lasts + (TYPICAL_START_S if fault.stops_target else 0.0)
+        lost = fault.expected_lost_time()
+        ends[f"f{number}"] = start + max(fault.expected_duration() or 0.0, lost if math.isfinite(lost) else 0.0)
     needed = (max(ends.values()) + _HEALS_S) / cluster.nominal_s
     times = next((one for one in _BUDGETS if one >= needed), _BUDGETS[-1])
     longer = cluster.model_copy(update={"budget": math.ceil(cluster.budget * times)})
@@ -300,7 +309,7 @@ def _keep(search: Search, corpus: Corpus, state: Exploration, tried: Tried) -> N
     """Write a failing schedule down; the first one of each check is made as small as can be."""
     if not tried.failed:
         return
-    base = roomy(search.base(tried.number), tried.faults)
+    base = roomy(search.base(corpus.origin(tried.number)), tried.faults)
     for check in tried.failed:
         if check not in state.found:
             path = corpus.smallest(check)

@@ -13,7 +13,7 @@ from chaos.scenario.model import SYNCER, Scenario
 from faults import FAULTS
 from harness.trainer_api.trainer import SELDOM, role_of
 
-_ALONE, _IN_A_ROW, _AGAIN = 0.15, 0.35, 0.4
+_ALONE, _IN_A_ROW, _AGAIN = 0.25, 0.35, 0.3
 """Shares of the schedules that aim at one fault in a state, at two faults that follow each other, and that change one
 which was the first to hit something; the others are drawn by chance."""
 _DOWN = ("kill", "terminate", "power_loss")

@@ -31,8 +31,10 @@ def show(state: Exploration, console: Console) -> None:
     """The protocol states that faults met, as a table, and what broke."""
     console.print(_states(state))
     hit = len(set(state.hit) & state.possible)
+    rows = len(set(state.in_a_row) & state.possible_in_a_row)
     console.print(f"{len(state.tried)} schedules, {sum(len(tried.faults) for tried in state.tried)} faults; "
-                  f"{hit} of {len(state.possible)} fault x state pairs")
+                  f"{hit} of {len(state.possible)} fault x state pairs, {rows} of {len(state.possible_in_a_row)} of "
+                  f"faults in a row, {len(state.traces)} transitions")
     if state.taken_over:
         console.print(f"{min(state.taken_over, len(state.tried))} of them were there already, from before")
     console.print(f"{len(state.tried)} run, {state.decided} decided")
@@ -76,7 +78,8 @@ def _states(state: Exploration) -> Table:
     columns = [("train", "learner training"), ("answ", "learner answered"), ("upl", "learner uploading"),
                ("cut", "learner disconnected"), ("boot", "learner starting"), ("idle", "syncer idle"),
                ("coll", "syncer collecting"), ("grace", "syncer grace"), ("save", "syncer saving"),
-               ("comm", "syncer committed"), ("boot", "syncer starting")]
+               ("comm", "syncer committed"), ("new", "syncer greeting"), ("back", "syncer resumed"),
+               ("boot", "syncer starting")]
     shown = [(head, where) for head, where in columns if any(pair[1] == where for pair in state.possible)]
     for head, _ in shown:
         table.add_column(head, justify="right", no_wrap=True)

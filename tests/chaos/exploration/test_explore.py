@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
-from chaos.exploration.corpus import ExplorationError, Tried
-from chaos.exploration.explore import Exploration, Job, Search, attempt, explore
+from chaos.exploration.corpus import ExplorationError, Seed, Tried
+from chaos.exploration.explore import Exploration, Job, Search, as_json, attempt, explore, roomy
 from chaos.exploration.report import show
 from chaos.exploration.workers import InProcessWorkers, Processes
 from chaos.runner.simulate import simulate
@@ -94,6 +94,59 @@ def test_what_was_there_already_is_told(tmp_path):
     out = io.StringIO()
     show(state, Console(file=out, width=100))
     assert "2 of them were there already" in out.getvalue()
+
+
+def test_one_that_is_over_goes_on_where_it_was(tmp_path):
+    first = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
+    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
+    assert len(state.tried) == 6
+    assert state.tried[:3] == first.tried
+
+
+def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first(tmp_path, monkeypatch):
+    PLANTED["double_merge"](monkeypatch)
+    before = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=48)
+    assert "exactly_once" in before.found
+    monkeypatch.undo()
+    monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
+    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=48)
+    seeds = [json.loads(line)["faults"] for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
+    assert [list(tried.faults) for tried in state.tried[:len(seeds)]] == seeds[:48]
+    broke = [list(tried.faults) for tried in before.tried if tried.failed]
+    assert all(faults in seeds for faults in broke)
+    assert len(seeds) < 48
+    assert state.found == {}
+    assert (tmp_path / "earlier" / "exactly-once.yaml").exists()
+    assert not (tmp_path / "exactly-once.yaml").exists()
+
+
+def test_a_seed_has_the_cluster_that_it_was_drawn_with(tmp_path, monkeypatch):
+    search = Search(BASE, draws_clusters=True)
+    explore(search, tmp_path, InProcessWorkers(), runs=6)
+    monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
+    state = explore(search, tmp_path, InProcessWorkers(), runs=6)
+    seeds = [json.loads(line) for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
+    again = search.again(0, Seed(**seeds[0]))
+    assert json.loads(again.scenario)["cluster"]["learners"] == search.base(seeds[0]["number"]).cluster.learners
+    assert state.tried[0].faults == tuple(seeds[0]["faults"])
+
+
+def test_a_run_is_judged_without_the_faults_whose_moment_never_came():
+    never = {"kill": "learner-1", "when": {"node": "syncer", "event": "hello", "count": 3}, "restart_after": "1s"}
+    job = Job(number=0, scenario=as_json(BASE), faults=(never,))
+    tried = attempt(job)
+    assert tried.outcome == "finished"
+    assert not any("never" in why for _, why in tried.undecided)
+    assert "faults_verified" not in dict(tried.undecided)
+
+
+@pytest.mark.parametrize(("faults", "times"), [
+    ((), 1.0), (({"pause": "learner-1", "at": "2s", "for": "500ms"},), 1.0),
+    (({"kill": "syncer", "at": "5s", "restart_after": "3s"},), 1.5),
+    (({"kill": "syncer", "at": "5s", "restart_after": "3s"},
+      {"partition": "learner-1", "after": "f1", "for": "3s"}), 2.0)])
+def test_a_run_has_time_to_show_how_its_faults_heal(faults, times):
+    assert roomy(BASE, faults).cluster.budget == BASE.cluster.budget * times
 
 
 def shown(*undecided, found=False):
