@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from harness.cluster.base import Ability
+from harness.tape.event import Event
 from harness.tape.packed import times
 from harness.units import Seconds, names, show_seconds
 
@@ -231,6 +232,8 @@ class Zombie(Fault):
             seen = any(event.node == target and event.incarnation == old for event in run.tape.of("superseded"))
             gone = next((event for event in run.tape.of("exit", node="harness")
                          if (event["target"], event["incarnation"]) == (target, old)), None)
+            if gone is not None and not seen and _ended_by_another(run, gone):
+                return Effect(False, f"{target}.{old} was ended by another fault before it could see its successor")
             if gone is None or not seen:
                 heard = any(event["learner"] == target and event["incarnation"] == successor
                             for event in run.tape.of("hello", node=run.syncer))
@@ -248,6 +251,13 @@ class Zombie(Fault):
     def expected_lost_time(self) -> float:
         """Until the successor trains."""
         return TYPICAL_START_S
+
+
+def _ended_by_another(run: Evidence, gone: Event) -> bool:
+    """Whether a process was killed, or told to end."""
+    return gone["status"] < 0 or any(
+        event.incarnation == gone["incarnation"] and event.fields.get("told")
+        for event in run.tape.of("exit", node=gone["target"]))
 
 
 def _beside(run: Evidence, target: str, began: float) -> int | None:

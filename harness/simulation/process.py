@@ -251,10 +251,10 @@ class SimulatedProcess:
         """SIGKILL."""
         self._end(_SIGKILL)
 
-    def exit(self, status: int) -> None:
-        """It ends by itself, in good order where the status is 0."""
+    def exit(self, status: int, told: bool = False) -> None:
+        """It ends by itself, in good order where the status is 0; `told`: because of a SIGTERM."""
         if status == 0:
-            self.record("exit")
+            self.record("exit", **({"told": True} if told else {}))
         self._end(status)
 
     def _end(self, status: int) -> None:

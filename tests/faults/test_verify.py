@@ -80,8 +80,25 @@ def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
     assert ok
     assert "came back, saw learner-1.1, and ended (0)" in words
     assert not observed(fault, seen, gone(0, t=8.2), healed=8.0)[0]
-    for after, words in ((gone(-9, t=10), "never saw that it was superseded"), (seen, "did not end")):
-        assert observed(fault, spawn, after, healed=8.0) == (False, f"learner-1.0 {words}", "no reaction")
+    assert observed(fault, spawn, seen, healed=8.0) == (False, "learner-1.0 did not end", "no reaction")
+    assert observed(fault, spawn, gone(1, t=10), healed=8.0) == (
+        False, "learner-1.0 never saw that it was superseded", "no reaction")
+
+
+@pytest.mark.parametrize("gone_by", ["a kill", "a SIGTERM"])
+def test_an_old_process_that_another_fault_ended_proves_nothing(gone_by):
+    fault = "{zombie: learner-1, at: 4s, for: 3s}"
+    spawn = harness(AT, "spawn", target="learner-1", incarnation=1)
+    told = learner(8.1, "exit", told=True)
+    after = (gone(-9, t=8.2),) if gone_by == "a kill" else (told, gone(0, t=8.2))
+    assert observed(fault, spawn, *after, healed=8.0) == (
+        False, "learner-1.0 was ended by another fault before it could see its successor")
+
+
+def test_one_that_was_not_there_when_it_was_to_be_superseded_has_no_successor():
+    fault = "{zombie: learner-1, at: 4s, for: 3s}"
+    spawn = harness(AT + 1, "spawn", target="learner-1", incarnation=1)
+    assert observed(fault, gone(-9, t=AT - 1), spawn, healed=8.0) == (False, "learner-1 got no successor")
 
 
 def test_a_zombie_that_stays_although_its_successor_is_known_is_a_failure_of_the_trainer():

@@ -35,7 +35,7 @@ class SimulatedIncarnation(Incarnation):
         if number == signal.SIGKILL:
             self.process.die()
         elif number == signal.SIGTERM:
-            self.process.feed(self.process.exit, 0)
+            self.process.feed(self.process.exit, 0, True)
 
     def ended(self) -> int | None:
         """Its exit status."""
