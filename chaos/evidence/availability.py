@@ -22,6 +22,8 @@ RECONNECTED_S = 2.5
 """Seconds from when a link is whole until there is a connection: the longest wait before an attempt, and an attempt."""
 NOTICED_STEPS = 5
 """Steps until a learner has noticed that its memory failed: until then it has part in merges as before."""
+_MOMENT_S = 0.05
+"""What a fault does at once is on the tape within this time."""
 FORMED_S = 0.5
 """Seconds until a group that stood still while it formed has taken a step."""
 
@@ -121,7 +123,11 @@ class Availability:
                 if isinstance(event["fault"], str)}
 
     def _first_part(self, node: str, after: float) -> float:
-        """When a merge was made that this node had part in, of what came later than `after`."""
+        """When a merge was made that this node had part in, of what came later than `after`: the newest of its processes,
+        for an older one may still be there."""
+        newest = max((spawn["incarnation"] for spawn in self._history.tape.of("spawn", node="harness")
+                      if spawn["target"] == node and spawn.t <= after + _MOMENT_S), default=0)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
-            node == SYNCER or any(part["learner"] == node and part.get("arrived", merge.t) > after
+            node == SYNCER or any(part["learner"] == node and part["incarnation"] >= newest
+                                  and part.get("arrived", merge.t) > after
                                   for part in merge["contributions"]))), self._history.end)

@@ -101,11 +101,11 @@ class Poisoner(Rogue):
                 self._held[fragment.index] = (version, {name: tensors[name] for name in fragment.names})
             return self._claim()
         elif isinstance(message, Broadcast):
-            value = tensors if message.base < 0 else self._held[message.fragment][1]  # of which the shapes are used
-            self._held[message.fragment] = (message.version, value)
+            before, value = self._held.get(message.fragment, (-1, tensors))  # of which the shapes are used
+            self._held[message.fragment] = (message.version, tensors if message.base < 0 else value)
             if message.fragment in self._given:
                 self._given.discard(message.fragment)
-                self.sent += 1
+                self.sent += message.version == before  # a newer one is a merge's, and says nothing of the answer
             return self._claim()
         elif isinstance(message, Request) and message.fragment in self._held:
             self._given.add(message.fragment)
