@@ -74,6 +74,10 @@ class _Possible:
             made[node] = np.maximum(made.get(node, 0.0), tokens * np.searchsorted(came, moments, side="right"))
         return _together(self._begins_with, made.values(), len(moments))
 
+    def in_the_name_of(self, node: Node) -> float:
+        """What an impostor may have claimed in this process' name: it is told that, and adds its own steps to it."""
+        return self._claimed[node][1] if node in self._claimed else 0.0
+
 
 def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
     """What an impostor may have said in a process' name, so that it is asked for more: that one step more is done, each
@@ -193,7 +197,7 @@ def learning_rate_correct(history: History) -> Finding:
         rates = np.asarray(values(events, "lr", np.nan), float)
         need(not np.isnan(rates).any(), f"the steps of {node[0]}.{node[1]} do not tell their learning rates")
         began = np.asarray(values(events, "began"), float)
-        most = possible.by(began + _CLOCK_S)
+        most = possible.by(began + _CLOCK_S) + possible.in_the_name_of(node)
         least = np.minimum(_known(steps[node], began, received.get(node, ()), told), most)
         lowest, highest = rules.inner_rates(least, most)
         judged = np.asarray(times(events)) <= history.end

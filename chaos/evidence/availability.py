@@ -6,6 +6,7 @@ at the latest to when it is owed by the scenario's own bounds. Nothing that the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,11 +124,19 @@ class Availability:
                 if isinstance(event["fault"], str)}
 
     def _first_part(self, node: str, after: float) -> float:
-        """When a merge was made that this node had part in, of what came later than `after`: the newest of its processes,
+        """When a merge was made that this node had part in, of what came later than `after`: its newest process then,
         for an older one may still be there."""
+        after = max(after, self._reconnected(node, after))
         newest = max((spawn["incarnation"] for spawn in self._history.tape.of("spawn", node="harness")
                       if spawn["target"] == node and spawn.t <= after + _MOMENT_S), default=0)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
             node == SYNCER or any(part["learner"] == node and part["incarnation"] >= newest
                                   and part.get("arrived", merge.t) > after
                                   for part in merge["contributions"]))), self._history.end)
+
+    def _reconnected(self, node: str, after: float) -> float:
+        """When a node came back that had given up its connection by then: what it had sent on that may arrive later."""
+        gone = max((event.t for event in self._history.tape.of("disconnected", node=node)
+                    if event.t <= after + _MOMENT_S), default=math.inf)
+        return min((hello.t for hello in self._history.tape.of("hello", node=SYNCER)
+                    if hello["learner"] == node and hello.t > gone), default=0.0)
