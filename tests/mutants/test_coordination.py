@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.measure.planted import counters_kept, double_merge
+from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
 from harness import tensors as arrays
 from harness.core.effects import Close, Commit, Send, Stop
 from harness.storage import checkpoint
@@ -23,6 +23,10 @@ POWER = {"power_loss": "syncer", "when": {"node": "syncer", "failpoint": "commit
          "restart_after": "1s"}
 UNTOLD = {"kill": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 40},
           "restart_after": "1s"}
+BETWEEN = {"restart": "syncer", "when": {"node": "syncer", "failpoint": "checkpoint.between", "count": 60},
+           "restart_after": "1s"}
+DAMAGED = {"corrupt": "syncer", "when": {"node": "syncer", "event": "hello", "count": 2}, "restart_after": "1s",
+           "files": 64}
 ZOMBIE = {"zombie": "learner-2", "at": "4s", "for": "3s"}
 PAUSE = {"pause": "learner-2", "at": "4s", "for": "2s"}
 SLOW = {"straggler": "learner-2", "at": "4s", "for": "4s", "factor": 0.25}
@@ -360,6 +364,8 @@ MUTANTS = [
     Mutant(who_was_merged_is_forgotten, "exactly_once", [UNTOLD], {**LONG, "anchor": "base"}),
     Mutant(leases_nothing, "exactly_once", [KILL], LONG),
     Mutant(the_clock_stands_with_its_leader, "no_global_stall", [KILL], LONG),
+    Mutant(stale_copy, "replica_consistency", [BETWEEN, DAMAGED], LONG,
+           name="leaves_the_older_copy_of_a_checkpoint_as_it_is"),
 ]
 
 test_a_bug_of_coordination_is_found = finds(MUTANTS)

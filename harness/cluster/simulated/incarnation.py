@@ -99,8 +99,8 @@ class SimulatedIncarnation(Incarnation):
             self.clear_expected_exit()
 
     def clear_expected_exit(self) -> None:
-        """What might have ended it is over."""
-        self.expected_exit = self.ended() is not None
+        """What might have ended it is over, if nothing else is about to."""
+        self.expected_exit = self._kill_at is not None or self.ended() is not None
 
     def gone(self, status: int, now: float) -> None:
         """Limits are those of a process."""
