@@ -26,7 +26,7 @@ from chaos.scenario.plan import Plan
 from harness.cleanup.processes import identity
 from harness.cleanup.undo_log import UndoLog
 from harness.garbage import uncollected
-from harness.node.settings import NodeSettings
+from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage.disk import file_digest
 from harness.storage.global_checkpoint import CHECKPOINTS
 from harness.storage.workings import WORKINGS, Amount
@@ -186,8 +186,8 @@ def recorded(folder: RunFolder) -> History:
         curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
-    workings = folder.path / WORKINGS
-    return History(plan, tape, curve, references, workings if workings.is_dir() else None)
+    kept = folder.document(SETTINGS).get("evidence", "off") != "off"
+    return History(plan, tape, curve, references, folder.path / WORKINGS if kept else None)
 
 
 def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:

@@ -192,7 +192,7 @@ class Incarnation(ABC):
             self._paid("limit")
 
     def clear_expected_exit(self) -> None:
-        """What might have ended it is over; where it did, or something else is about to, its end is still to be seen."""
+        """What might have ended it is over; where it did, or another fault is about to, its end is still to be seen."""
         self.expected_exit = self._kill_at is not None or self.ended() is not None or identity(self.pid) is None
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
