@@ -6,7 +6,7 @@ from chaos.checks.base import Finding, Unknown, check
 from chaos.evidence.history import History
 
 
-@check(needs={"fragments"}, unverified="judged")
+@check(unverified="judged")
 def arithmetic_correct(history: History) -> Finding | None:
     """What was computed, computed again by a reference that shares no code with the trainer: on the quadratic model
     every version and every step, from the event log alone; else what nodes kept of what they computed with, held
