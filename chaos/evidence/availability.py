@@ -64,6 +64,8 @@ class Availability:
                         found[SYNCER].append(found[node][-1])  # a group waits for whoever is slow, or not missed yet
         coupling = self._history.plan.cluster.coupling
         if coupling.waits == "group":  # it has to notice, and to form anew, whenever somebody goes or comes
+            found[SYNCER] += [(back, back + coupling.regroup_s + FORMED_S) for gone, back in found[SYNCER]
+                              if back - gone > coupling.unseen_s - FORMED_S]  # all have given it up by then
             for node in self._names:
                 for gone, back in found[node]:
                     found[SYNCER] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
