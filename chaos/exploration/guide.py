@@ -1,5 +1,5 @@
-"""Where exploration looks first: at moments of the protocol that no fault has hit yet, at faults that follow each other,
-and near schedules that brought something about for the first time."""
+"""Where exploration looks first: at moments of the protocol that no fault has hit yet, at faults that follow each
+other, and near schedules that brought something about for the first time."""
 
 from __future__ import annotations
 
