@@ -99,6 +99,8 @@ class Poisoner(Rogue):
         elif isinstance(message, Donation):
             for fragment, version in zip(self._table, message.versions, strict=True):
                 self._held[fragment.index] = (version, {name: tensors[name] for name in fragment.names})
+            self.sent += len(self._given)  # who has nothing any more that it could go on from is brought up to date
+            self._given.clear()
             return self._claim()
         elif isinstance(message, Broadcast):
             before, value = self._held.get(message.fragment, (-1, tensors))  # of which the shapes are used
