@@ -71,8 +71,7 @@ def _in_a_row(scenario: Scenario, chooser: ByChance, sequence: Pair, kinds: Sequ
     before = document(chooser, scenario, [first], ())
     [*_, then] = _aimed(scenario, chooser, second, where, kinds)
     if "at" in then or chooser.pick((True, False)):
-        then = {name: value for name, value in then.items() if name not in ("at", "when")} | {
-            "after": {"fault": "f1", "wait": chooser.pick(_SOON)}}
+        then = _without_moment(then) | {"after": {"fault": "f1", "wait": chooser.pick(_SOON)}}
     return [before, then]
 
 
@@ -88,8 +87,7 @@ def _changed(scenario: Scenario, chooser: ByChance, faults: Sequence[Document],
     moved: Document = {kind: one[kind], **trigger(chooser, scenario, kind, str(one[kind]), faults[:place]),
                        **drawn_settings(chooser, kind)}
     if chooser.pick(("there", "elsewhere")) == "there":
-        moved = {name: value for name, value in moved.items() if name not in _WHEN} | {
-            name: value for name, value in one.items() if name in _WHEN}
+        moved = _without_moment(moved) | {name: value for name, value in one.items() if name in _WHEN}
     return [*faults[:place], moved, *faults[place + 1:]]
 
 
@@ -109,7 +107,12 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
     then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
     if seldom and chooser.pick(("seldom", "soon")) == "seldom":
         then = chooser.pick(seldom)
-    return {name: value for name, value in one.items() if name not in _WHEN} | then
+    return _without_moment(one) | then
+
+
+def _without_moment(fault: Document) -> Document:
+    """All of it but when it comes."""
+    return {name: value for name, value in fault.items() if name not in _WHEN}
 
 
 def _kind(fault: Document) -> str:
