@@ -183,13 +183,10 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if target == SYNCER:
         first = next((merge for merge in after if merge.incarnation == incarnation), None)
     else:
-        hello = next((event for event in history.tape.of("hello", node=SYNCER) if event.t > spawn.t
-                      and event["learner"] == target and event["incarnation"] == incarnation), None)
-        first = next((merge for merge in after if hello and merge.t > hello.t and any(
-            part["learner"] == target and part["incarnation"] == incarnation
-            and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
+        first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
-        words = f"{target}.{incarnation} started at {spawn.t:.2f} s, merged from at {first.t:.2f} s"
+        verb = "merged from" if first.event == "merge" else "beaten by quicker ones, which its cluster allows,"
+        words = f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
@@ -199,6 +196,26 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
          f"{target}.{incarnation} was not merged from before the run ended")
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from", spawn.t,
                     history.end)]
+
+
+def _counted(history: History, learner: str, incarnation: int, since: float) -> Event | None:
+    """The first merge of this process's work on a base as new as at its hello.
+
+    Where a cluster waits for nobody: the first version that it received of a round in which it was asked, since by its
+    phase it may be beaten in all of them."""
+    hello = next((event for event in history.tape.of("hello", node=SYNCER) if event.t > since
+                  and (event["learner"], event["incarnation"]) == (learner, incarnation)), None)
+    if hello is None:
+        return None
+    merged = next((merge for merge in history.merges if merge.t > hello.t and any(
+        (part["learner"], part["incarnation"]) == (learner, incarnation)
+        and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
+    if merged is not None or not history.plan.cluster.waits_for_nobody:
+        return merged
+    asked = {(merge["fragment"], merge["version"]) for merge in history.merges
+             if merge.t > hello.t and learner in merge["asked"]}
+    return next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
+                 and (event["fragment"], event["version"]) in asked), None)
 
 
 def _recovered(history: History, span: Span, target: str, within: float) -> list[_Return]:

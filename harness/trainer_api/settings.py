@@ -179,6 +179,11 @@ class TrainerSettings(BaseModel):
         return True
 
     @property
+    def waits_for_nobody(self) -> bool:
+        """Whether a learner as quick as the others may be late in every round."""
+        return False
+
+    @property
     def learners_needed(self) -> int:
         """Without so many learners nothing is ever merged."""
         return self.learners if self.coupling.waits == "all" else 1

@@ -291,6 +291,11 @@ class TrainerConfig(TrainerSettings):
         return self.averages_gradients or self.quorum == self.learners or (alike and self.grace * self.overlap >= 1)
 
     @property
+    def waits_for_nobody(self) -> bool:
+        """Where K < M and there is no grace window: whose steps end a moment after the K-th is late in every round."""
+        return not self.averages_gradients and self.quorum < self.learners and not self.grace * self.overlap
+
+    @property
     def learners_needed(self) -> int:
         """K."""
         return self.quorum

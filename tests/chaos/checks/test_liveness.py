@@ -243,6 +243,15 @@ def test_a_learner_that_is_never_merged_from_again_did_not_come_back(storm):
     assert verdict.evidence == ["learner-1.1 started at 6.19 s and was never merged from"]
 
 
+def test_where_nothing_waits_to_be_asked_and_beaten_is_a_return(storm):
+    beaten = storm.unmerged(6.1, 99, "learner-1")
+    waits = "{reintegration: {within: 5s}}"
+    assert beaten.bounded(waits, grace=0.0).verdict("reintegration").verdict == "passed"
+    assert beaten.bounded(waits, grace=0.8).verdict("reintegration").verdict == "failed"
+    never_asked = beaten.forged("merge", asked=lambda names: [name for name in names if name != "learner-1"])
+    assert never_asked.bounded(waits, grace=0.0).verdict("reintegration").verdict == "failed"
+
+
 def test_a_learner_that_is_merged_from_after_the_bound_came_back_too_late(storm):
     verdict = storm.unmerged(6.1, 11.2, "learner-1").verdict("reintegration")
     assert verdict.verdict == "failed"
