@@ -49,7 +49,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
     window = _window_s(history)
-    for at in _moments(history, last, window):
+    for at in _moments(history, _all_back(history, last), window):
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, rate, contributors, window):
@@ -65,6 +65,16 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
         [Late(last, history.end, within + window)])
+
+
+def _all_back(history: History, last: float) -> float:
+    """From when on a rate can be what it was: where outages are excused, nobody may be out any more, or what piles up
+    in one counts as healed."""
+    if not history.plan.checks.excuses_outages:
+        return last
+    away = [piece.end for piece in Availability(history).pieces(last, history.end)
+            if not piece.syncer or len(piece.there) < len(set(history.plan.cluster.names) - history.dead_for_good)]
+    return max(away, default=last)
 
 
 def _window_s(history: History) -> float:

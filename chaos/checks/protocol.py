@@ -141,12 +141,13 @@ def exactly_once(history: History) -> Finding:
 
 
 def _back_again(history: History) -> list[str]:
-    """Old processes that were admitted. The syncer commits that it has heard of a new one before it says so; a run that
-    goes on from a checkpoint has forgotten who came after that."""
+    """Old processes that were admitted. The syncer of fragments commits that it has heard of a new one before it says so;
+    a run that goes on from a checkpoint, and a group whose hub was gone, have forgotten who came after that."""
     newest: dict[str, int] = {}
     found = []
-    for event in history.tape.of("hello", "continued"):
-        if event.event == "continued":
+    forgets = {"continued"} if history.plan.cluster.exchanges_fragments else {"continued", "resumed"}
+    for event in history.tape.of("hello", *forgets):
+        if event.event in forgets:
             newest.clear()
         elif event["incarnation"] < newest.get(event["learner"], 0):
             found.append(f"{event['learner']}.{event['incarnation']} was admitted at {event.t:.2f} s, and "

@@ -193,7 +193,8 @@ class Incarnation(ABC):
 
     def clear_expected_exit(self) -> None:
         """What might have ended it is over; where it did, or another fault is about to, its end is still to be seen."""
-        self.expected_exit = self._kill_at is not None or self.ended() is not None or identity(self.pid) is None
+        self.expected_exit = (self._kill_at is not None or self._limits is not None or self.ended() is not None
+                              or identity(self.pid) is None)
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
         """RLIMIT_FSIZE of the process, soft and hard, set where `limits` are given; as it was before.

@@ -155,8 +155,10 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         self._nodes[node].limit_writes(size, restart_after)
 
     def unlimit_writes(self, node: str) -> None:
-        """The limit from before."""
+        """The limit from before. What its processes may end of beside that stands."""
         self._nodes[node].unlimit_writes()
+        if node in self._disk_full:
+            self._expect_no_space(node, self._disk_full[node])
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
         """An order in the run's folder, which the node carries out."""

@@ -100,7 +100,7 @@ class SimulatedIncarnation(Incarnation):
 
     def clear_expected_exit(self) -> None:
         """What might have ended it is over, if nothing else is about to."""
-        self.expected_exit = self._kill_at is not None or self.ended() is not None
+        self.expected_exit = self._kill_at is not None or self._limits is not None or self.ended() is not None
 
     def gone(self, status: int, now: float) -> None:
         """Limits are those of a process."""
