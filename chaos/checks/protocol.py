@@ -141,8 +141,8 @@ def exactly_once(history: History) -> Finding:
 
 
 def _back_again(history: History) -> list[str]:
-    """Old processes that were admitted. The syncer of fragments commits that it has heard of a new one before it says so;
-    a run that goes on from a checkpoint, and a group whose hub was gone, have forgotten who came after that."""
+    """Old processes that were admitted. The syncer of fragments commits that it has heard of a new one before it says
+    so; a run that goes on from a checkpoint, and a group whose hub was gone, have forgotten who came after that."""
     newest: dict[str, int] = {}
     found = []
     forgets = {"continued"} if history.plan.cluster.exchanges_fragments else {"continued", "resumed"}
