@@ -16,7 +16,7 @@ help:
 	@echo "make coverage  the same tests, and how much of the code they reach"
 	@echo "make test      set up, unit tests and the scenarios of tier ci"
 	@echo "make test-all  the same with every scenario"
-	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 10 minutes)"
+	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 20 minutes)"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
 	@echo "make figures   list the figures that an earlier behaviour of the trainer made, and what measures them again"
 	@echo "make sweep     choose the learning rates, the outer optimizer and the rest again (about 40 minutes)"

@@ -2,7 +2,8 @@
 
 Each bug is run twice: in the run that is written beside it, which says which checks see it at all; and by an
 exploration over drawn clusters, which knows nothing of it, until something fails. Progress on standard error; the
-matrix as a table on standard output and as JSON in `benchmarks/detection.json`. Exits with 1 where a bar is missed:
+matrix as a table on standard output and in docs/detection.md, and as JSON in `benchmarks/detection.json`. Exits with 1
+where a bar is missed:
 95% found by a failed verdict, 85% by the check that was named beforehand.
 """
 
@@ -26,6 +27,7 @@ from chaos.exploration.workers import Processes
 
 _TESTS = Path(__file__).resolve().parent.parent / "tests"
 _SAVED = Path(__file__).with_name("detection.json")
+_PAGE = Path(__file__).resolve().parent.parent / "docs" / "detection.md"
 _MOST_SCHEDULES = 96
 _FOUND, _BY_NAME = 0.95, 0.85
 
@@ -82,19 +84,40 @@ def main() -> int:
             "by_check": Counter(check for row in rows for check in {*row["own"], *row["explored"]}), "rows": rows}
     if not given.only:
         _SAVED.write_text(json.dumps(told, indent=1) + "\n")
+        _PAGE.write_text(page(told))
     print(table(rows))
     print(json.dumps({key: value for key, value in told.items() if key != "rows"}))
     return 0 if rows and len(found) >= _FOUND * len(rows) and len(named) >= _BY_NAME * len(rows) else 1
 
 
+def page(told: dict[str, Any]) -> str:
+    """docs/detection.md."""
+    seconds = sum(row["seconds"] for row in told["rows"])
+    return f"""# Which check finds which bug
+
+Made by `make detection`, which plants the bugs of `tests/mutants/` one by one. Each has the check named beforehand that
+ought to find it. *Its own run* is the one that is written beside the bug; *explored* is what an exploration of drawn
+clusters and faults finds that knows nothing of the bug, in {_MOST_SCHEDULES} schedules at the most, with the number of
+the first schedule that failed, the seconds that all of it took, and how many faults the smallest schedule has that
+still fails.
+
+Of {told["bugs"]} bugs {told["found"]} were found by a failed verdict, {told["by_the_check_named"]} by the check that
+was named; by explorations alone {told["explored"]} and {told["explored_by_the_check_named"]}. The explorations took
+{seconds / 60:.0f} minutes.
+
+{table(told["rows"])}
+"""
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """In Markdown: a line for each bug."""
-    lines = ["| bug | named | its own run | explored, first in | after | smallest |", "|---|---|---|---|---|---|"]
+    lines = ["| class | bug | named | its own run | explored | after schedule | seconds | faults |",
+             "|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        after = "not found" if row["schedules"] is None else f"schedule {row['schedules']}"
-        small = "" if row["faults"] is None else f"{row['faults']} faults"
-        lines.append(f"| {row['bug'].replace('_', ' ')} | {row['named']} | {_short(row['own'], row['named'])} | "
-                     f"{_short(row['explored'], row['named'])} | {after} | {small} |")
+        after, small = ("-" if row[key] is None else row[key] for key in ("schedules", "faults"))
+        lines.append(f"| {row['class']} | {row['bug'].replace('_', ' ')} | {row['named']} | "
+                     f"{_short(row['own'], row['named'])} | {_short(row['explored'], row['named'])} | {after} | "
+                     f"{row['seconds']:.0f} | {small} |")
     return "\n".join(lines)
 
 

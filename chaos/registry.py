@@ -10,12 +10,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from harness.providers import Provided, ProviderError, Registry
+from harness.trainer_api.settings import Evidence
 
 GROUP = "diloco_chaos.checks"
 """Of entry points; each names a check, or several of them in a tuple."""
-Need = Literal["fragments", "sound run"]
-"""`fragments`: learners exchange fragments, as in Decoupled DiLoCo; where gradients are averaged the check is left out.
-`sound run`: the machine kept its pace and the run came to its end, or the verdict is unknown."""
+Need = Evidence | Literal["sound run"]
+"""Evidence that a trainer's event log has (`harness.trainer_api.settings.Evidence`): without it the check is out of
+reach, and left out. `sound run`: the machine kept its pace and the run came to its end, or the verdict is unknown."""
 
 
 class Nothing(BaseModel):

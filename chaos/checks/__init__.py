@@ -67,10 +67,10 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
     """Those of these checks that the plan has a use for."""
-    fragments = history.plan.cluster.exchanges_fragments
+    there = history.plan.cluster.evidence
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
-            if (fragments or "fragments" not in check.needs) and (name not in foreign or name in named)}
+            if check.needs - {"sound run"} <= there and (name not in foreign or name in named)}
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:

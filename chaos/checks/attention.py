@@ -17,7 +17,7 @@ _SLACK_S = 1.0
 """What was under way may arrive a little later, and the coordinator looks now and then."""
 
 
-@check(unverified="judged")
+@check(needs={"sound run", "protocol"}, unverified="judged")
 def silence_noticed(history: History) -> Finding | None:
     """A learner that is cut off, or stands still, is taken for gone within `heartbeat_timeout` and a heartbeat."""
     cluster = history.plan.cluster

@@ -31,7 +31,8 @@ def no_unplanned_exit(history: History) -> Finding:
     exits = history.tape.of("exit", node="harness")  # none where nobody ended before the harness ended them all
     wrong: list[str] = []
     doubtful: list[str] = []
-    over = min((event.t for event in history.tape.of("finished", node=SYNCER)), default=None)
+    over = min((event.t for event in history.tape.of("finished", node=SYNCER) if not event.fields.get("early")),
+               default=None)
     judged = [event for event in exits if over is not None or event.t <= history.end]
     for gone in judged:
         own = [event for event in history.tape.of("finished", "superseded", "failed", "refused_checkpoint", "exit",
@@ -43,7 +44,7 @@ def no_unplanned_exit(history: History) -> Finding:
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5])
 
 
-@check(**PROMISE)
+@check(**PROMISE | {"needs": {"protocol"}})
 def end_correct(history: History) -> Finding:
     """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
     nobody ends before the syncer says so, and nothing is merged after that."""

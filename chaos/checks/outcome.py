@@ -125,7 +125,7 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
     return left.loss + share * (right.loss - left.loss)
 
 
-@check(Goodput, cumulative=True)
+@check(Goodput, needs={"sound run", "tokens"}, cumulative=True)
 def goodput(history: History, bound: Goodput) -> Finding:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap."""
     start = zero(history)

@@ -120,7 +120,7 @@ def _grace_problems(rules: FragmentRules, merge: Event, parts: Sequence[Mapping[
     return problems
 
 
-@check(**PROMISE)
+@check(**PROMISE | {"needs": {"tokens"}})
 def exactly_once(history: History) -> Finding:
     """For every fragment no step is merged twice, and none is without a fate; and no process is admitted in whose place
     a newer one had been, for both would go on from the same data."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from chaos.evidence.baseline import Point, Reference
@@ -18,6 +19,9 @@ from chaos.scenario.plan import Plan, PlannedFault
 from harness.tape.event import Event
 from harness.tape.packed import times
 from harness.tape.reading import Tape
+
+_LEAST_ROUNDS = 8
+"""Of a worker before the first fault, for its pace to be known."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,20 @@ class History:
                    if gone["target"] == SYNCER and gone.fields.get("killed"))
 
     def step_time(self, learner: str) -> float:
-        """Nominal time of a learner's inner steps, seconds; 0 without pace."""
-        return self.plan.cluster.step_time_of(learner)
+        """Nominal time of a learner's inner steps, seconds; where there is none, and rounds are told, that of its own
+        before the first fault; 0: not known."""
+        return self.plan.cluster.step_time_of(learner) or self._own_pace.get(learner, 0.0)
+
+    @cached_property
+    def _own_pace(self) -> dict[str, float]:
+        """Learner -> median time from round to round before the first fault, where its trainer knows no nominal one."""
+        if "rounds" not in self.plan.cluster.evidence or self.zero is None:
+            return {}
+        told: dict[str, list[float]] = {}
+        for (name, _), events in self.steps.items():
+            told.setdefault(name, []).extend(t for t in times(events) if self.zero <= t < self.first_fault)
+        return {name: median(later - earlier for earlier, later in pairwise(sorted(moments)))
+                for name, moments in told.items() if len(moments) >= _LEAST_ROUNDS}
 
     @cached_property
     def steps(self) -> Mapping[Node, Sequence[Event]]:

@@ -21,6 +21,7 @@ LOOKS = {
     "starting": Look("·", "bright_black"),
     "training": Look("━", "green"),
     "merging": Look("━", "cyan"),
+    "serving": Look("━", "cyan"),
     "slow": Look("╌", "yellow"),
     "far": Look("~", "blue"),
     "paused": Look("=", "yellow"),
@@ -29,7 +30,7 @@ LOOKS = {
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
-DRAWN = ("spawn", "exit", "merge", "step", "failpoint", "finished", "injecting", "injected", "reset", "healed")
+DRAWN = ("spawn", "start", "exit", "merge", "step", "failpoint", "finished", "injecting", "injected", "reset", "healed")
 """Events that change anything here."""
 _PRIORITY = ("paused", "partitioned", "slow", "far")
 
@@ -59,7 +60,7 @@ class Lane:
     def update(self, t: float) -> None:
         """Write down what follows from base and overlays."""
         state = self.base
-        if state in ("training", "merging", "healing"):
+        if state in ("training", "merging", "serving", "healing"):
             state = next((name for name in _PRIORITY if name in self.overlays), state)
         if state != self.now:
             self.changes.append((t, state))
@@ -69,7 +70,7 @@ class Lanes:
     """All nodes' lanes, and the moments at which faults came and went."""
 
     def __init__(self, plan: Plan) -> None:
-        self.nodes = {name: Lane() for name in (SYNCER, *plan.cluster.names)}
+        self.nodes = {name: Lane() for name in plan.cluster.all_nodes}
         self.marks: list[tuple[float, str, str]] = []
         """(time, fault id, what it does)."""
         self._newest: dict[str, object] = {}  # node -> its newest incarnation: an older one may end beside it
@@ -86,6 +87,8 @@ class Lanes:
             case "exit" if "target" in event.fields:
                 if self._newest.get(str(event["target"])) == event.fields.get("incarnation"):
                     self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
+            case "start" if event.fields.get("role") == "service":
+                self._set(event.node, event.t, "serving")
             case "merge":
                 if self._base(SYNCER) in ("starting", "healing"):
                     self._set(SYNCER, event.t, "merging")

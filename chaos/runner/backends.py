@@ -53,6 +53,9 @@ class Backend:
         """Why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
         found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
+        if self.virtual and plan.under_test.programs(plan.cluster):
+            found.append(f"trainer {plan.trainer}: commands can't run under virtual time, which needs a trainer's "
+                         f"cores; run it with --on local")
         if self.name == "compose" and plan.trainer != BUILT_IN:
             found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
                          f"with --on local or --on simulated")
@@ -141,4 +144,4 @@ def simulated(parameters: Parameters | None = None) -> Backend:
 
 
 def _live(make: MakeCluster) -> MakeStage:
-    return lambda plan, folder, settings, undo_log: LiveStage(folder, settings, make, undo_log)
+    return lambda plan, folder, settings, undo_log: LiveStage(plan, folder, settings, make, undo_log)

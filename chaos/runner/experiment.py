@@ -12,7 +12,6 @@ from chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestr
 from chaos.runner.probing import Sensing
 from chaos.runner.resume_point import Origin
 from chaos.runner.runtime import Stage
-from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
 from harness.cluster.base import ClusterError
 from harness.links.client import LinkError
@@ -72,7 +71,9 @@ class Experiment:
     def _begin(self) -> Iterable[str]:
         """Say so; who is to be started."""
         self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
-        return (SYNCER, *self.plan.cluster.starters)
+        cluster = self.plan.cluster
+        later = set(cluster.names) - set(cluster.starters)
+        return [name for name in cluster.all_nodes if name not in later]
 
     def _catch_up(self, origin: Origin) -> Iterable[str]:
         """Be where the run was at the checkpoint; who is to be started."""

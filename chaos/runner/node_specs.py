@@ -19,6 +19,9 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     faults that came before this run went on.
     """
     numbers = incarnations or {}
+    if programs := plan.under_test.programs(plan.cluster):
+        return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0))
+                for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 

@@ -121,13 +121,15 @@ MakeStage = Callable[[Plan, RunFolder, NodeSettings, UndoLog], Stage]
 class LiveStage:
     """Real time, and a cluster that is somewhere else. Implements `Stage`."""
 
-    def __init__(self, folder: RunFolder, settings: NodeSettings, make: MakeCluster, undo_log: UndoLog) -> None:
+    def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make: MakeCluster,
+                 undo_log: UndoLog) -> None:
         self.run, self.undo_log = folder.path, undo_log
         (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
         self.epoch = time.monotonic() - settings.elapsed
         self.reads = tuple(filter(None, (settings.data, settings.initial)))
         self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
         self._tail = Tail(self.run / "tape")
+        self._witness = plan.under_test.witness(plan.cluster, self.run, self.epoch)
         self.cluster = make(self.run, self.record, undo_log)
         self.prober: Prober = LiveProber(undo_log.token)
         self._watch = Watch(self._pids, undo_log.token)
@@ -138,6 +140,8 @@ class LiveStage:
     def record(self, event: str, **fields: Any) -> None:
         """To its file."""
         self._tape.record(event, **fields)
+        if self._witness is not None:
+            self._witness.on_event(event, fields, self.now())
 
     def now(self) -> float:
         """By the machine's clock."""
@@ -145,6 +149,8 @@ class LiveStage:
 
     def events(self) -> Iterator[Event]:
         """From all files."""
+        if self._witness is not None:
+            self._witness.look(self.now())
         return self._tail.poll()
 
     @property
@@ -176,6 +182,8 @@ class LiveStage:
 
     def close(self) -> None:
         """Close the files."""
+        if self._witness is not None:
+            self._witness.close()
         self._watch.close()
         self._tail.close()
         self._tape.close()

@@ -44,6 +44,13 @@ class Within(_Bound):
     within: Seconds = 10.0
 
 
+class Lost(_Bound):
+    """rounds_never_go_back."""
+
+    rounds: int = Field(0, ge=0)
+    """So many may be done again, after a checkpoint say."""
+
+
 class Goodput(_Bound):
     """goodput."""
 
@@ -110,6 +117,7 @@ class Bounds(_Bound):
     blast_radius: AtLeast = AtLeast(at_least=0.9)
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
+    rounds_never_go_back: Lost = Lost()
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -118,7 +126,8 @@ class Bounds(_Bound):
     def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what goes without saying: plans were frozen before it could be said."""
         document: dict[str, Any] = told(self)
-        return {key: value for key, value in document.items() if (key, value) != ("outages", "counted")}
+        return {key: value for key, value in document.items()
+                if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}))}
 
     @property
     def excuses_outages(self) -> bool:

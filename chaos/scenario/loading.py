@@ -46,7 +46,7 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
           above: tuple[Path, ...]) -> tuple[Scenario, dict[str, Any]]:
     """The scenario, and the document that it was made from; `above` are the files that extend it."""
     raw = annotated(text, file)
-    document = _extended(raw, file, abilities, above)
+    document = settled(_extended(raw, file, abilities, above))
     problems: list[Problem] = []
     try:
         scenario: Scenario | None = Scenario.model_validate(document)
@@ -61,6 +61,17 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
     if problems or scenario is None:
         raise ScenarioError(file, problems)
     return scenario, document
+
+
+def settled(document: dict[str, Any]) -> dict[str, Any]:
+    """`trainer: {kind: commands, nodes: ...}` says both which trainer it is and what its settings are, as `trainer:
+    commands` and `cluster: {nodes: ...}` do."""
+    trainer = document.get("trainer")
+    if not isinstance(trainer, dict):
+        return document
+    return document | {"trainer": trainer.get("kind", BUILT_IN),
+                       "cluster": {key: item for key, item in trainer.items() if key != "kind"}
+                       | (document.get("cluster") or {})}
 
 
 def _found(name: str, beside: Path | None = None) -> Path:
@@ -137,6 +148,8 @@ def _salvaged(document: dict[str, Any], locations: list[tuple[Any, ...]]) -> tup
 
 def _placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
     """Where in the file; at `extends` for what is not in this one."""
+    if where and where[0] == "cluster" and isinstance(raw.get("trainer"), dict) and "cluster" not in raw:
+        where = ["trainer", *where[1:]]
     if where and where[0] not in map(str, raw) and "extends" in raw:
         return place(raw, ["extends"])
     return place(raw, where)
@@ -156,7 +169,7 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     if detail["type"] == "extra_forbidden":
         now = renamed_key(where)
         message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else
-                                            nearest(key, _known_keys(detail["loc"], raw.get("trainer"))))
+                                            nearest(key, _known_keys(detail["loc"], settled(raw).get("trainer"))))
     elif detail["type"] == "union_tag_invalid":
         kind = detail["ctx"]["tag"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
@@ -164,7 +177,8 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     elif detail["type"] == "missing":
         message = f"{key} is missing"
     elif where:
-        message = f"{'.'.join(map(str, where))}: {message[:1].lower() + message[1:]}"
+        said = ["trainer", *where[1:]] if where[0] == "cluster" and isinstance(raw.get("trainer"), dict) else where
+        message = f"{'.'.join(map(str, said))}: {message[:1].lower() + message[1:]}"
         if now := renamed_value(where, detail["input"]):
             message += f"; {detail['input']!r} is called {now!r} now"
     return Problem(message, *_placed(raw, where))

@@ -66,7 +66,7 @@ class Scenario(BaseModel):
     @property
     def nodes(self) -> list[str]:
         """Every node by name."""
-        return [SYNCER, *self.cluster.names]
+        return self.cluster.all_nodes
 
 
 def joiners(faults: Sequence[Fault]) -> list[str]:

@@ -57,7 +57,8 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
 
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
-    yield from ((["cluster", key], message) for key, message in scenario.under_test.objections(scenario.cluster))
+    yield from ((["cluster", *where], message)
+                for *where, message in scenario.under_test.objections(scenario.cluster))
     yield from _parity(scenario)
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"

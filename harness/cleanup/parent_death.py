@@ -33,4 +33,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - prctl's setting survives an exec
+    try:
+        os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - prctl's setting survives an exec
+    except OSError as error:
+        sys.exit(f"{sys.argv[2]} can't be started: {error.strerror}")

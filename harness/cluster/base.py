@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args, runtime_checkable
 
+from harness.core.programs import Program, link_name
 from harness.links.client import Toxic
 from harness.memory import Corruption
 
@@ -66,6 +67,15 @@ class NodeSpec:
     """Bytes of a small disk of its own for `state`; 0: it lies on the run's."""
     reads: tuple[Path, ...] = ()
     """Files beyond the run's folder that it must be able to read."""
+    program: Program | None = None
+    """It is a command that somebody wrote; None: a process of ours."""
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Link -> the node that it leads to. The only one of a process of ours bears its own name."""
+        if self.program is not None:
+            return {link_name(self.name, to): to for to in self.program.talks_to}
+        return {self.name: self.connects_to} if self.connects_to else {}
 
     def command(self, incarnation: int, *, python: str, host: str, listen: int, connect: str) -> list[str]:
         """`argv` of an incarnation: `{python}` the interpreter, `{host}` and `{listen}` where it is to listen,

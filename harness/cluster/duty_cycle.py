@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 PERIOD_S = 1.6
 """Long against a step, so that whole steps fit into its running share."""
 _LEAST, _MOST = 0.02, 0.98
+
+
+class Signalled(Protocol):
+    """What can be stopped and continued; `subprocess.Popen` for one."""
+
+    @property
+    def pid(self) -> int:
+        """Of the process, or the first of several."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Signal it; nothing happens where it is gone."""
+        ...
 
 
 def shares(share: float, spread: float, seed: int) -> Callable[[], tuple[float, float]]:
@@ -30,7 +43,7 @@ class DutyCycle(threading.Thread):
     It begins with the part in which the process stands still. A process that ends meanwhile is left alone.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], share: float, spread: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, process: Signalled, share: float, spread: float = 0.0, seed: int = 0) -> None:
         """`share` of each period the process runs, between 0 and 1 (both exclusive), drawn anew for each period from
         share ± `spread`."""
         super().__init__(daemon=True, name=f"duty-cycle-{process.pid}")

@@ -9,6 +9,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -168,14 +169,18 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         return [*self._nodes.values(), *self._superseded.values()]
 
     def _gone(self, node: AnyIncarnation, status: int) -> None:
-        """Record an end.
+        """Record an end. A command's scheduler may start it again; where it does not, the others go on.
 
         Raises:
-            ClusterError: nobody had brought it about.
+            ClusterError: nobody had brought it about, and it is no command.
         """
+        program = node.spec.program
+        if program is not None and not node.expected_exit and (
+                program.restart == "always" or (program.restart == "on-failure" and status != 0)):
+            node.restart_at = self._clock() + program.restart_delay
         self._record("exit", target=node.name, incarnation=node.incarnation, status=status, killed=node.expected_exit,
-                     **node.details())
-        if status != 0 and not node.expected_exit:
+                     **({} if program is None else {"again": node.restart_at is not None}), **node.details())
+        if status != 0 and not node.expected_exit and node.spec.program is None:
             raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
                                f"{self._last_lines(node.name, node.incarnation)}")
 
@@ -226,9 +231,10 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def links_of(self, node: str) -> list[str]:
-        """Its own link, or all that lead to it."""
-        return [node] if node in self._addresses else [
-            name for name in self._addresses if self._nodes[name].spec.connects_to == node]
+        """Its own links, and all that lead to it."""
+        own = [link for link in self._nodes[node].spec.links if link in self._addresses] if node in self._nodes else []
+        return own + [link for other in self._nodes.values() for link, to in other.spec.links.items()
+                      if to == node and link in self._addresses]
 
     def address(self, link: str) -> str:
         """Where the node's side of a link listens."""
@@ -236,38 +242,44 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
 
     def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Put these toxics on a link."""
-        for toxic in toxics:
-            self._owe_link(Toxin, link, toxic.name)
-            self._toxics.setdefault(link, {})[toxic.name] = toxic
-            self._links().add(link, toxic)
+        for toxic, side in product(toxics, self._sides(link)):
+            self._owe_link(Toxin, side, toxic.name)
+            self._toxics.setdefault(side, {})[toxic.name] = toxic
+            self._links().add(side, toxic)
 
     def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Take these toxics off a link."""
-        for toxic in toxics:
-            self._links().remove(link, toxic.name)
-            self._toxics.get(link, {}).pop(toxic.name, None)
-            self._paid_link(link, toxic.name)
+        for toxic, side in product(toxics, self._sides(link)):
+            self._links().remove(side, toxic.name)
+            self._toxics.get(side, {}).pop(toxic.name, None)
+            self._paid_link(side, toxic.name)
 
     def disable_link(self, link: str) -> None:
         """Its connections break, new ones are refused."""
-        self._owe_link(Enable, link)
-        self._disabled.add(link)
-        self._links().set_enabled(link, False)
+        for side in self._sides(link):
+            self._owe_link(Enable, side)
+            self._disabled.add(side)
+            self._links().set_enabled(side, False)
 
     def enable_link(self, link: str) -> None:
         """Bring it up again, at the same address."""
-        self._links().set_enabled(link, True)
-        self._disabled.discard(link)
-        self._paid_link(link)
+        for side in self._sides(link):
+            self._links().set_enabled(side, True)
+            self._disabled.discard(side)
+            self._paid_link(side)
+
+    def _sides(self, link: str) -> Sequence[str]:
+        """What is done to a link is done to these."""
+        return (link,)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def residue(self) -> list[str]:
         """What of any fault is still there."""
         left = [words for node in self._everyone() for words in node.residue()]
-        for link in self._addresses:
-            left += [f"toxic {toxic.name} on {link}" for toxic in self._links().toxics(link)]
-            left += [] if self._links().enabled(link) else [f"{link} is partitioned"]
+        for side in (side for link in self._addresses for side in self._sides(link)):
+            left += [f"toxic {toxic.name} on {side}" for toxic in self._links().toxics(side)]
+            left += [] if self._links().enabled(side) else [f"{side} is partitioned"]
         return left
 
     def dump_stacks(self) -> None:

@@ -11,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.core.roles import SYNCER
 from harness.units import Seconds, Share, Steps
 
 Numbers = NDArray[np.float64]
+Evidence = Literal["fragments", "tokens", "rounds", "protocol"]
+"""What a trainer's event log tells, beside who was there and when work was merged. `fragments`: pieces of the model,
+and what was merged of each. `tokens`: the fate of every inner step. `rounds`: numbers of a worker's rounds, which must
+not go back. `protocol`: who is taken for gone, and when everybody was told that training is over."""
 _QUICKEST_S = 1e-3
 """No inner step is quicker."""
 _SIGNS = 3
@@ -123,6 +128,22 @@ class TrainerSettings(BaseModel):
     def starters(self) -> list[str]:
         """The learners that are there from the beginning."""
         return self.names[:self.learners - self.joining]
+
+    @property
+    def all_nodes(self) -> list[str]:
+        """Every node, in the order of starting: here, a coordinator and the learners."""
+        return [SYNCER, *self.names]
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether every node ends when training is over; else the harness ends them."""
+        return True
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What the event log tells."""
+        whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
+        return whole | {"fragments"} if self.exchanges_fragments else whole
 
     # -- pace ----------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from harness.cleanup.undo_log import UndoLog
+from harness.core.programs import Program
 from harness.core.roles import SYNCER, Coordinator, Worker
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
@@ -108,6 +109,22 @@ class Difference:
     words: str
 
 
+class Witness(Protocol):
+    """Writes the event log of nodes that write none themselves."""
+
+    def on_event(self, event: str, fields: dict[str, Any], t: float) -> None:
+        """The harness recorded something, at `t` seconds of the run."""
+        ...
+
+    def look(self, t: float) -> None:
+        """Write what has come up since."""
+        ...
+
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
+
 class Recorded(Protocol):
     """A run's events, as far as a replay needs them."""
 
@@ -189,10 +206,21 @@ class Trainer(ABC):
         """
         return None
 
+    # -- nodes that are not made of cores ------------------------------------------------------------------------------
+
+    def programs(self, settings: Any) -> Mapping[str, Program]:
+        """Node -> the command that it is, in the order of starting; empty: nodes are processes that drive our cores."""
+        return {}
+
+    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+        """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
+        do."""
+        return None
+
     # -- what scenarios may say ----------------------------------------------------------------------------------------
 
-    def objections(self, settings: Any) -> Iterable[tuple[str, str]]:
-        """(key, sentence) for each setting that a scenario can't have, although a plan may."""
+    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+        """(key, ..., sentence) for each setting that a scenario can't have, although a plan may, by where it stands."""
         return ()
 
     def idle(self, settings: Any) -> list[str]:

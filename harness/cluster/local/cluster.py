@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.cleanup.processes import TOKEN
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
+from harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.local.link_server import LinkServer
+from harness.cluster.local.command import NODE, CommandProcess
+from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.supervised import SupervisedCluster
+from harness.core.programs import Program, filled
 from harness.links.client import Links
+from harness.wire.echo import EchoServer
 
 _LINKS = "links"
 _LOOPBACK = "127.0.0.1"
+_OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_ECHO = ":echo"
+"""What the name of a link's echo ends with."""
+_LOOK_S = 0.05
 
 
 class LocalCluster(SupervisedCluster[Process]):
@@ -40,18 +49,78 @@ class LocalCluster(SupervisedCluster[Process]):
         self._server: LinkServer | None = None
         self._ports: dict[str, int] = {}
         self._held: list[socket.socket] = []
+        self._echo: EchoServer | None = None
+        self._echoes: dict[str, str] = {}  # link -> where its echo is asked
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the undo log's number of its undo
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
-        """Start the links, the nodes that listen, then all others."""
-        self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0),
+        """Start the links, the nodes that listen, then all others; commands in their own order."""
+        self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0, _OURS),
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
+        if commands := [node for node in nodes if node.program is not None]:
+            self._start_commands(commands)
+            return
         for spec in (node for node in nodes if node.listens):
             self._ports[spec.name] = self._hold_port()
             self._spawn(spec, spec.incarnation)
             self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
+
+    def _start_commands(self, nodes: Sequence[NodeSpec]) -> None:
+        """Ports and links are all there before the first of them starts: any may name any."""
+        self._echo = EchoServer(self._undo_log.token)
+        for spec in nodes:
+            if spec.listens:
+                self._ports[spec.name] = (spec.program and spec.program.port) or free_port()
+        for spec in nodes:
+            for link, to in spec.links.items():
+                self._addresses[link] = self._links().create(link, f"{_LOOPBACK}:{self._ports[to]}")
+                self._echoes[link] = self._links().create(f"{link}{_ECHO}", self._echo.address)
+        for spec in nodes:
+            assert spec.program is not None, "only commands are started here"
+            self._spawn(spec, spec.incarnation)
+            self._wait_ready(spec, spec.program)
+
+    def _wait_ready(self, spec: NodeSpec, program: Program) -> None:
+        """Until it is as the scenario says.
+
+        Raises:
+            ClusterError: it ended before, or took too long.
+        """
+        if not (program.ready.port or program.ready.log):
+            return
+        until, log = time.monotonic() + program.ready.within, self._run / "logs" / f"{spec.name}.{spec.incarnation}.log"
+        what = f"a line that matches {program.ready.log!r}" if program.ready.log else "a connection at its port"
+        while not self._ready(spec, program, log):
+            if (status := self._nodes[spec.name].ended()) is not None:
+                raise ClusterError(f"{spec.name} ended before it was ready ({status_words(status)}):\n"
+                                   f"{self._last_lines(spec.name, spec.incarnation)}")
+            if time.monotonic() > until:
+                raise ClusterError(f"{spec.name} was not ready within {program.ready.within:g} s: {what} was waited "
+                                   f"for. Raise `ready: {{within: ...}}`, or say how it can be known. Its log ends:\n"
+                                   f"{self._last_lines(spec.name, spec.incarnation)}")
+            time.sleep(_LOOK_S)
+
+    def _ready(self, spec: NodeSpec, program: Program, log: Path) -> bool:
+        if program.ready.log:
+            text = log.read_text(errors="replace") if log.is_file() else ""
+            if not any(re.search(program.ready.log, line) for line in text.splitlines()):
+                return False
+        if program.ready.port:
+            try:
+                socket.create_connection((_LOOPBACK, self._ports[spec.name]), _LOOK_S * 10).close()
+            except OSError:
+                return False
+        return True
+
+    def address(self, link: str) -> str:
+        """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""
+        return self._echoes.get(link) or super().address(link)
+
+    def _sides(self, link: str) -> Sequence[str]:
+        """Its echo has the same toxics."""
+        return (link, f"{link}{_ECHO}") if link in self._echoes else (link,)
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
@@ -74,6 +143,9 @@ class LocalCluster(SupervisedCluster[Process]):
             self._paid_link(link, what)
         for held in self._held:
             held.close()
+        if self._echo is not None:
+            self._echo.close()
+            self._echo = None
 
     def _hold_port(self) -> int:
         """A port that nobody else gets while its node is dead: it is bound here, too, where nobody listens."""
@@ -84,17 +156,33 @@ class LocalCluster(SupervisedCluster[Process]):
         return int(held.getsockname()[1])
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
-        argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._ports.get(spec.name, 0),
-                            connect=self._addresses.get(spec.name, ""))
-        popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number)
-        self._nodes[spec.name] = Process(spec, number, popen, self._undo_log)
+        if spec.program is not None:
+            popen = self._command(spec, spec.program, number)
+            self._nodes[spec.name] = CommandProcess(spec, number, popen, self._undo_log)
+        else:
+            argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._ports.get(spec.name, 0),
+                                connect=self._addresses.get(spec.name, ""))
+            popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number, _OURS)
+            self._nodes[spec.name] = Process(spec, number, popen, self._undo_log)
         self._record("spawn", target=spec.name, incarnation=number, pid=popen.pid)
 
-    def _popen(self, argv: Sequence[str], name: str, incarnation: int) -> subprocess.Popen[bytes]:
-        ours = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", TOKEN: self._undo_log.token}
+    def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
+        own = {"python": sys.executable, "run": str(self._run), "name": spec.name, "index": str(program.index),
+               "incarnation": str(number), "host": _LOOPBACK, "port": str(self._ports.get(spec.name, 0))}
+        there = {to: self._addresses[link] for link, to in spec.links.items()}
+        if spec.name in self._ports:
+            there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
+        env = {name: filled(text, own, there) for name, text in program.env.items()}
+        return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()),
+                            *(filled(word, own, there) for word in shlex.split(program.run))], spec.name, number,
+                           {"PYTHONUNBUFFERED": "1", NODE: f"{spec.name}.{number}"} | env,
+                           filled(program.cwd, own, there) or None)
+
+    def _popen(self, argv: Sequence[str], name: str, incarnation: int, env: Mapping[str, str],
+               cwd: str | None = None) -> subprocess.Popen[bytes]:
         with open(self._run / "logs" / f"{name}.{incarnation}.log", "wb") as log:
-            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    env=os.environ | ours, process_group=0)
+            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+                                    env=os.environ | env | {TOKEN: self._undo_log.token}, process_group=0)
 
     def _links(self) -> Links:
         if self._server is None:

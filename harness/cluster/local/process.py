@@ -12,7 +12,7 @@ import time
 from harness.cleanup.processes import state
 from harness.cleanup.undo_log import Continue, UndoLog
 from harness.cluster.base import NodeSpec, NodeState
-from harness.cluster.duty_cycle import DutyCycle
+from harness.cluster.duty_cycle import DutyCycle, Signalled
 from harness.cluster.incarnation import Incarnation
 
 
@@ -28,6 +28,11 @@ class Process(Incarnation):
     def pid(self) -> int:
         """The process itself."""
         return self.popen.pid
+
+    @property
+    def _signalled(self) -> Signalled:
+        """Who gets the signals of a duty cycle."""
+        return self.popen
 
     def send(self, number: signal.Signals) -> None:
         """A signal; `Popen` sends none to a process that was waited for."""
@@ -55,7 +60,7 @@ class Process(Incarnation):
             self._paid("throttle")
         if share is not None and self.alive:
             self._owe("throttle", Continue, {"process": self._identity()})
-            self._cycle = DutyCycle(self.popen, share, spread, seed)
+            self._cycle = DutyCycle(self._signalled, share, spread, seed)
 
     @property
     def throttled(self) -> bool:

@@ -1,0 +1,69 @@
+"""An incarnation that is somebody's command: a process, and all that it has started.
+
+A fault means all of them, as a scheduler's cgroup does. Children are found through their parents, and those whose
+parent is gone by a variable that each of them has inherited; one that cleared its environment and lost its parent is
+not.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from harness.cleanup.processes import family, identity, with_token
+from harness.cleanup.undo_log import UndoLog
+from harness.cluster.base import NodeSpec
+from harness.cluster.duty_cycle import Signalled
+from harness.cluster.local.process import Process
+
+NODE = "DILOCO_CHAOS_NODE"
+"""Environment variable: NAME.NUMBER of the process that a command was started as."""
+
+
+class CommandProcess(Process):
+    """See the module."""
+
+    def __init__(self, spec: NodeSpec, number: int, popen: subprocess.Popen[bytes], undo_log: UndoLog) -> None:
+        super().__init__(spec, number, popen, undo_log)
+        self._token = undo_log.token
+
+    def send(self, number: signal.Signals) -> None:
+        """SIGTERM to the first process, which tells its own, as under any scheduler; everything else to all of them."""
+        if number == signal.SIGTERM or self.popen.poll() is not None:
+            self.popen.send_signal(number)
+            return
+        self.send_signal(number)
+
+    def send_signal(self, sig: int) -> None:
+        """To all; those who were started meanwhile, too."""
+        done: set[int] = set()
+        while self.popen.poll() is None and (left := set(family(self.popen.pid)) - done):
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, sig)
+            done |= left
+
+    @property
+    def _signalled(self) -> Signalled:
+        return self
+
+    def gone(self, status: int, now: float) -> None:
+        """What it has left behind ends with it."""
+        self.sweep()
+        super().gone(status, now)
+
+    def reap(self, until: float) -> None:
+        """And at the end of the run."""
+        super().reap(until)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """End whoever still carries its name."""
+        mine = f"{NODE}={self.name}.{self.incarnation}".encode()
+        for who in with_token(self._token):
+            with suppress(OSError):
+                if mine in Path(f"/proc/{who.pid}/environ").read_bytes().split(b"\0") and identity(who.pid) == who:
+                    os.kill(who.pid, signal.SIGKILL)

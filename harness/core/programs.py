@@ -1,0 +1,118 @@
+"""A node that is a command somebody wrote: what it is started with, and what `{...}` in it stands for.
+
+Nothing is added to the command. Naming another node in it, or in its environment, declares the link between the two:
+what stands there then is the address of the link, and not of the node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+OWN = ("python", "run", "name", "index", "incarnation", "host", "port")
+"""What every command may say of its own node: the interpreter, the run's folder, its name, its number among those of
+its kind from 0, the number of the process, and where it is to listen."""
+_PARTS = ("host", "port")
+"""Of another node's address, as in `{store.port}`."""
+Restart = Literal["never", "on-failure", "always"]
+
+
+class PlaceholderError(ValueError):
+    """A placeholder that stands for nothing."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """When a node counts as started."""
+
+    port: bool = False
+    """As soon as its port takes connections."""
+    log: str = ""
+    """As soon as a line of its log matches this expression; empty: it need not."""
+    within: float = 30.0
+    """Seconds that it may take."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """See the module."""
+
+    run: str
+    """The command, in words as a shell would split them; no shell is started."""
+    listens: bool = False
+    """It has a port of its own, and others may name it."""
+    port: int = 0
+    """Which; 0: one that is free."""
+    index: int = 0
+    """Its number among the nodes of its kind."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to the harness' own environment."""
+    cwd: str = ""
+    """Where it runs; empty: where the harness does."""
+    ready: Ready = Ready()
+    restart: Restart = "never"
+    """What its scheduler does when it ends: nothing, start it again where it failed, or always."""
+    restart_delay: float = 1.0
+    """Seconds until then."""
+    talks_to: tuple[str, ...] = ()
+    """The nodes that it names, in order: each is a link."""
+
+    @property
+    def strings(self) -> list[str]:
+        """Everything in which placeholders may stand."""
+        return [self.run, *self.env.values(), self.cwd]
+
+
+def link_name(node: str, to: str) -> str:
+    """Of the link from one node to another."""
+    return f"{node}.{to}"
+
+
+def named(strings: Iterable[str]) -> list[str]:
+    """What these strings have placeholders for, each once, in order."""
+    return list(dict.fromkeys(found[1] for text in strings for found in _PLACEHOLDER.finditer(text) if found[1]))
+
+
+def target(placeholder: str, nodes: Iterable[str]) -> str | None:
+    """The node that a placeholder names; None: it is about the node itself.
+
+    Raises:
+        PlaceholderError: neither.
+    """
+    there = list(nodes)
+    if placeholder in OWN:
+        return None
+    node, _, part = placeholder.rpartition(".")
+    if placeholder in there:
+        return placeholder
+    if node in there and part in _PARTS:
+        return node
+    near = get_close_matches(placeholder, [*OWN, *there], 1)
+    raise PlaceholderError(f"{{{placeholder}}} stands for nothing{f'; did you mean {{{near[0]}}}?' if near else '.'} "
+                           f"There are {', '.join(f'{{{one}}}' for one in OWN)}, "
+                           f"and every node that listens by its name ({', '.join(there) or 'none does'}), or its "
+                           f"parts, as {{NODE.host}} and {{NODE.port}}; write {{{{ and }}}} for braces")
+
+
+def filled(text: str, own: Mapping[str, str], addresses: Mapping[str, str]) -> str:
+    """The text with everything in its place. `addresses`: node -> host:port.
+
+    Raises:
+        KeyError: there is no such value: the command was not looked at before.
+    """
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if not name:
+            return found[0][0]  # {{ or }}
+        if name in own:
+            return own[name]
+        if name in addresses:
+            return addresses[name]
+        node, _, part = name.rpartition(".")
+        host, _, port = addresses[node].rpartition(":")
+        return host if part == "host" else port
+    return _PLACEHOLDER.sub(value, text)

@@ -1,0 +1,1 @@
+"""Trainers that are not ours: commands somebody wrote, and what their logs tell of progress."""

@@ -1,0 +1,62 @@
+"""A trainer that is made of commands, as the experiment sees it: `trainer: {kind: commands, ...}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.core.programs import Program
+from harness.foreign.settings import CommandSettings
+from harness.foreign.witness import LogWitness
+from harness.tensors import Tensors
+from harness.trainer_api.settings import TrainerSettings
+from harness.trainer_api.trainer import OFTEN, Role, Trainer, TrainerError, Witness, Workload
+
+_OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
+_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit", "truncate",
+                        "corrupt", "delete", "power_loss", "clock_jump"})
+
+
+class Commands(Trainer):
+    """See the module."""
+
+    name: ClassVar[str] = "commands"
+    settings: ClassVar[type[TrainerSettings]] = CommandSettings
+
+    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """There is none."""
+        raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")
+
+    def programs(self, settings: Any) -> Mapping[str, Program]:
+        """All its nodes."""
+        found: Mapping[str, Program] = settings.programs
+        return found
+
+    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+        """It reads logs."""
+        return LogWitness(settings, run, epoch)
+
+    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+        """What can't work."""
+        for key in _OURS:
+            if key in settings.model_fields_set and key not in ("learners", "joining", "seed"):
+                yield key, f"{key}: commands have no such setting: it is whatever they do"
+        for place, why in settings.mistakes():
+            yield (*place, why)
+
+    def events(self, settings: Any, role: Role) -> frozenset[str]:
+        """A `step` is a round that a worker told of."""
+        return frozenset({"step", "start"}) if role == "learner" else frozenset({"hello", "lost", "merge", "steady"})
+
+    def most(self, settings: Any, event: str) -> int | None:
+        """As many rounds as are wanted."""
+        return settings.rounds * len(settings.names) or None if event == "step" else None
+
+    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+        """Rounds."""
+        return {"step": OFTEN}
+
+    def refusal(self, settings: Any, kind: str, part: str = "") -> str:
+        """What needs the trainer's own protocol, memory or files."""
+        return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""

@@ -1,0 +1,272 @@
+"""What a scenario says of a trainer that is made of commands: its nodes, and how their progress is known."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from harness.core.programs import (
+    PlaceholderError,
+    Program,
+    Ready,
+    Restart,
+    link_name,
+    named,
+    target,
+)
+from harness.foreign.progress import Expression, compiled
+from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
+from harness.units import Seconds
+
+_NAME = r"^[a-z][a-z0-9-]*$"
+_MOST_NODES = 64
+
+
+def _expression(text: str) -> str:
+    compiled(text)
+    return text
+
+
+def _any_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+    return text
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ReadyWhen(_Part):
+    """When a node counts as started."""
+
+    port: bool = False
+    """As soon as its port takes connections."""
+    log: Annotated[str, AfterValidator(_any_expression)] = ""
+    """As soon as a line of its log matches this expression."""
+    within: Seconds = 30.0
+    """Seconds that it may take."""
+
+
+class NodeKind(_Part):
+    """One node, or `count` that are alike."""
+
+    run: str = Field(min_length=1)
+    """The command. `{...}` stands for something: docs/any-trainer.md."""
+    count: int | None = Field(None, ge=1, le=_MOST_NODES)
+    """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
+    worker: bool = False
+    """It trains: its rounds are counted."""
+    listens: bool = False
+    """It has a port, `{port}`, and others may name it."""
+    port: int = Field(0, ge=0, le=65535)
+    """Which; 0: one that is free. Of several that are alike, the first one's."""
+    env: dict[str, str] = {}
+    """Added to the harness' own environment."""
+    cwd: str = ""
+    """Where it runs; where the harness does, if not given."""
+    ready: ReadyWhen | None = None
+    """When the next ones may start. Of a node that listens and does not train: as soon as it takes connections."""
+    restart: Restart = "never"
+    """What its scheduler does when it ends by itself."""
+    restart_delay: Seconds = 1.0
+
+    def names(self, kind: str) -> list[str]:
+        """Of the nodes of this kind."""
+        return [kind] if self.count is None else [f"{kind}-{number}" for number in range(1, self.count + 1)]
+
+
+class ProgressOf(_Part):
+    """Where rounds are read from."""
+
+    node: str
+    """A kind of nodes, or one."""
+    log: Annotated[str, AfterValidator(_expression)]
+    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
+    `time` where it has them."""
+
+
+class CommandSettings(SimpleSettings):
+    """See the module."""
+
+    nodes: dict[Annotated[str, Field(pattern=_NAME, max_length=40)], NodeKind] = Field(min_length=1)
+    """Kind -> how it is started, in the order of starting."""
+    progress: tuple[ProgressOf, ...] = Field((), strict=False)
+    rounds: int = Field(0, ge=0, le=10**9)
+    """With this round training is over; 0: when every worker has ended by itself."""
+    shared: bool = True
+    """Workers finish a round together, as in data parallelism; else each counts its own."""
+    step_time: Seconds = 0.0
+    """Nothing is paced."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, given: Any) -> Any:
+        """M follows from the nodes."""
+        if not isinstance(given, dict) or not isinstance(given.get("nodes"), dict):
+            return given
+        workers = sum(_count(kind) for kind in given["nodes"].values() if isinstance(kind, dict) and kind.get("worker"))
+        workers = max(1, min(workers, _MOST_NODES))
+        if given.get("learners", workers) != workers:
+            raise ValueError(f"learners: there are as many as nodes with `worker: true`, {workers} here: leave it out")
+        return given | {"learners": workers}
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        names = [name for kind, one in self.nodes.items() for name in one.names(kind)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"nodes: two nodes are called {name!r}")
+        if len(names) > _MOST_NODES:
+            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_NODES} are the most")
+        return self
+
+    # -- who there is --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The workers."""
+        return [name for kind, one in self.nodes.items() if one.worker for name in one.names(kind)]
+
+    @property
+    def all_nodes(self) -> list[str]:
+        """Every node, in the order of starting."""
+        return [name for kind, one in self.nodes.items() for name in one.names(kind)]
+
+    @property
+    def listening(self) -> list[str]:
+        """Those that others may name."""
+        return [name for kind, one in self.nodes.items() if one.listens for name in one.names(kind)]
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:
+        """Node -> how it is started, in the order of starting.
+
+        Raises:
+            PlaceholderError: `objections` would have told.
+        """
+        return {name: self._program(one, name, index) for kind, one in self.nodes.items()
+                for index, name in enumerate(one.names(kind))}
+
+    def links(self, node: str) -> list[str]:
+        """The links that a node's command declares."""
+        return [link_name(node, to) for to in self.programs[node].talks_to]
+
+    def expressions(self) -> list[Expression]:
+        """What rounds are read with."""
+        return [Expression(frozenset(self._of(one.node)), compiled(one.log)) for one in self.progress]
+
+    def _of(self, node: str) -> list[str]:
+        """The nodes that a kind, or a node, stands for."""
+        if node in self.nodes:
+            return self.nodes[node].names(node)
+        return [node] if node in self.all_nodes else []
+
+    def _program(self, one: NodeKind, name: str, index: int) -> Program:
+        strings = [one.run, *one.env.values(), one.cwd]
+        links = [to for text in named(strings) if (to := target(text, self.listening)) is not None and to != name]
+        waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
+        return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
+                       Ready(waits.port, waits.log, waits.within), one.restart, one.restart_delay,
+                       tuple(dict.fromkeys(links)))
+
+    def lacking(self) -> str:
+        """Programs and folders that are not there."""
+        found = []
+        for name, program in self.programs.items():
+            if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
+                found.append(f"{name}: there is no folder {program.cwd!r} to run in")
+            try:
+                first = (shlex.split(program.run) or [""])[0]
+            except ValueError as error:
+                found.append(f"{name}: {program.run!r} can't be taken apart: {error}")
+                continue
+            path = program.env.get("PATH") or os.environ.get("PATH")
+            if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
+                found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
+        return "; ".join(found)
+
+    # -- what is promised of it ----------------------------------------------------------------------------------------
+
+    @property
+    def algorithm(self) -> str:
+        """Whatever the commands do."""
+        return f"{len(self.names)} workers, {len(self.all_nodes)} nodes"
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What logs tell."""
+        return frozenset({"rounds"})
+
+    @property
+    def coupling(self) -> Coupling:
+        """Workers of shared rounds may go on without those who are gone."""
+        return Coupling("group" if self.shared else "nobody")
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """A node is ended when training is over."""
+        return False
+
+    @property
+    def budget_tokens(self) -> int:
+        """Where nobody counts tokens, rounds."""
+        return self.rounds
+
+    def contributors_needed(self, there: int) -> int:
+        """A round of one counts."""
+        return 1 if there else 0
+
+    def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        """(place below `trainer`, sentence) for everything that can't work."""
+        yield from self._wrong_commands()
+        if not self.names:
+            yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
+        known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
+        for index, one in enumerate(self.progress):
+            if not self._of(one.node):
+                yield (("progress", index, "node"), f"there is no node {one.node!r}: nodes are {', '.join(known)}")
+        told = {node for one in self.progress for node in self._of(one.node)}
+        if silent := [name for name in self.names if name not in told]:
+            yield (("progress",) if self.progress else ("nodes",),
+                   f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
+
+    def _wrong_commands(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, one in self.nodes.items():
+            places: list[tuple[tuple[Any, ...], str]] = [
+                (("run",), one.run), *((("env", key), text) for key, text in one.env.items()), (("cwd",), one.cwd)]
+            for place, text in places:
+                for placeholder in named([text]):
+                    try:
+                        to = target(placeholder, self.listening)
+                    except PlaceholderError as error:
+                        yield ("nodes", kind, *place), self._explained(placeholder, str(error))
+                        continue
+                    if to is None and placeholder in ("host", "port") and not one.listens:
+                        yield (("nodes", kind, *place), f"{{{placeholder}}}: {kind} has no port: write `listens: true`")
+
+    def _explained(self, placeholder: str, why: str) -> str:
+        node = placeholder.removesuffix(".host").removesuffix(".port")
+        if node in self.all_nodes:
+            return f"{{{placeholder}}}: nobody can connect to {node}: write `listens: true` at it"
+        if node in self.nodes:
+            one = self.nodes[node].names(node)
+            return f"{{{placeholder}}}: which one? There are {', '.join(f'{{{name}}}' for name in one)}"
+        return why
+
+
+def _count(kind: dict[str, Any]) -> int:
+    count = kind.get("count")
+    return count if isinstance(count, int) and not isinstance(count, bool) else 1
+
+

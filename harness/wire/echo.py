@@ -1,0 +1,58 @@
+"""Answers questions through links: for what stands behind a link and speaks another language."""
+
+from __future__ import annotations
+
+import hmac
+import socketserver
+import threading
+
+import numpy as np
+
+from harness.wire.frames import Decoder, FrameError, encode
+from harness.wire.messages import SHARED, Echo, Probe
+
+_CHUNK = 1 << 18
+_IDLE_S = 30.0
+
+
+class EchoServer(socketserver.ThreadingTCPServer):
+    """Listens on loopback from when it is made until `close`; see `harness.wire.probe.probe` for who asks."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, token: str) -> None:
+        """`token`: of the run; nobody else is answered."""
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.token = token
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True, name="echo")
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        host, port = self.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self.shutdown()
+        self.server_close()
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    server: EchoServer
+
+    def handle(self) -> None:
+        """Until the other side ends it."""
+        decoder = Decoder(SHARED)
+        self.request.settimeout(_IDLE_S)
+        try:
+            while data := self.request.recv(_CHUNK):
+                for message, _ in decoder.feed(data):
+                    if not (isinstance(message, Probe) and hmac.compare_digest(message.token, self.server.token)):
+                        return
+                    size = message.reply_bytes // 4
+                    self.request.sendall(encode(Echo(), {"filling": np.zeros(size, np.float32)} if size else None))
+        except (OSError, FrameError):
+            return  # a link was reset, or somebody else has come this way
