@@ -278,7 +278,8 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
         for learner in history.plan.cluster.names:
             if (learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start)
                     and not _without_memory(history, learner, start, end)):
-                pace, lost = history.pace(learner, start, end), _lost_computing(history, learner, start, end)
+                pace = history.pace(learner, start, end)
+                lost = _lost_computing(history, learner, start, end) if history.plan.cluster.step_time else 0.0
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
                 allowed = least - _by_chance(history, learner, end - start) - _unfinished(history, learner, start, end)
                 if pace < allowed <= pace + lost / (end - start) and (who := _starting(history, start, end)):
