@@ -129,6 +129,14 @@ def show_seconds(value: float) -> str:
     return f"{int(value // 60)} min {int(value % 60)} s"
 
 
+def show_bytes(value: float) -> str:
+    """A size as a person reads it: `830 B`, `12 kB`, `1.5 GB`."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= 0.9995 * size:
+            return f"{value / size:.{1 if value < 9.95 * size else 0}f} {unit}"
+    return f"{value:.0f} B"
+
+
 def names(targets: Sequence[str]) -> str:
     """`learner-1, learner-2 and learner-3`."""
     return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from chaos.checks.base import Finding, Unknown, Verdict
 from chaos.checks.preconditions import doubt
+from chaos.checks.stalls import no_global_stall
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, seconds_within
 from chaos.registry import CHECKS, Check
@@ -76,9 +77,22 @@ def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check
 def _soundness(history: History) -> tuple[str, list[str]]:
     """Why the run as a whole proves nothing, and where its event log is incomplete."""
     try:
-        return doubt(history), history.log_gaps
+        return doubt(history, stands_still=_stands_still(history)), history.log_gaps
     except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field
         return f"the harness' own tape can't be understood: {type(error).__name__} {error}", []
+
+
+def _stands_still(history: History) -> bool:
+    """Whether merges had stopped when the deadline passed, for longer than they may, and the machine is not why."""
+    ends = history.tape.of("end", node="harness")
+    if not ends or ends[-1]["outcome"] != "deadline":
+        return False
+    try:
+        finding = no_global_stall(history)
+    except Unknown:
+        return False
+    last = [one for one in finding.late if one.end >= history.end and one.end - one.start > one.allowed]
+    return bool(last) and not _excuse(history, finding._replace(late=last))
 
 
 def _one(check: Check, history: History) -> Verdict | None:

@@ -16,10 +16,14 @@ PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
 
 
-def doubt(history: History) -> str:
-    """Why the run is inconclusive; empty where it is sound."""
+def doubt(history: History, *, stands_still: bool = False) -> str:
+    """Why the run is inconclusive; empty where it is sound.
+
+    `stands_still`: it was waited for until its deadline, and nothing came any more: that is what it does, and not for
+    want of time.
+    """
     ends = history.tape.of("end", node="harness")
-    if ends and ends[-1]["outcome"] != "finished":
+    if ends and ends[-1]["outcome"] != "finished" and not stands_still:
         return str(ends[-1]["message"] or ends[-1]["outcome"])
     began = history.tape.of("begin", node="harness")
     if began and began[0]["plan"] != history.plan.digest:

@@ -143,7 +143,7 @@ def repeating(folder: RunFolder, backend: Backend) -> str:
 def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> Result:
     """Perform it, and judge what it left."""
     outcome = experiment.perform()
-    if outcome.kind == "finished":
+    if outcome.kind == "finished" and any((folder.path / "snapshots").glob("*")):
         audience.say("measuring the held-out loss")
         try:
             loss_curve(folder)
@@ -152,6 +152,7 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
             audience.say(str(error))
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
+    if outcome.kind == "finished":
         shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)  # nobody goes on from a run that is over
     result = judged(folder, outcome)
     folder.write(REPORT, document(result))

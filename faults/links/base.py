@@ -15,7 +15,7 @@ from pydantic import Field
 
 from faults.base import DURATIONS, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
-from harness.cluster.base import Ability
+from harness.cluster.base import Ability, Carries
 from harness.links.client import Toxic
 from harness.links.probe import Sounding
 from harness.units import names, show_seconds
@@ -44,16 +44,24 @@ class LinkFault(Fault):
     mutes: ClassVar[bool] = False
     """Whether a probe waits for nothing, and as long as it can: then they are all made at once."""
 
+    silences: ClassVar[bool] = False
+    """Whether it may be that nothing passes while it lasts."""
+
     direction: Literal["both", "upstream", "downstream"] = "both"
     """`upstream`: from the learner to the syncer."""
     toxicity: float = Field(1.0, gt=0, le=1)
     """Probability with which a connection is hit."""
 
     def inject(self, hit: FaultContext) -> Observation:
+        """Put it on."""
+        before = self._carried(hit, "bytes_before")
+        self.put(hit)
+        return before
+
+    def put(self, hit: FaultContext) -> None:
         """Put the toxics on."""
         for link in hit.links(self.targets):
             hit.cluster.degrade(link, self.toxics(hit.id))
-        return {}
 
     def undo(self, hit: FaultContext) -> None:
         """Take them off."""
@@ -65,13 +73,33 @@ class LinkFault(Fault):
         links = hit.links(self.targets)
         several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
         observed: list[Observation] = several(lambda link: self._through(hit, link), links)
-        return next((one for one in observed if not one["ok"]), observed[-1])
+        told = next((one for one in observed if not one["ok"]), observed[-1])
+        return told | self._carried(hit, "bytes_after")
 
     def observe_undone(self, hit: FaultContext) -> Observation:
         """Whether probes get through again."""
-        return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))}
+        carried = self._carried(hit, "bytes_after")
+        return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))} | carried
+
+    def _carried(self, hit: FaultContext, what: str) -> Observation:
+        """Bytes that the links have carried until now, all together, where that is known."""
+        if not isinstance(hit.cluster, Carries):
+            return {}
+        counts = [hit.cluster.carried(link) for link in hit.links(self.targets)]
+        known = [count for count in counts if count is not None]
+        return {what: float(sum(known))} if known else {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
+        """What `took_effect` tells; a fault on a link that nobody uses has none."""
+        before, after = on.observed.get("bytes_before"), on.observed.get("bytes_after")
+        if before is not None and after is not None:
+            if not after:
+                return Effect(False, "nothing ever passed there: nobody uses that link")
+            if not self.silences and after <= before:
+                return Effect(False, "nothing passed there meanwhile")
+        return self.took_effect(run, on)
+
+    def took_effect(self, run: Evidence, on: Injection) -> Effect:
         """What the probes measured, in the toxic's own unit."""
         value = on.observed.get(self.measures)
         if value is None:

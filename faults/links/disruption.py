@@ -53,6 +53,7 @@ class Timeout(LinkFault):
 
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
+    silences: ClassVar[bool] = True
     mutes: ClassVar[bool] = True
     shown_as = "partitioned"
     drawn = Drawn(80, {**FOR, "close_after": ("0s", "200ms"), "direction": DIRECTIONS}, family="link")
@@ -79,6 +80,7 @@ class Reset(LinkFault):
 
     toxic: ClassVar[str] = "reset_peer"
     measures: ClassVar[str] = "reset_s"
+    silences: ClassVar[bool] = True
     shown_as = "partitioned"
     drawn = Drawn(90, {**FOR, "reset_after": ("0s", "100ms")}, family="link")
 
@@ -147,6 +149,7 @@ class LimitData(LinkFault):
 
     toxic: ClassVar[str] = "limit_data"
     measures: ClassVar[str] = "bytes"
+    silences: ClassVar[bool] = True
     shown_as = "partitioned"
     drawn = Drawn(120, {**FOR, "size": (20_000, 2_000, 100_000)}, family="link")
 

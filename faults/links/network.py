@@ -13,7 +13,7 @@ from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERA
 from faults.links.profiles import PROFILES
 from harness.links.client import Toxic
 from harness.links.probe import Sounding
-from harness.units import Rate, Seconds, show_seconds
+from harness.units import Rate, Seconds, show_bytes, show_seconds
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14
@@ -123,6 +123,7 @@ class Partition(LinkFault):
     toxic: ClassVar[str] = "timeout"
     measures: ClassVar[str] = "silent_s"
     mutes: ClassVar[bool] = True
+    silences: ClassVar[bool] = True
     cuts_off: ClassVar[bool] = True
     shown_as = "partitioned"
     drawn = Drawn(50, {**FOR, "direction": DIRECTIONS}, family="link")
@@ -135,13 +136,13 @@ class Partition(LinkFault):
             raise ValueError("a partition concerns every connection; for some of them use `timeout` with `toxicity`")
         return self
 
-    def inject(self, hit: FaultContext) -> Observation:
+    def put(self, hit: FaultContext) -> None:
         """Cut the links."""
         if self.direction != "both":
-            return super().inject(hit)
+            super().put(hit)
+            return
         for link in hit.links(self.targets):
             hit.cluster.disable_link(link)
-        return {}
 
     def undo(self, hit: FaultContext) -> None:
         """Let the links listen again."""
@@ -151,11 +152,13 @@ class Partition(LinkFault):
         for link in hit.links(self.targets):
             hit.cluster.enable_link(link)
 
-    def verify(self, run: Evidence, on: Injection) -> Effect:
+    def took_effect(self, run: Evidence, on: Injection) -> Effect:
         """How long nothing came through: from the loss of the connection to the next hello; one way: from one
-        contribution to the next."""
+        contribution to the next. Where bytes are counted and nobody tells of connections, that no probe did."""
         if not on.observed.get("ok"):
             return Effect(False, "a probe got through" if "ok" in on.observed else "no probe was made")
+        if "bytes_before" in on.observed:
+            return Effect(True, f"no probe got through; {show_bytes(float(on.observed['bytes_before']))} had before")
         silent = []
         for target in self.affected_nodes(run.learners):
             if self.direction != "both":

@@ -305,6 +305,15 @@ class Clocks(Protocol):
         ...
 
 
+@runtime_checkable
+class Carries(Protocol):
+    """What its links carry is counted. Not asked for by faults: where nobody counts, the trainer's protocol tells."""
+
+    def carried(self, link: str) -> int | None:
+        """Bytes that a link has taken from both sides since it was made; None: not known of this one."""
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks}

@@ -18,6 +18,7 @@ from harness.links.consumer import Consumer, LinkError
 __all__ = ["LinkError", "Links", "Toxic"]
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"  # safe as a segment of a URL's path
+_RECEIVED = r'toxiproxy_proxy_received_bytes_total\{[^}\n]*proxy="([^"\n]*)"[^}\n]*\} (\S+)'
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,26 @@ class Links:
         self._send("POST", "/reset", asked)
         for shown in self._list(asked).values():
             self._expect(asked, {"enabled": True, "toxics": []}, shown)
+
+    def carried(self) -> dict[str, int]:
+        """Bytes that each link has taken from both of its sides, deleted links included.
+
+        The real server counts a connection when it ends, and only with `-proxy-metrics`; without that the table is
+        empty.
+
+        Raises:
+            LinkError: see `Links`.
+        """
+        try:
+            text = str(self._send("GET", "/metrics", "tell what links carried"))
+        except LinkError as error:
+            if error.status == 404:
+                return {}
+            raise
+        found: dict[str, int] = {}
+        for proxy, count in re.findall(_RECEIVED, text):
+            found[proxy] = found.get(proxy, 0) + int(float(count))
+        return found
 
     def version(self) -> str:
         """The server's version, as it tells it.

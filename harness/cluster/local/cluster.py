@@ -118,6 +118,10 @@ class LocalCluster(SupervisedCluster[Process]):
         """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""
         return self._echoes.get(link) or super().address(link)
 
+    def carried(self, link: str) -> int | None:
+        """Of a command's links; of the real server's nothing is known: it counts connections that have ended."""
+        return None if link not in self._echoes or self._toxiproxy else self._links().carried().get(link, 0)
+
     def _sides(self, link: str) -> Sequence[str]:
         """Its echo has the same toxics."""
         return (link, f"{link}{_ECHO}") if link in self._echoes else (link,)

@@ -193,6 +193,19 @@ def test_even_what_failed_proves_nothing_in_a_run_that_did_not_finish(calm):
     assert stall.evidence[0] == "deadline; it would have failed"
 
 
+def test_a_run_that_stands_still_until_its_deadline_has_failed(calm):
+    story = calm.without("finished").silent("merge", 4, 99).forged("end", outcome="deadline", message="too late")
+    judgement = story.judged()
+    assert judgement.inconclusive == ""
+    assert {"no_global_stall", "uptime"} <= {one.name for one in judgement.checks if one.verdict == "failed"}
+
+
+def test_one_that_still_goes_on_at_its_deadline_proves_nothing(calm):
+    story = calm.without("finished").silent("merge", 4, 7).forged("end", outcome="deadline", message="too late")
+    assert story.judged().inconclusive == "too late"
+    assert {story.describe()[name] for name in ("no_global_stall", "uptime", "goodput")} <= {"unknown"}
+
+
 def test_a_broken_promise_of_the_protocol_fails_in_an_inconclusive_run_too(calm):
     story = calm.forged("end", outcome="deadline").forged(calm.all("received")[30], digest="0")
     assert story.judged().exit_code == 1

@@ -57,6 +57,21 @@ def test_what_a_toxic_drops_is_received_and_not_sent(
     settled(lambda: (counters().get(("received", "upstream")), counters().get(("sent", "upstream"))) == (4, 0))
 
 
+def test_what_a_link_carried_is_the_sum_of_both_directions(
+        links: Links, connect: Connect, settled: Settled) -> None:
+    links.create("unused", "127.0.0.1:9")
+    before = links.carried().get("wire", 0)  # of former links of that name
+    client, peer = connect()
+    client.sendall(b"there")
+    assert peer.recv(10) == b"there"
+    peer.sendall(b"and back")
+    assert client.recv(10) == b"and back"
+    client.close()
+    peer.close()
+    settled(lambda: links.carried()["wire"] == before + 13)
+    assert links.carried().get("unused", 0) == 0
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "OPTIONS"])
 def test_any_method_will_do(api: Api, method: str) -> None:
     assert api(method, "/metrics")[0] == 200

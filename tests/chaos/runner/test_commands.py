@@ -1,0 +1,154 @@
+"""Trainers that are not ours, as processes: no torch, no import of ours, and a run that is judged like any other."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaos.report.live import NullAudience
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.cleanup.processes import TOKEN
+
+TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
+ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
+
+
+def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, deadline="30s", **hub):
+    """A scenario of the toy trainer."""
+    nodes = {"hub": {"listens": True, "run": f"{{python}} {TOY} hub {{port}}"} | hub,
+             "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}} | (nodes or {})
+    trainer = {"kind": "commands", "nodes": nodes, "progress": [{"node": node, "log": ROUND} for node in progress],
+               "rounds": rounds, "shared": shared}
+    return (f"diloco_chaos: 1\nname: toy\ndeadline: {deadline}\ntrainer: {json.dumps(trainer)}\n"
+            + "faults:\n" + "".join(f"  - {fault}\n" for fault in faults or ["{pause: hub, at: 1s, for: 300ms}"])
+            + "checks: {no_global_stall: {max_gap: 2s}}\n")
+
+
+def frozen(*faults, **settings):
+    return freeze(parse(text(*faults, **settings)), 0)
+
+
+@pytest.fixture
+def run_toy(tmp_path):
+    def run(*faults, **settings):
+        return run_plan(frozen(*faults, **settings), tmp_path, NullAudience())
+    return run
+
+
+MARK = "DILOCO_CHAOS_TEST_MARK"
+
+
+def carrying(mark):
+    """Processes, other than this one, that were started with this mark: (pid, command, the run's token)."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            environment = process.environ()
+            if environment.get(MARK) == mark and process.pid != os.getpid() and TOKEN in environment:
+                found.append((process.pid, process.cmdline()))
+    return found
+
+
+@pytest.fixture
+def mark(monkeypatch, tmp_path):
+    """In the environment of everything that a test starts."""
+    monkeypatch.setenv(MARK, str(tmp_path))
+    return str(tmp_path)
+
+
+def verdicts(result):
+    return {verdict.name: verdict.verdict for verdict in result.judgement.checks}
+
+
+def test_a_worker_that_is_killed_comes_back_and_counts(run_toy):
+    result = run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", child="CHILD")
+    assert set(verdicts(result)) == {
+        "no_global_stall", "self_healing", "reintegration", "blast_radius", "uptime", "rounds_never_go_back",
+        "no_unplanned_exit", "faults_verified", "all_undone"}
+    assert set(verdicts(result).values()) == {"passed"}, result.judgement.checks
+    assert {len(event["contributions"]) for event in result.history.tape.of("merge")[-6:-1]} == {2}
+
+
+class Watching(NullAudience):
+    """Who sleeps for worker-1's sake when its second process has been started."""
+
+    def __init__(self, mark):
+        self.mark, self.sleeping = mark, None
+
+    def on_event(self, event):
+        if event.event == "exit" and event.fields.get("target") == "worker-1" and self.sleeping is None:
+            self.sleeping = [command for _, command in carrying(self.mark) if command[0] == "sleep"]
+
+
+def test_a_fault_means_a_workers_children_too(tmp_path, mark):
+    audience = Watching(mark)
+    run_plan(frozen("{kill: worker-1, at: 1s, restart_after: 500ms}", child="CHILD"), tmp_path, audience)
+    assert audience.sleeping == [["sleep", "1000"]], "that of worker-2 alone"
+    assert carrying(mark) == []
+
+
+def test_naming_a_node_makes_a_link_on_which_latency_is_seen(run_toy):
+    result = run_toy("{latency: worker-2, at: 1s, for: 1s, delay: 80ms}")
+    assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
+    [observed] = [event for event in result.history.tape.of("observed") if event["fault"] == "f1"]
+    assert 0.07 <= observed["observed"]["delay_s"] <= 0.12
+
+
+def test_a_fault_on_a_link_that_nobody_uses_proves_nothing(run_toy):
+    sulking = {"worker": True, "run": "{python} -c \"import time; [(time.sleep(.03), print(f'round={{n}} "
+                                      "members=1 loss=1', flush=True)) for n in range(999)]\" {hub}"}
+    result = run_toy("{latency: idle, at: 1s, for: 1s, delay: 80ms}", nodes={"idle": sulking},
+                     progress=["worker", "idle"], shared=False)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "unknown"
+    assert "nothing ever passed there: nobody uses that link" in verdict.evidence[0]
+
+
+def test_a_worker_that_is_cut_off_is_not_waited_for(run_toy):
+    result = run_toy("{partition: worker-2, at: 1s, for: 1500ms}", rounds=150)
+    assert verdicts(result)["no_global_stall"] == "passed", result.judgement.checks
+    alone = [event for event in result.history.tape.of("merge") if len(event["contributions"]) == 1]
+    assert {part["learner"] for event in alone[3:-3] for part in event["contributions"]} == {"worker-1"}
+
+
+def test_a_hub_that_dies_for_good_fails_the_run(run_toy):
+    result = run_toy("{kill: hub, at: 1s}", rounds=150, deadline="8s")
+    assert verdicts(result)["no_global_stall"] == "failed", result.judgement.checks
+
+
+def test_what_a_scheduler_would_start_again_is_started_again(run_toy, tmp_path):
+    once = tmp_path / "once"
+    run = f"sh -c 'test -e {once} || {{{{ touch {once}; exit 3; }}}}; exec {sys.executable} {TOY} hub $0' {{port}}"
+    result = run_toy(run=run, restart="on-failure", restart_delay="200ms", ready={"port": False})
+    [gone] = [event for event in result.history.tape.of("exit") if event.fields.get("target") == "hub"
+              and event["incarnation"] == 0]
+    assert (gone["status"], gone["again"]) == (3, True)
+    assert verdicts(result)["no_global_stall"] == "passed", result.judgement.checks
+
+
+@pytest.mark.parametrize("moment", [0.2, 1.5])
+def test_nothing_is_left_of_a_run_whose_harness_is_killed(tmp_path, mark, moment):
+    (tmp_path / "toy.yaml").write_text(text("{pause: worker-1, at: 500ms, for: 20s}", rounds=9999, child="CHILD"))
+    harness = subprocess.Popen([Path(sys.executable).with_name("diloco-chaos"), "run", "toy.yaml"], cwd=tmp_path,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while not list(tmp_path.glob("runs/*/logs/worker-2.0.log")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    time.sleep(moment)
+    assert len(carrying(mark)) >= 5
+    os.kill(harness.pid, signal.SIGKILL)
+    harness.wait()
+    until = time.monotonic() + 5
+    while left := carrying(mark):
+        assert time.monotonic() < until, left
+        time.sleep(0.05)

@@ -1,0 +1,52 @@
+"""What `{...}` in a command stands for."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.core.programs import PlaceholderError, filled, link_name, named, target
+
+OWN = {"python": "/usr/bin/python3", "run": "/runs/1", "name": "replica-2", "index": "1", "incarnation": "0",
+       "host": "127.0.0.1", "port": "4001"}
+THERE = {"store": "127.0.0.1:4000", "replica-1": "127.0.0.1:4002"}
+
+
+def test_every_placeholder_is_found_once_in_order():
+    assert named(["{python} t.py {store} {name}", "{store.port} {store} {{json}}"]) == [
+        "python", "store", "name", "store.port"]
+
+
+@pytest.mark.parametrize(("placeholder", "node"), [
+    ("name", None), ("port", None), ("store", "store"), ("store.host", "store"), ("replica-1.port", "replica-1")])
+def test_it_is_about_the_node_itself_or_names_another(placeholder, node):
+    assert target(placeholder, THERE) == node
+
+
+def test_one_that_stands_for_nothing_is_answered_with_what_there_is():
+    with pytest.raises(PlaceholderError) as refused:
+        target("stoer", THERE)
+    said = str(refused.value)
+    assert said.startswith("{stoer} stands for nothing; did you mean {store}? There are {python}, {run}, {name}")
+    assert "by its name (store, replica-1)" in said
+    assert "write {{ and }} for braces" in said
+
+
+@pytest.mark.parametrize("placeholder", ["store.name", "nobody.port", "store.", "Store"])
+def test_parts_and_names_that_there_are_not(placeholder):
+    with pytest.raises(PlaceholderError):
+        target(placeholder, THERE)
+
+
+def test_all_is_filled_in():
+    text = ("{python} t.py --to http://{store} --host {store.host} --own {port} --rank {index} "
+            "'{{\"a\": 1}}' {replica-1.port}")
+    assert filled(text, OWN, THERE) == ("/usr/bin/python3 t.py --to http://127.0.0.1:4000 --host 127.0.0.1 --own 4001 "
+                                        "--rank 1 '{\"a\": 1}' 4002")
+
+
+def test_what_is_no_placeholder_stays():
+    assert filled("awk '{ print $1 }' {} {1}", OWN, THERE) == "awk '{ print $1 }' {} {1}"
+
+
+def test_a_link_is_named_after_both():
+    assert link_name("replica-1", "store") == "replica-1.store"

@@ -1,0 +1,78 @@
+"""A trainer that is not ours: workers that count together, through a hub; it needs Python alone.
+
+    python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
+    python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+
+ROUND_S = 0.03
+PATIENCE_S = 0.2
+
+
+class Hub:
+    """A round is made by all who are connected, or by those who vote for it in time."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.there: set[asyncio.StreamWriter] = set()
+        self.votes: set[asyncio.StreamWriter] = set()
+        self.first = 0.0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.there.add(writer)
+        try:
+            while line := await reader.readline():
+                self.made = max(self.made, int(line))
+                self.first = self.first if self.votes else time.monotonic()
+                self.votes.add(writer)
+                self.close_round()
+        except (OSError, ValueError):
+            pass
+        self.there.discard(writer)
+        self.votes.discard(writer)
+        writer.close()
+
+    def close_round(self) -> None:
+        if self.votes and (self.votes >= self.there or time.monotonic() - self.first > PATIENCE_S):
+            self.made += 1
+            for writer in self.votes:
+                writer.write(f"{self.made} {len(self.votes)}\n".encode())
+            self.votes.clear()
+
+    async def run(self, port: int) -> None:
+        async with await asyncio.start_server(self.serve, "127.0.0.1", port):
+            while True:
+                await asyncio.sleep(PATIENCE_S / 4)
+                self.close_round()
+
+
+def work(host: str, port: int) -> None:
+    made = 0
+    while True:
+        try:
+            with socket.create_connection((host, port), 1) as link, link.makefile("rw") as file:
+                while True:
+                    time.sleep(ROUND_S)
+                    file.write(f"{made}\n")
+                    file.flush()
+                    number, members = map(int, file.readline().split())
+                    made = number
+                    print(f"round={made} members={members} loss={1 / made:.4f}")
+        except (OSError, ValueError) as error:
+            print(f"the hub is gone: {error}")
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "hub":
+        asyncio.run(Hub().run(int(sys.argv[2])))
+    if sys.argv[3:] == ["CHILD"]:
+        subprocess.Popen(["sleep", "1000"])
+    work(sys.argv[2].rpartition(":")[0], int(sys.argv[2].rpartition(":")[2]))
