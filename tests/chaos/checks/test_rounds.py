@@ -16,9 +16,10 @@ from harness.tape.reading import Tape
 
 
 def found(*steps, checks="{}", shared=True):
-    """What the check finds in a run in which these rounds were told: (worker, incarnation, round) by the tenth of a second."""
-    trainer = {"kind": "commands", "rounds": 9, "shared": shared, "nodes": {
-        "w": {"run": "python3 -c 1", "worker": True, "count": 2}}, "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+    """What the check finds where these rounds were told, (worker, incarnation, round), a tenth of a second apart."""
+    trainer = {"kind": "commands", "rounds": 9, "shared": shared,
+               "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"), 0)
     events = [Event(index / 10, worker, incarnation, "step", {"step": number, "tokens": 0})
               for index, (worker, incarnation, number) in enumerate(steps)]
