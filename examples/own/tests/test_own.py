@@ -1,0 +1,54 @@
+"""The trainer passes as it is, and each of five bugs planted in it is found by the check that is named for it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[1]
+
+BUGS = {
+    "whoever has made the fewest rounds gives the weights": (
+        "dist.ReduceOp.MAX", "dist.ReduceOp.MIN", "rounds_never_go_back"),
+    "the survivor ends with the one that was killed": (
+        "except (Regroup, RuntimeError) as error", "except Regroup as error", "no_unplanned_exit"),
+    "a group that trains looks for nobody who wants to come": (
+        "if generation(store) != number:", "if made < 20 and generation(store) != number:", "reintegration"),
+    "who was left behind stands for five seconds": (
+        "{str(error).splitlines()[0]}\")\n            leave(store, number)\n\n",
+        "{str(error).splitlines()[0]}\")\n            leave(store, number)\n"
+        "            time.sleep(0 if isinstance(error, Regroup) else 5)\n\n", "no_global_stall"),
+    "the dead are waited for": (
+        "while time.monotonic() - since < QUIET_S:", "while there < 2:", "no_global_stall"),
+}
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    """Of kill-one.yaml on the trainer with something in it replaced: (exit code, check -> verdict)."""
+    def run(old="", new=""):
+        shutil.copytree(HERE / "scenarios", tmp_path / "scenarios")
+        source = (HERE / "train.py").read_text()
+        assert source.count(old) == 1 or not old, f"the trainer has changed: {old!r} is not in it once"
+        (tmp_path / "train.py").write_text(source.replace(old, new) if old else source)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("diloco-chaos"), "run", "scenarios/kill-one.yaml",
+             "--retries-inconclusive", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        report = max(tmp_path.glob("runs/*/report.json"))
+        return done.returncode, {check["name"]: check["verdict"] for check in json.loads(report.read_text())["checks"]}
+    return run
+
+
+def test_it_passes_as_it_is(verdicts):
+    code, found = verdicts()
+    assert (code, set(found.values())) == (0, {"passed"}), found
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(verdicts, bug):
+    old, new, check = BUGS[bug]
+    code, found = verdicts(old, new)
+    assert (code, found[check]) == (1, "failed"), found
