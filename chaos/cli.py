@@ -1,5 +1,5 @@
 """The command line: `diloco-chaos
-run|resume|explore|compare|plan|list|show|validate|schema|check|replay|tokens|clean|doctor`."""
+run|resume|explore|compare|plan|list|show|validate|schema|progress|check|replay|tokens|clean|doctor`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     exploring,
     folders,
     library,
+    progress,
     running,
 )
 from chaos.commands.common import Failure, app

@@ -41,7 +41,10 @@ def schema() -> dict[str, Any]:
         settings.append({"$ref": f"#/$defs/{trainer.settings.__name__}"})
     del definitions["TrainerSettings"]  # what they have in common
     whole["properties"]["cluster"] = {"anyOf": [*settings, {"type": "null"}]}
-    whole["properties"]["trainer"] |= {"enum": list(TRAINERS)}
+    whole["properties"]["trainer"] = {
+        "description": "Which trainer; or, as a mapping, which one (`kind`) and its settings, instead of in `cluster`.",
+        "anyOf": [{"type": "string", "enum": list(TRAINERS)},
+                  *(_with_kind(name, definitions[trainer.settings.__name__]) for name, trainer in TRAINERS.items())]}
     points = list(dict.fromkeys(point for trainer in TRAINERS.values() for point in trainer.all_failpoints))
     definitions["When"]["properties"]["failpoint"]["anyOf"][0] = {"type": "string", "enum": points}
     definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}
@@ -51,6 +54,12 @@ def schema() -> dict[str, Any]:
                   {"type": "null"}]}
     return {"$schema": _DIALECT, "title": "diloco-chaos scenario"} | {
         key: value for key, value in whole.items() if key != "title"}
+
+
+def _with_kind(name: str, form: dict[str, Any]) -> dict[str, Any]:
+    """A trainer's settings as they stand under `trainer`."""
+    kind = {"kind": {"const": name, "type": "string"}}
+    return form | {"properties": kind | form["properties"], "required": ["kind", *form.get("required", [])]}
 
 
 def _as_written(kind: str, model: type[Fault], definition: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.core.programs import Program
+from harness.core.rounds_told import Lint
+from harness.foreign.progress import lint
 from harness.foreign.settings import CommandSettings
 from harness.foreign.witness import LogWitness
 from harness.tensors import Tensors
@@ -36,6 +39,14 @@ class Commands(Trainer):
     def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
         """It reads logs."""
         return LogWitness(settings, run, epoch)
+
+    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+        """By the expressions for this node."""
+        expressions = settings.expressions(node)
+        if not expressions:
+            raise TrainerError(f"`progress` has nothing for {node!r}: it has something for "
+                               f"{', '.join(dict.fromkeys(one.node for one in settings.progress)) or 'nobody'}")
+        return lint(lines, expressions, written)
 
     def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
         """What can't work."""

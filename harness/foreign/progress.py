@@ -6,22 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+
+from harness.core.rounds_told import Lint, Report
 
 GROUPS = ("round", "loss", "samples", "members", "time")
 """Names of groups that an expression may have; `round` it must."""
-
-
-class Report(NamedTuple):
-    """A round that a worker says it has finished."""
-
-    round: int
-    loss: float | None = None
-    samples: int | None = None
-    members: int | None = None
-    """How many workers took part, by its own word."""
-    time: float | None = None
-    """When, in seconds since 1970, by its own clock."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +70,6 @@ def _time(text: str | None) -> float | None:
         return float(text)
     except ValueError:
         return datetime.fromisoformat(text.replace("Z", "+00:00").replace(",", ".")).timestamp()
-
-
-class Lint(NamedTuple):
-    """What expressions find in a log, and what is wrong with it."""
-
-    reports: Sequence[Report]
-    lines: int
-    problems: Sequence[str]
 
 
 def lint(lines: Sequence[str], expressions: Sequence[Expression], now: datetime | None = None) -> Lint:

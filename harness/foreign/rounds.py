@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.roles import SYNCER
-from harness.foreign.progress import Report
+from harness.core.rounds_told import Report
 from harness.tape.event import Event
 
 PATIENCE_S = 1.0

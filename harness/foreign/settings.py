@@ -162,9 +162,11 @@ class CommandSettings(SimpleSettings):
         """The links that a node's command declares."""
         return [link_name(node, to) for to in self.programs[node].talks_to]
 
-    def expressions(self) -> list[Expression]:
-        """What rounds are read with."""
-        return [Expression(frozenset(self._of(one.node)), compiled(one.log)) for one in self.progress]
+    def expressions(self, node: str = "") -> list[Expression]:
+        """What rounds are read with: all of it, or for a node, or a kind of nodes."""
+        wanted = set(self._of(node))
+        return [Expression(frozenset(self._of(one.node)), compiled(one.log)) for one in self.progress
+                if not node or wanted & set(self._of(one.node))]
 
     def _of(self, node: str) -> list[str]:
         """The nodes that a kind, or a node, stands for."""

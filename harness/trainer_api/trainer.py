@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from harness.cleanup.undo_log import UndoLog
 from harness.core.programs import Program
 from harness.core.roles import SYNCER, Coordinator, Worker
+from harness.core.rounds_told import Lint
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
 from harness.tape.event import Event
@@ -216,6 +218,15 @@ class Trainer(ABC):
         """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
         do."""
         return None
+
+    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+        """What a run would find in a node's log that was last written then, and what is wrong with it. `node`: whose it
+        is, or a kind of nodes; empty: anybody's.
+
+        Raises:
+            TrainerError: its nodes' logs are not read, or nothing is known of this one's.
+        """
+        raise TrainerError("its nodes write the event log themselves: their logs are not read")
 
     # -- what scenarios may say ----------------------------------------------------------------------------------------
 

@@ -46,6 +46,26 @@ def test_the_command_prints_it():
     assert json.loads(done.stdout) == schema()
 
 
+COMMANDS = """trainer:
+  kind: commands
+  nodes: {store: {listens: true, run: "s.py"}, w: {worker: true, count: 2, run: "t.py {store}"}}
+  progress: [{node: w, log: 'round (?P<round>[0-9]+)'}]
+"""
+
+
+def test_a_trainer_of_commands_is_valid():
+    assert marks(HEAD + COMMANDS) == []
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("run: \"s.py\"", "rnu: \"s.py\""), ("count: 2", "count: two"), ("kind: commands", "kind: comands"),
+    ("  kind: commands\n", ""), ("node: w, ", "")])
+def test_a_mistake_in_a_trainer_of_commands_is_marked(old, new):
+    assert COMMANDS.count(old) == 1
+    assert marks(HEAD + COMMANDS.replace(old, new))
+    assert not accepted(HEAD + COMMANDS.replace(old, new))
+
+
 @pytest.mark.parametrize("name", find())
 def test_every_scenario_of_the_library_is_valid(name):
     assert marks(find()[name].read_text()) == []

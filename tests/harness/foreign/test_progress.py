@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.foreign.progress import Expression, Report, compiled, lint
+from harness.core.rounds_told import Report
+from harness.foreign.progress import Expression, compiled, lint
 
 
 def read(text, line):

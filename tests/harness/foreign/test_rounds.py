@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.foreign.progress import Report
+from harness.core.rounds_told import Report
 from harness.foreign.rounds import PATIENCE_S, Rounds
 
 A, B = "replica-1", "replica-2"

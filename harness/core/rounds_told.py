@@ -1,0 +1,26 @@
+"""What a worker tells of a round that it has finished, and what a log as a whole tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Report(NamedTuple):
+    """A round that a worker says it has finished."""
+
+    round: int
+    loss: float | None = None
+    samples: int | None = None
+    members: int | None = None
+    """How many workers took part, by its own word."""
+    time: float | None = None
+    """When, in seconds since 1970, by its own clock."""
+
+
+class Lint(NamedTuple):
+    """What is found in a log, and what is wrong with it."""
+
+    reports: Sequence[Report]
+    lines: int
+    problems: Sequence[str]

@@ -1,0 +1,71 @@
+"""What a scenario would find in a log is shown before anything is run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli import app
+from chaos.commands.common import Failure
+
+SCENARIO = """diloco_chaos: 1
+name: mine
+trainer:
+  kind: commands
+  nodes: {store: {listens: true, run: "s.py"}, w: {worker: true, run: "t.py {store}"}}
+  progress: [{node: w, log: 'round (?P<round>[0-9]+) loss (?P<loss>[0-9.]+)'}]
+"""
+
+
+@pytest.fixture
+def show(tmp_path):
+    """show(log, *options) -> what the command does."""
+    def run(text, *options, scenario=SCENARIO):
+        (tmp_path / "mine.yaml").write_text(scenario)
+        (tmp_path / "w.log").write_text(text)
+        return CliRunner().invoke(app, ["progress", str(tmp_path / "w.log"), "--with", str(tmp_path / "mine.yaml"),
+                                        *options])
+    return run
+
+
+def log(*rounds):
+    return "starting\n" + "".join(f"round {number} loss 0.5\n" for number in rounds)
+
+
+def test_the_first_and_the_last_rounds_are_shown(show):
+    done = show(log(*range(1, 21)))
+    assert done.exit_code == 0
+    assert "20 of 21 lines tell a round" in done.output
+    numbers = [line.split()[0] for line in done.output.splitlines() if line.split()[1:] == ["0.5"]]
+    assert numbers == ["1", "2", "3", "18", "19", "20"]
+
+
+def test_what_is_wrong_is_told_and_the_exit_code_is_2(show):
+    done = show(log(1, 2, 9))
+    assert done.exit_code == 2
+    assert "line 4: round 9 comes after round 2: 6 are not told" in done.output
+    assert show("nothing\n").exit_code == 2
+
+
+def test_of_many_problems_the_first_are_told(show):
+    done = show(log(*range(40, 0, -1)))
+    assert "and 29 problems more" in done.output
+
+
+def test_it_is_one_object_as_json(show):
+    told = json.loads(show(log(1, 2), "--json").stdout)
+    assert told["lines"] == 3
+    assert [one["round"] for one in told["rounds"]] == [1, 2]
+    assert told["problems"] == []
+
+
+@pytest.mark.parametrize(("options", "scenario", "said"), [
+    (("--node", "store"), SCENARIO, "`progress` has nothing for 'store': it has something for w"),
+    ((), "diloco_chaos: 1\nname: mine\n", "its nodes write the event log themselves: their logs are not read")])
+def test_a_log_that_nobody_reads_is_told_so(show, options, scenario, said):
+    done = show(log(1), *options, scenario=scenario)
+    assert isinstance(done.exception, Failure)
+    assert done.exception.code == 2
+    assert said in str(done.exception)
