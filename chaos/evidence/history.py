@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,6 +15,7 @@ from chaos.evidence.outages import Outages
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
+from harness.storage.workings import Kept
 from harness.tape.event import Event
 from harness.tape.packed import times
 from harness.tape.reading import Tape
@@ -59,8 +59,8 @@ class History:
     tape: Tape
     curve: Sequence[Point] = ()
     references: Mapping[str, Reference] = field(default_factory=dict)
-    workings: Path | None = None
-    """The folder of what nodes computed with; None: nothing was to be kept."""
+    workings: Iterable[Kept] | None = None
+    """What nodes computed with; None: nothing was to be kept."""
 
     @property
     def syncer(self) -> str:

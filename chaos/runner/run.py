@@ -29,7 +29,7 @@ from harness.garbage import uncollected
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage.disk import file_digest
 from harness.storage.global_checkpoint import CHECKPOINTS
-from harness.storage.workings import WORKINGS, Amount
+from harness.storage.workings import WORKINGS, Amount, InFolder
 from harness.tape.event import SCHEMA
 
 REPORT = "report.json"
@@ -188,7 +188,7 @@ def recorded(folder: RunFolder) -> History:
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
     kept = folder.document(SETTINGS).get("evidence", "off") != "off"
-    return History(plan, tape, curve, references, folder.path / WORKINGS if kept else None)
+    return History(plan, tape, curve, references, InFolder(folder.path / WORKINGS) if kept else None)
 
 
 def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:

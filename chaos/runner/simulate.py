@@ -23,6 +23,7 @@ from harness.garbage import uncollected
 from harness.node.evaluate import point
 from harness.simulation.parameters import Parameters
 from harness.storage.disk import Content
+from harness.storage.workings import InMemory
 from harness.tape.event import Event
 from harness.tape.reading import Tape
 from harness.tensors import Tensors
@@ -68,8 +69,9 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
     """
     references: dict[str, Reference] = {
         kind: _reference(kind, plan.without_faults(), parameters)[0] for kind in needed(plan)}
-    done = performed(plan, parameters)
-    history = History(plan, done.stage.tape(), done.curve(), references)
+    workings = InMemory() if plan.under_test.needs_workings(plan.cluster) else None
+    done = performed(plan, parameters, workings=workings)
+    history = History(plan, done.stage.tape(), done.curve(), references, workings)
     return Simulated(plan, history, judge(history), done.outcome)
 
 
@@ -105,8 +107,10 @@ class Performed:
 
 
 def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | None = None,
-              origin: Origin | None = None, parts: Mapping[str, Content] | None = None) -> Performed:
-    """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts.
+              origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
+              workings: InMemory | None = None) -> Performed:
+    """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts;
+    `workings` is told what nodes compute with.
 
     Raises:
         TrainerError: as `simulate`.
@@ -115,7 +119,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
     workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
     stage = VirtualStage(plan, parameters, workload, lambda tensors, meta: snapshots.append((tensors, meta)),
-                         origin=origin, parts=parts)
+                         origin=origin, parts=parts, keep=workings.keep if workings else None)
     with uncollected():  # a run makes hundreds of thousands of objects and next to no cycles
         return Performed(stage, Experiment(plan, stage, NullObserver(), origin).perform(), snapshots, workload)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from harness.core.effects import Working
 from harness.core.roles import SYNCER
@@ -57,7 +57,7 @@ class Workings:
     def keep(self, working: Working) -> None:
         """Write it, if it is one of those that are kept. A file that can't be written costs this evidence alone."""
         self._seen += 1
-        size = _HEADER + sum(array.nbytes for its in working.parts.values() for array in its.values())
+        size = _size(working)
         if size > self._left or not (self._every or self._chance() * self._seen * size < self._room * _FIRST):
             return
         tensors = {name: array for part, its in working.parts.items()
@@ -76,9 +76,38 @@ class Workings:
         return zlib.crc32(f"{self._file.name}/{self._seen}".encode()) / (1 << 32)
 
 
+class Kept(Protocol):
+    """A record of what a node computed with."""
+
+    @property
+    def node(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """Of which of its processes."""
+        ...
+
+    @property
+    def of(self) -> str:
+        """What was computed: the event's name."""
+        ...
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What tells it from others of the kind."""
+        ...
+
+    @property
+    def parts(self) -> dict[str, Tensors]:
+        """Tensors by their role."""
+        ...
+
+
 @dataclass(frozen=True)
-class Kept:
-    """A record: what it is of; the tensors stay in the file until they are asked for."""
+class InFile:
+    """Implements `Kept`; the tensors stay in the file until they are asked for."""
 
     node: str
     incarnation: int
@@ -97,17 +126,56 @@ class Kept:
         return {str(part): strip_prefix(f"{part}/", content.tensors) for part in content.meta["parts"]}
 
 
-def kept(folder: Path) -> Iterator[Kept]:
+@dataclass(frozen=True)
+class InFolder:
     """All records of a run that are whole, each node's in order; a file ends at the first that is not. The folder may
     come from anybody."""
-    for path in sorted(folder.glob("*.bin")):
-        node, _, incarnation = path.stem.rpartition(".")
-        if path.is_file() and incarnation.isdecimal():
-            for place, length, meta in _records(path):
-                fields, parts = meta.get("fields"), meta.get("parts")
-                if isinstance(fields, dict) and isinstance(parts, list):
-                    yield Kept(printable(node), int(incarnation), printable(str(meta.get("of"))),
-                               all_printable(fields), path, place, length)
+
+    folder: Path
+
+    def __iter__(self) -> Iterator[Kept]:
+        for path in sorted(self.folder.glob("*.bin")):
+            node, _, incarnation = path.stem.rpartition(".")
+            if path.is_file() and incarnation.isdecimal():
+                for place, length, meta in _records(path):
+                    fields, parts = meta.get("fields"), meta.get("parts")
+                    if isinstance(fields, dict) and isinstance(parts, list):
+                        yield InFile(printable(node), int(incarnation), printable(str(meta.get("of"))),
+                                     all_printable(fields), path, place, length)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Implements `Kept`."""
+
+    node: str
+    incarnation: int
+    of: str
+    fields: dict[str, Any]
+    parts: dict[str, Tensors]
+
+
+class InMemory:
+    """What the nodes of a run keep that leaves no folder: all of it, while there is room."""
+
+    def __init__(self) -> None:
+        self._records: list[Remembered] = []
+        self._left = _SAMPLED
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._records)
+
+    def keep(self, node: str, incarnation: int, working: Working) -> None:
+        """Remember it as it is now: arrays may be computed with further, in their place."""
+        self._left -= _size(working)
+        if self._left >= 0:
+            parts = {part: {name: array.copy() for name, array in its.items()} for part, its in working.parts.items()}
+            self._records.append(Remembered(node, incarnation, working.of, dict(working.fields), parts))
+
+
+def _size(working: Working) -> int:
+    """About the bytes of its record."""
+    return _HEADER + sum(array.nbytes for its in working.parts.values() for array in its.values())
 
 
 def _records(path: Path) -> Iterator[tuple[int, int, dict[str, Any]]]:

@@ -16,7 +16,6 @@ from harness.core.roles import Coordinator, Worker
 from harness.errors import first
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
-from harness.storage.workings import kept
 from harness.tensors import Tensors
 from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
 from harness.trainer.model.quadratic import QuadraticSpec
@@ -278,7 +277,7 @@ class DecoupledDiLoCo(Trainer):
         from harness.trainer.reference.recorded import held_against
         if not self.needs_workings(settings):
             return recomputed(_rules(settings), recorded)
-        return None if recorded.workings is None else held_against(_rules(settings), recorded, kept(recorded.workings))
+        return None if recorded.workings is None else held_against(_rules(settings), recorded, recorded.workings)
 
 
 def _rules(settings: TrainerConfig) -> Rules:

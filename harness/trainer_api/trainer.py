@@ -21,6 +21,7 @@ from harness.core.roles import SYNCER, Coordinator, Worker
 from harness.core.rounds_told import Lint
 from harness.storage.disk import Content as Stored
 from harness.storage.disk import Disk
+from harness.storage.workings import Kept
 from harness.tape.event import Event
 from harness.tape.reading import Tape
 from harness.tensors import Tensors
@@ -141,8 +142,8 @@ class Recorded(Protocol):
         ...
 
     @property
-    def workings(self) -> Path | None:
-        """The folder of what nodes computed with (`harness.storage.workings`); None: nothing was to be kept."""
+    def workings(self) -> Iterable[Kept] | None:
+        """What nodes computed with; None: nothing was to be kept."""
         ...
 
 

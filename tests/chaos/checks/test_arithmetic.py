@@ -10,6 +10,7 @@ from chaos.runner.simulate import simulate
 from chaos.scenario.plan import Plan
 from harness.tape.event import Event
 from harness.tape.reading import Tape
+from harness.trainer.data_parallel import hub
 
 CHECK = "arithmetic_correct"
 
@@ -46,3 +47,21 @@ def test_without_a_learners_events_nothing_is_known(history):
 
 def test_a_model_that_has_no_reference_has_no_such_verdict(calm):
     assert CHECK not in calm.describe()
+
+
+def averaging():
+    return plan_of(scenario(mode="data_parallel", budget="60 steps"), [
+        {"kill": "learner-1", "at": "1s", "restart_after": "1s"}], 0)
+
+
+def test_where_gradients_are_averaged_explorations_remember_what_was_computed_with():
+    done = simulate(averaging())
+    found = next(one for one in done.judgement.checks if one.name == CHECK)
+    assert found.verdict == "passed"
+    assert found.measured.startswith(f"{len(done.history.merges)} versions")
+
+
+def test_there_too_a_mean_that_leaves_somebody_out_fails(monkeypatch):
+    usual = hub.averaged
+    monkeypatch.setattr(hub, "averaged", lambda gradients, tokens: usual(gradients[:-1], tokens[:-1]))
+    assert CHECK in simulate(averaging()).failed

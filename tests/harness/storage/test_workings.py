@@ -5,7 +5,7 @@ import pytest
 
 from harness.core.effects import Working
 from harness.storage import workings
-from harness.storage.workings import Workings, kept, room
+from harness.storage.workings import InFolder, InMemory, Workings, room
 
 
 def working(number, values=1000):
@@ -14,14 +14,14 @@ def working(number, values=1000):
 
 
 def numbers(folder):
-    return [record.fields["version"] for record in kept(folder)]
+    return [record.fields["version"] for record in InFolder(folder)]
 
 
 def test_what_was_kept_is_read_as_it_was_written(tmp_path):
     keeps = Workings(tmp_path / "workings", "syncer", 2, "full", 3)
     for number in range(5):
         keeps.keep(working(number))
-    records = list(kept(tmp_path / "workings"))
+    records = list(InFolder(tmp_path / "workings"))
     assert [(one.node, one.incarnation, one.of, one.fields["version"]) for one in records] == [
         ("syncer", 2, "merge", number) for number in range(5)]
     assert records[3].parts.keys() == {"value", "error"}
@@ -51,7 +51,7 @@ def test_every_process_of_a_node_has_room_though_there_were_many(tmp_path, small
         keeps = Workings(tmp_path, "syncer", incarnation, "sampled", 3)
         for number in range(100):
             keeps.keep(working(number, 300))
-    assert {record.incarnation for record in kept(tmp_path)} == {0, 1, 2, 3}
+    assert {record.incarnation for record in InFolder(tmp_path)} == {0, 1, 2, 3}
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= room("sampled", "syncer", 3)
 
 
@@ -80,3 +80,19 @@ def test_a_file_ends_where_it_is_no_record(tmp_path, garbage):
         file.write(garbage)
     (tmp_path / "notes.bin").write_bytes(garbage)
     assert numbers(tmp_path) == [7]
+
+
+def test_what_is_remembered_is_as_it_was_though_it_is_computed_with_further():
+    keeps, one = InMemory(), working(3)
+    keeps.keep("syncer", 1, one)
+    one.parts["value"]["a"] += 1
+    [record] = keeps
+    assert (record.node, record.incarnation, record.of, record.fields["version"]) == ("syncer", 1, "merge", 3)
+    assert (record.parts["value"]["a"] == 3).all()
+
+
+def test_memory_is_bounded_too(small):
+    keeps = InMemory()
+    for number in range(1000):
+        keeps.keep("syncer", 0, working(number, 200))
+    assert 250 < len(list(keeps)) < 300

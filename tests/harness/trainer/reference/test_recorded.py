@@ -132,7 +132,7 @@ def test_without_evidence_nothing_is_judged(tmp_path):
 
 def test_a_folder_from_which_the_records_were_taken_proves_nothing(tmp_path):
     history = run(tmp_path)
-    for file in history.workings.iterdir():
+    for file in history.workings.folder.iterdir():
         file.unlink()
     assert again(history).missing == "no node kept anything of what it computed with"
 
@@ -142,7 +142,7 @@ def test_a_folder_from_which_the_records_were_taken_proves_nothing(tmp_path):
 def test_what_is_torn_or_altered_is_nobodys_evidence(tmp_path, spoil):
     history = run(tmp_path)
     whole = again(history)
-    file = history.workings / "syncer.0.bin"
+    file = history.workings.folder / "syncer.0.bin"
     file.write_bytes(spoil(file.read_bytes()))
     found = again(history)
     assert found.difference is None
@@ -151,7 +151,7 @@ def test_what_is_torn_or_altered_is_nobodys_evidence(tmp_path, spoil):
 
 def test_records_of_another_run_are_told_apart(tmp_path):
     history, other = run(tmp_path / "one"), run(tmp_path / "other", batch=2)
-    for file in other.workings.iterdir():
-        (history.workings / file.name).write_bytes(file.read_bytes())
+    for file in other.workings.folder.iterdir():
+        (history.workings.folder / file.name).write_bytes(file.read_bytes())
     assert again(history).difference is not None
-    assert history.workings.name == WORKINGS
+    assert history.workings.folder.name == WORKINGS
