@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from faults.evidence import Effect, Evidence, Injection
 from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
+from harness.core.programs import ends
 from harness.links.probe import Sounding
 from harness.units import Seconds, show_seconds
 from harness.wire.impersonation import About, Content, Impostor
@@ -196,8 +197,12 @@ class Fault(BaseModel):
         return self.duration or 0.0
 
     def affected_nodes(self, learners: Sequence[str]) -> Sequence[str]:
-        """Who feels it: its targets; every learner where all links are hit, those of the syncer."""
-        return learners if self.on_links and not set(self.targets) <= set(learners) else self.targets
+        """Who feels it: its targets; of a link the learners at its ends; every learner where there is none, as at the
+        links of the syncer."""
+        if not self.on_links:
+            return self.targets
+        felt = [[end for end in ends(target) if end in learners] for target in self.targets]
+        return list(dict.fromkeys(name for names in felt for name in names)) if all(felt) else learners
 
     def ends_connections(self) -> bool:
         """Whether those who talk to its targets see at once that they are gone."""

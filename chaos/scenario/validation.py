@@ -9,6 +9,7 @@ from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
 from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
+from harness.core.programs import ends
 from harness.tape.event import FIELDS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import role_of
@@ -99,13 +100,20 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
     valid = {"any": scenario.nodes, "learner": scenario.cluster.names, "syncer": [SYNCER]}[fault.target_role]
+    links = scenario.cluster.link_names
     for name in fault.targets:
+        if name in links:
+            if not fault.on_links:
+                yield f"{fault.kind}: {name} is a link; nodes are {', '.join(valid)}"
+            continue
         if name in scenario.nodes and name not in valid:
             whom = "a learner" if fault.target_role == "learner" else "the syncer"
             yield f"{fault.kind}: only {whom} can be hit by it"
         elif name not in valid:
-            yield (f"{fault.kind}: there is no node {name!r} here{nearest(name, valid)} "
-                   f"(this cluster has {', '.join(valid)})")
+            there = [*valid, *links] if fault.on_links else valid
+            what = "node or link" if links and fault.on_links else "node"
+            yield (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
+                   f"(this cluster has {', '.join(there)})")
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
         if FAULTS[kind].target_role == "learner" and SYNCER in fault.targets:
             yield f"{fault.kind}: {kind} can hit learners only"
@@ -267,8 +275,15 @@ def _downs(stretch: Stretch) -> bool:
 
 
 def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
-    learners = scenario.cluster.names
+    links, learners = scenario.cluster.link_names, scenario.cluster.names
+    if links and one.on_links and other.on_links:
+        return bool(_links_of(one, links) & _links_of(other, links))
     return bool(set(one.affected_nodes(learners)) & set(other.affected_nodes(learners)))
+
+
+def _links_of(fault: Fault, links: Sequence[str]) -> set[str]:
+    """Those that it hits, where links have names of their own."""
+    return {link for link in links for target in fault.targets if link == target or target in ends(link)}
 
 
 def _alike(one: Fault, other: Fault) -> bool:

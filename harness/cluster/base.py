@@ -194,7 +194,7 @@ class Cluster(Protocol):
     # -- links ---------------------------------------------------------------------------------------------------
 
     def links_of(self, node: str) -> list[str]:
-        """The link of a node that connects; all links of a node that others connect to."""
+        """The link of a node that connects; all links of a node that others connect to; a link by its own name."""
         ...
 
     def address(self, link: str) -> str:

@@ -231,7 +231,9 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def links_of(self, node: str) -> list[str]:
-        """Its own links, and all that lead to it."""
+        """Its own links, and all that lead to it; a link by its name is itself."""
+        if node not in self._nodes and node in self._addresses:
+            return [node]
         own = [link for link in self._nodes[node].spec.links if link in self._addresses] if node in self._nodes else []
         return own + [link for other in self._nodes.values() for link, to in other.spec.links.items()
                       if to == node and link in self._addresses]

@@ -72,6 +72,11 @@ def link_name(node: str, to: str) -> str:
     return f"{node}.{to}"
 
 
+def ends(target: str) -> list[str]:
+    """The nodes at the ends of a link, by its name; of a node, the node."""
+    return target.split(".")
+
+
 def named(strings: Iterable[str]) -> list[str]:
     """What these strings have placeholders for, each once, in order."""
     return list(dict.fromkeys(found[1] for text in strings for found in _PLACEHOLDER.finditer(text) if found[1]))

@@ -144,6 +144,14 @@ class CommandSettings(SimpleSettings):
         return [name for kind, one in self.nodes.items() for name in one.names(kind)]
 
     @property
+    def link_names(self) -> list[str]:
+        """Of every node that names another."""
+        try:
+            return [link for node in self.all_nodes for link in self.links(node)]
+        except PlaceholderError:
+            return []  # which is told where it stands
+
+    @property
     def listening(self) -> list[str]:
         """Those that others may name."""
         return [name for kind, one in self.nodes.items() if one.listens for name in one.names(kind)]

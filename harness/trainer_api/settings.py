@@ -135,6 +135,11 @@ class TrainerSettings(BaseModel):
         return [SYNCER, *self.names]
 
     @property
+    def link_names(self) -> list[str]:
+        """Links that faults may name, where they have names of their own; here each bears its learner's."""
+        return []
+
+    @property
     def ends_by_itself(self) -> bool:
         """Whether every node ends when training is over; else the harness ends them."""
         return True

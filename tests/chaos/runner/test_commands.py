@@ -96,8 +96,9 @@ def test_a_fault_means_a_workers_children_too(tmp_path, mark):
     assert carrying(mark) == []
 
 
-def test_naming_a_node_makes_a_link_on_which_latency_is_seen(run_toy):
-    result = run_toy("{latency: worker-2, at: 1s, for: 1s, delay: 80ms}")
+@pytest.mark.parametrize("target", ["worker-2", "worker-2.hub"])
+def test_naming_a_node_makes_a_link_on_which_latency_is_seen(run_toy, target):
+    result = run_toy(f"{{latency: {target}, at: 1s, for: 1s, delay: 80ms}}")
     assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
     [observed] = [event for event in result.history.tape.of("observed") if event["fault"] == "f1"]
     assert 0.07 <= observed["observed"]["delay_s"] <= 0.12

@@ -570,3 +570,40 @@ def test_joiners_are_named_by_faults_and_not_counted_by_hand():
     ("data_parallel", "{join: learner-4, at: 1s}", "without learner-4 the quorum of 4 is never reached")])
 def test_what_a_mode_does_not_have_is_told(mode, fault, words):
     assert words in problems(scenario(fault, more=f"cluster: {{mode: {mode}}}\n"))[0]
+
+
+# -- links that have names of their own ----------------------------------------------------------------------------
+
+def of_commands(*faults):
+    """A scenario with two workers that name a store and each other."""
+    return ("diloco_chaos: 1\nname: mine\ndeadline: 60s\ntrainer:\n  kind: commands\n  nodes:\n"
+            "    store: {listens: true, run: s.py}\n"
+            "    w-1: {worker: true, listens: true, run: \"t.py {store} {w-2}\"}\n"
+            "    w-2: {worker: true, listens: true, run: \"t.py {store}\"}\n"
+            "  progress:\n    - {node: w-1, log: '(?P<round>[0-9]+)'}\n    - {node: w-2, log: '(?P<round>[0-9]+)'}\n"
+            "faults:\n" + "".join(f"  - {fault}\n" for fault in faults))
+
+
+@pytest.mark.parametrize(("target", "felt"), [
+    ("w-1.store", ["w-1"]), ("w-1.w-2", ["w-1", "w-2"]), ("store", ["w-1", "w-2"]), ("w-2", ["w-2"]),
+    ("[w-2.store, w-2]", ["w-2"])])
+def test_a_fault_may_name_a_link_and_the_workers_at_its_ends_feel_it(target, felt):
+    scenario = parse(of_commands(f"{{latency: {target}, at: 1s, for: 1s}}"))
+    assert scenario.faults[0].affected_nodes(scenario.cluster.names) == felt
+
+
+def test_faults_on_two_links_of_a_node_are_not_in_each_others_way():
+    parse(of_commands("{latency: w-1.store, at: 1s, for: 5s}", "{latency: w-1.w-2, at: 2s, for: 5s}"))
+    with pytest.raises(ScenarioError) as refused:
+        parse(of_commands("{latency: w-1.store, at: 1s, for: 5s}", "{latency: store, at: 2s, for: 5s}"))
+    assert "one at a time on a target" in str(refused.value)
+
+
+@pytest.mark.parametrize(("fault", "said"), [
+    ("{kill: w-1.store, at: 1s}", "kill: w-1.store is a link; nodes are store, w-1, w-2"),
+    ("{latency: store.w-1, at: 1s, for: 1s}", "(this cluster has store, w-1, w-2, w-1.store, w-1.w-2, w-2.store)"),
+    ("{kill: w-3, at: 1s}", "there is no node 'w-3' here; did you mean 'w-")])
+def test_what_is_no_link_is_told(fault, said):
+    with pytest.raises(ScenarioError) as refused:
+        parse(of_commands(fault))
+    assert said in str(refused.value)
