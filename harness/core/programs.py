@@ -18,6 +18,12 @@ OWN = ("python", "run", "name", "index", "incarnation", "host", "port")
 its kind from 0, the number of the process, and where it is to listen."""
 _PARTS = ("host", "port")
 """Of another node's address, as in `{store.port}`."""
+LOG = "{run}/logs/{name}.{incarnation}.log"
+"""Where a process' standard output and error go."""
+PROGRESS_FILE = "DILOCO_CHAOS_PROGRESS"
+"""Environment variable: where a process that calls `chaos.progress` writes."""
+WRITTEN = "{run}/progress/{name}.{incarnation}.jsonl"
+"""What it says."""
 Restart = Literal["never", "on-failure", "always"]
 
 

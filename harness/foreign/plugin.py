@@ -41,12 +41,12 @@ class Commands(Trainer):
         return LogWitness(settings, run, epoch)
 
     def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
-        """By the expressions for this node."""
-        expressions = settings.expressions(node)
-        if not expressions:
+        """By what is said of this node."""
+        sources = settings.sources(node)
+        if not sources:
             raise TrainerError(f"`progress` has nothing for {node!r}: it has something for "
                                f"{', '.join(dict.fromkeys(one.node for one in settings.progress)) or 'nobody'}")
-        return lint(lines, expressions, written)
+        return lint(lines, [source.reader for source in sources], written)
 
     def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
         """What can't work."""

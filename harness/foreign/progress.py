@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 from harness.core.rounds_told import Lint, Report
 
@@ -13,15 +15,32 @@ GROUPS = ("round", "loss", "samples", "members", "time")
 """Names of groups that an expression may have; `round` it must."""
 
 
+class Reader(Protocol):
+    """What understands a line."""
+
+    def read(self, line: str) -> Report | str | None:
+        """What a line tells; a sentence where its numbers are none; None: it is about something else."""
+        ...
+
+
 @dataclass(frozen=True)
-class Expression:
-    """A regular expression for the lines of some nodes' logs."""
+class Source:
+    """Where some nodes tell of their rounds."""
 
     nodes: frozenset[str]
+    file: str
+    """With placeholders."""
+    reader: Reader
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A regular expression for lines."""
+
     pattern: re.Pattern[str]
 
     def read(self, line: str) -> Report | str | None:
-        """What a line tells; a sentence where it matches but its numbers are none; None: it is about something else."""
+        """See `Reader`; it is about something else where it does not match."""
         found = self.pattern.search(line)
         if found is None:
             return None
@@ -31,6 +50,53 @@ class Expression:
                           _count(said.get("members")), _time(said.get("time")))
         except ValueError as error:
             return f"a line that matches tells no round: {error}"
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Every line is an object; it is about something else where there is no round in it."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What of a round -> the key that it stands under, as it is or as a path with dots; by its own name where nothing
+    is said."""
+
+    def read(self, line: str) -> Report | str | None:
+        """See `Reader`."""
+        if not line.strip():
+            return None
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            return f"a line is no JSON: {error}"
+        said = {name: _under(told, self.keys.get(name, name)) for name in GROUPS}
+        if said["round"] is None:
+            return None
+        try:
+            return Report(_whole(said["round"]), _finite(said["loss"]), _whole(said["samples"]),
+                          _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
+        except (ValueError, OverflowError) as error:
+            return f"a line with a round tells none: {error}"
+
+
+def _under(told: Any, key: str) -> Any:
+    """What stands under a key, or at the end of a path."""
+    if not isinstance(told, dict) or key in told:
+        return told.get(key) if isinstance(told, dict) else None
+    first, dot, rest = key.partition(".")
+    return _under(told.get(first), rest) if dot else None
+
+
+def _finite(value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    number = _finite(value)
+    if number is not None and number != int(number):
+        raise ValueError(f"{number!r} is no whole number")
+    return None if number is None else int(number)
 
 
 def compiled(text: str) -> re.Pattern[str]:
@@ -72,13 +138,13 @@ def _time(text: str | None) -> float | None:
         return datetime.fromisoformat(text.replace("Z", "+00:00").replace(",", ".")).timestamp()
 
 
-def lint(lines: Sequence[str], expressions: Sequence[Expression], now: datetime | None = None) -> Lint:
+def lint(lines: Sequence[str], readers: Sequence[Reader], now: datetime | None = None) -> Lint:
     """Read a log as a run would. `now`: when its last line was written, to hold its clock against."""
     reports: list[Report] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
-        for expression in expressions:
-            read = expression.read(line)
+        for reader in readers:
+            read = reader.read(line)
             if isinstance(read, str):
                 problems.append(f"line {number}: {read}")
             elif read is not None:

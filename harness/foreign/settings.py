@@ -9,11 +9,13 @@ import shutil
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from harness.core.programs import (
+    LOG,
+    WRITTEN,
     PlaceholderError,
     Program,
     Ready,
@@ -22,12 +24,13 @@ from harness.core.programs import (
     named,
     target,
 )
-from harness.foreign.progress import Expression, compiled
+from harness.foreign.progress import Expression, JsonLines, Source, compiled
 from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
 from harness.units import Seconds
 
 _NAME = r"^[a-z][a-z0-9-]*$"
 _MOST_NODES = 64
+_OF_FILES = ("name", "index", "incarnation", "run")
 
 
 def _expression(text: str) -> str:
@@ -91,9 +94,34 @@ class ProgressOf(_Part):
 
     node: str
     """A kind of nodes, or one."""
-    log: Annotated[str, AfterValidator(_expression)]
+    log: Annotated[str, AfterValidator(_expression)] | None = None
     r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
     `time` where it has them."""
+    metrics: str | None = None
+    """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` may stand in its
+    path, which begins where the node runs."""
+    keys: dict[Literal["round", "loss", "samples", "members", "time"], str] = {}
+    """Of `metrics`: what of a round stands under which key, `{round: step, loss: train.loss}`."""
+    written: bool = False
+    """It calls `chaos.progress.round`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.log is not None) + (self.metrics is not None) + self.written != 1:
+            raise ValueError("say how it is known, in one way: `log: '...(?P<round>\\d+)...'`, `metrics: FILE` or "
+                             "`written: true`")
+        if self.keys and self.metrics is None:
+            raise ValueError("keys: they are those of a `metrics` file")
+        return self
+
+    def source(self, nodes: frozenset[str], cwd: str) -> Source:
+        """Where these nodes tell of their rounds."""
+        if self.log is not None:
+            return Source(nodes, LOG, Expression(compiled(self.log)))
+        if self.metrics is not None:
+            return Source(nodes, f"{cwd}/{self.metrics}" if cwd and not self.metrics.startswith(("/", "{run}"))
+                          else self.metrics, JsonLines({str(what): key for what, key in self.keys.items()}))
+        return Source(nodes, WRITTEN, JsonLines())
 
 
 class CommandSettings(SimpleSettings):
@@ -170,11 +198,15 @@ class CommandSettings(SimpleSettings):
         """The links that a node's command declares."""
         return [link_name(node, to) for to in self.programs[node].talks_to]
 
-    def expressions(self, node: str = "") -> list[Expression]:
-        """What rounds are read with: all of it, or for a node, or a kind of nodes."""
+    def sources(self, node: str = "") -> list[Source]:
+        """Where rounds are told: all of it, or of a node, or of a kind of nodes."""
         wanted = set(self._of(node))
-        return [Expression(frozenset(self._of(one.node)), compiled(one.log)) for one in self.progress
+        return [one.source(frozenset(self._of(one.node)), self._cwd(one.node)) for one in self.progress
                 if not node or wanted & set(self._of(one.node))]
+
+    def _cwd(self, node: str) -> str:
+        """Where a node, or one of a kind, runs."""
+        return next((one.cwd for kind, one in self.nodes.items() if node in (kind, *one.names(kind))), "")
 
     def _of(self, node: str) -> list[str]:
         """The nodes that a kind, or a node, stands for."""
@@ -246,6 +278,10 @@ class CommandSettings(SimpleSettings):
         for index, one in enumerate(self.progress):
             if not self._of(one.node):
                 yield (("progress", index, "node"), f"there is no node {one.node!r}: nodes are {', '.join(known)}")
+            for placeholder in named([one.metrics or ""]):
+                if placeholder not in _OF_FILES:
+                    yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
+                                                           f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
         told = {node for one in self.progress for node in self._of(one.node)}
         if silent := [name for name in self.names if name not in told]:
             yield (("progress",) if self.progress else ("nodes",),

@@ -1,4 +1,5 @@
-"""A trainer that is not ours: workers that count together, through a hub; it needs Python alone.
+"""A trainer that is not ours: workers that count together, through a hub. It needs Python alone.
+It tells `chaos.progress`, where that is there.
 
     python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
     python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper
@@ -11,6 +12,11 @@ import socket
 import subprocess
 import sys
 import time
+
+try:
+    from chaos import progress
+except ImportError:  # it is nobody's need
+    progress = None
 
 ROUND_S = 0.03
 PATIENCE_S = 0.2
@@ -65,6 +71,8 @@ def work(host: str, port: int) -> None:
                     number, members = map(int, file.readline().split())
                     made = number
                     print(f"round={made} members={members} loss={1 / made:.4f}")
+                    if progress is not None:
+                        progress.round(made, loss=1 / made, members=members)
         except (OSError, ValueError) as error:
             print(f"the hub is gone: {error}")
             time.sleep(0.1)

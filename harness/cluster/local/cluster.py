@@ -20,7 +20,7 @@ from harness.cluster.local.command import NODE, CommandProcess
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import Program, filled
+from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled
 from harness.links.client import Links
 from harness.wire.echo import EchoServer
 
@@ -69,6 +69,7 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def _start_commands(self, nodes: Sequence[NodeSpec]) -> None:
         """Ports and links are all there before the first of them starts: any may name any."""
+        (self._run / "progress").mkdir(exist_ok=True)
         self._echo = EchoServer(self._undo_log.token)
         for spec in nodes:
             if spec.listens:
@@ -176,7 +177,8 @@ class LocalCluster(SupervisedCluster[Process]):
         there = {to: self._addresses[link] for link, to in spec.links.items()}
         if spec.name in self._ports:
             there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
-        env = {name: filled(text, own, there) for name, text in program.env.items()}
+        env = {PROGRESS_FILE: filled(WRITTEN, own, {})} | {
+            name: filled(text, own, there) for name, text in program.env.items()}
         return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()),
                             *(filled(word, own, there) for word in shlex.split(program.run))], spec.name, number,
                            {"PYTHONUNBUFFERED": "1", NODE: f"{spec.name}.{number}"} | env,

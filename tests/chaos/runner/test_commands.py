@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from chaos.checks import EXCUSED
-from chaos.report.live import NullAudience
 from chaos.registry import CHECKS
+from chaos.report.live import NullAudience
 from chaos.runner.run import run_plan
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
@@ -24,11 +24,13 @@ TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
 ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
 
 
-def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, deadline="30s", **hub):
+def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, written=False, deadline="30s",
+         **hub):
     """A scenario of the toy trainer."""
     nodes = {"hub": {"listens": True, "run": f"{{python}} {TOY} hub {{port}}"} | hub,
              "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}} | (nodes or {})
-    trainer = {"kind": "commands", "nodes": nodes, "progress": [{"node": node, "log": ROUND} for node in progress],
+    trainer = {"kind": "commands", "nodes": nodes,
+               "progress": [{"node": node, **({"written": True} if written else {"log": ROUND})} for node in progress],
                "rounds": rounds, "shared": shared}
     return (f"diloco_chaos: 1\nname: toy\ndeadline: {deadline}\ntrainer: {json.dumps(trainer)}\n"
             + "faults:\n" + "".join(f"  - {fault}\n" for fault in faults or ["{pause: hub, at: 1s, for: 300ms}"])
@@ -81,6 +83,12 @@ def test_a_worker_that_is_killed_comes_back_and_counts(run_toy):
     assert {verdicts(result)[name] for name in ("reintegration", "rounds_never_go_back", "no_unplanned_exit",
                                                 "faults_verified", "all_undone")} == {"passed"}
     assert {len(event["contributions"]) for event in result.history.tape.of("merge")[-6:-1]} == {2}
+
+
+def test_a_worker_may_say_so_itself(run_toy):
+    result = run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", written=True)
+    assert verdicts(result)["reintegration"] == "passed", result.judgement.checks
+    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0, 1}
 
 
 class Watching(NullAudience):

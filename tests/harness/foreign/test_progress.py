@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from harness.core.rounds_told import Report
-from harness.foreign.progress import Expression, compiled, lint
+from harness.foreign.progress import Expression, JsonLines, compiled, lint
 
 
 def read(text, line):
-    return Expression(frozenset({"replica-1"}), compiled(text)).read(line)
+    return Expression(compiled(text)).read(line)
 
 
 def found(*rounds, text=r"step=(?P<round>\d+)", now=None):
-    return lint([f"step={number}" for number in rounds], [Expression(frozenset(), compiled(text))], now)
+    return lint([f"step={number}" for number in rounds], [Expression(compiled(text))], now)
 
 
 def test_a_line_tells_its_round_and_what_is_said_of_it():
@@ -70,9 +70,32 @@ def test_rounds_that_go_back_or_stand_or_are_left_out_are_told_with_their_line()
 
 
 def test_a_clock_that_is_far_off_is_told():
-    expression = Expression(frozenset(), compiled(r"(?P<time>\S+) (?P<round>\d+)"))
+    expression = Expression(compiled(r"(?P<time>\S+) (?P<round>\d+)"))
     line, now = "2023-11-14T22:13:20Z 1", datetime(2023, 11, 14, 23, 13, 20, tzinfo=UTC)
     [told] = lint([line], [expression], now).problems
     assert told.startswith("the last round was at 2023-11-14 22:13:20 UTC by its own clock, and the log was written at "
                            "23:13:20 UTC")
     assert not lint([line], [expression], now.replace(hour=22)).problems
+
+
+# -- objects, one a line ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("keys", "line", "told"), [
+    ({}, '{"round": 7, "loss": 0.5, "samples": 64, "members": 2, "time": 12.5}', Report(7, 0.5, 64, 2, 12.5)),
+    ({"round": "step", "loss": "train.loss"}, '{"step": 7, "train": {"loss": 1}}', Report(7, 1)),
+    ({"round": "step", "loss": "train.loss"}, '{"step": 7.0, "train.loss": 1, "lr": 1e-3}', Report(7, 1)),
+    ({"time": "at"}, '{"round": 7, "at": "2023-11-14T22:13:20Z"}', Report(7, time=1700000000.0))])
+def test_an_object_tells_what_stands_under_its_keys(keys, line, told):
+    assert JsonLines(keys).read(line) == told
+
+
+@pytest.mark.parametrize("line", ['{"eval": 3}', "", "  ", "[7]", "7", "null"])
+def test_an_object_without_a_round_is_about_something_else(line):
+    assert JsonLines().read(line) is None
+
+
+@pytest.mark.parametrize("line", [
+    '{"round": 7', "round=7", '{"round": "7"}', '{"round": true}', '{"round": 7.5}', '{"round": 7, "loss": "low"}',
+    '{"round": 7, "members": NaN}', '{"round": Infinity}', '{"round": 7, "time": "noon"}', "[" * 100_000])
+def test_an_object_with_a_round_that_is_none_is_told_in_a_sentence(line):
+    assert JsonLines().read(line).startswith(("a line with a round tells none: ", "a line is no JSON: "))

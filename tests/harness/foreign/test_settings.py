@@ -76,6 +76,12 @@ def test_a_command_that_names_what_is_not_there_is_told_where(changed, place, wh
     assert said(nodes)[place].startswith(why)
 
 
+def test_a_metrics_file_has_few_placeholders():
+    told = said(progress=[{"node": "replica", "metrics": "{name}-{port}.jsonl"}])
+    assert told["progress.0.metrics"] == ("{port} stands for nothing here: there are {name}, {index}, {incarnation}, "
+                                          "{run}")
+
+
 def test_all_mistakes_are_told_at_once():
     nodes = {"a": {"run": "{x}"}, "b": {"run": "{y}", "env": {"Z": "{z}"}}}
     assert set(said(nodes, progress=[{"node": "c", "log": r"(?P<round>\d+)"}])) == {
@@ -99,7 +105,11 @@ def test_workers_whose_rounds_nobody_tells_are_named():
     ({"nodes": {"a": {"run": "x", "count": 2}, "a-1": {"run": "x"}}}, "two nodes are called 'a-1'"),
     ({"nodes": {"a": {"run": "x", "ready": {"log": "("}}}}, "no regular expression"),
     ({"learners": 3}, "there are as many as nodes with `worker: true`, 2 here: leave it out"),
-    ({"progress": [{"node": "replica", "log": r"step \d+"}]}, "it has no group `round`")])
+    ({"progress": [{"node": "replica", "log": r"step \d+"}]}, "it has no group `round`"),
+    ({"progress": [{"node": "replica"}]}, "say how it is known, in one way"),
+    ({"progress": [{"node": "replica", "written": True, "metrics": "m"}]}, "say how it is known, in one way"),
+    ({"progress": [{"node": "replica", "written": True, "keys": {"round": "n"}}]}, "those of a `metrics` file"),
+    ({"progress": [{"node": "replica", "metrics": "m", "keys": {"rounds": "n"}}]}, "'round', 'loss', 'samples'")])
 def test_what_is_no_setting_is_refused(given, why):
     with pytest.raises(ValidationError) as refused:
         settings(given.get("nodes"), **{key: value for key, value in given.items() if key != "nodes"})

@@ -19,11 +19,11 @@ SETTINGS = CommandSettings.model_validate({
 class Folder:
     """A run's folder in which a test plays the processes."""
 
-    def __init__(self, path):
+    def __init__(self, path, settings=SETTINGS):
         self.path, self.epoch = path, time.monotonic() - 100.0
         (path / "logs").mkdir()
-        self.witness = LogWitness(SETTINGS, path, self.epoch)
-        for node in SETTINGS.all_nodes:
+        self.witness = LogWitness(settings, path, self.epoch)
+        for node in settings.all_nodes:
             self.witness.on_event("spawn", {"target": node, "incarnation": 0}, 0.0)
 
     def log(self, text, node="replica-1", incarnation=0):
@@ -107,3 +107,56 @@ def test_garbage_and_a_line_without_end_stop_nothing(folder):
     folder.log("\n0 round=4\n")
     folder.witness.look(2.0)
     assert [step[2] for step in folder.steps()] == [4]
+
+
+# -- files of its own ------------------------------------------------------------------------------------------------
+
+def metrics(path, file, **more):
+    """A folder of a trainer that writes metrics."""
+    settings = CommandSettings.model_validate({
+        "nodes": {"replica": {"count": 2, "worker": True, "run": "t.py", "cwd": str(path)}},
+        "progress": [{"node": "replica", "metrics": file, "keys": {"round": "step"}} | more]})
+    (path / "run").mkdir()
+    return Folder(path / "run", settings)
+
+
+def test_a_metrics_file_is_read_from_where_it_was_when_the_run_began(tmp_path):
+    (tmp_path / "replica-1.jsonl").write_text('{"step": 99}\n')
+    folder = metrics(tmp_path, "{name}.jsonl")
+    with open(tmp_path / "replica-1.jsonl", "a") as file:
+        file.write('{"step": 1}\n{"lr": 3}\n{"step": 2}\n')
+    folder.witness.look(1.0)
+    assert [step[:3] for step in folder.steps()] == [("replica-1", 0, 1), ("replica-1", 0, 2)]
+    folder.witness.close()
+
+
+def test_a_file_that_a_new_process_goes_on_with_is_its_own_from_there(tmp_path):
+    folder = metrics(tmp_path, "{name}.jsonl")
+    file = tmp_path / "replica-2.jsonl"
+    file.write_text('{"step": 1}\n')
+    folder.witness.on_event("exit", {"target": "replica-2", "incarnation": 0, "again": True}, 1.0)
+    folder.witness.on_event("spawn", {"target": "replica-2", "incarnation": 1}, 2.0)
+    file.write_text('{"step": 1}\n{"step": 2}\n')
+    folder.witness.look(3.0)
+    assert [step[:3] for step in folder.steps()] == [("replica-2", 0, 1), ("replica-2", 1, 2)]
+    folder.witness.close()
+
+
+def test_a_file_that_is_begun_anew_is_read_from_its_beginning(tmp_path):
+    folder = metrics(tmp_path, "{name}.jsonl")
+    file = tmp_path / "replica-1.jsonl"
+    file.write_text('{"step": 100000}\n')
+    folder.witness.look(1.0)
+    file.write_text('{"step": 2}\n')
+    folder.witness.look(2.0)
+    assert [step[2] for step in folder.steps()] == [100000, 2]
+    folder.witness.close()
+
+
+def test_a_line_that_two_expressions_know_is_one_round(tmp_path):
+    settings = SETTINGS.model_copy(update={"progress": SETTINGS.progress * 2})
+    folder = Folder(tmp_path, settings)
+    folder.log("0 round=1\n")
+    folder.witness.look(1.0)
+    assert len(folder.steps()) == 1
+    folder.witness.close()
