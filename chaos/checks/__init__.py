@@ -31,6 +31,8 @@ class Judgement(BaseModel):
     """Why the run as a whole proves nothing, where it does not."""
     gaps: list[str] = []
     """Where the event log is incomplete: everything was judged up to there."""
+    out_of_reach: dict[str, list[str]] = {}
+    """Evidence that this trainer's event log lacks, as what would bring it -> the checks that need it."""
 
     @property
     def exit_code(self) -> int:
@@ -63,7 +65,8 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    return Judgement(checks=final, inconclusive=reason or excused, gaps=gaps)
+    return Judgement(checks=final, inconclusive=reason or excused, gaps=gaps,
+                     out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
@@ -72,6 +75,14 @@ def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
             if check.needs - {"sound run"} <= there and (name not in foreign or name in named)}
+
+
+def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, list[str]]:
+    cluster, found = history.plan.cluster, dict[str, list[str]]()
+    for evidence, bringing in cluster.evidence_wanting.items():
+        if names := [name for name, check in checks.items() if evidence in check.needs - cluster.evidence]:
+            found[bringing] = names
+    return found
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from chaos.checks import Judgement
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.interference import Interference, interference
@@ -37,8 +38,9 @@ _LITTLE = 0.001
 def show(result: Result, console: Console) -> None:
     """Print the whole report."""
     width = min(console.width, _WIDEST)
-    for section in (_head(result), _verdicts(result.judgement.checks), *_timeline(result, width), *_faults(result),
-                    *_loss(result, width), _tokens(result), *_wire(result), *_story(result)):
+    for section in (_head(result), _verdicts(result.judgement.checks), *_out_of_reach(result.judgement),
+                    *_timeline(result, width), *_faults(result), *_loss(result, width), _tokens(result),
+                    *_wire(result), *_story(result)):
         console.print(section, width=width)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
 
@@ -70,6 +72,15 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
         table.add_row(verdict.name, verdict.measured, verdict.bound,
                       Text(_MARKS[verdict.verdict], _STYLES[verdict.verdict]))
     return Padding(table, (1, 0, 0, 0))
+
+
+def _out_of_reach(judgement: Judgement) -> list[RenderableType]:
+    if not judgement.out_of_reach:
+        return []
+    lines = [f"{', '.join(checks)}: they need {bringing}" if len(checks) > 1 else f"{checks[0]}: it needs {bringing}"
+             for bringing, checks in judgement.out_of_reach.items()]
+    return [_title("Out of reach", "checks that need evidence which this trainer does not give"),
+            Text("\n".join(lines), "dim")]
 
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:

@@ -216,6 +216,7 @@ def document(result: Result) -> dict[str, object]:
             "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,
             "exit_code": exit_code(result), "inconclusive": result.judgement.inconclusive,
             "gaps": result.judgement.gaps, "resumed": result.folder.manifest().get("resumed"),
+            "out_of_reach": result.judgement.out_of_reach,
             "checks": [verdict.model_dump(mode="json") for verdict in result.judgement.checks],
             "bytes": {"received": dict(traffic.received), "sent": dict(traffic.sent)},
             "tokens": {"processed": accounting.processed, **dict(accounting.by_fate)},

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -249,6 +249,14 @@ class CommandSettings(SimpleSettings):
     def evidence(self) -> frozenset[Evidence]:
         """What logs tell."""
         return frozenset({"rounds"})
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """What only a trainer tells that writes the event log itself."""
+        itself = "a trainer that writes the event log itself (docs/extending.md)"
+        return {"tokens": f"what became of every step, from {itself}",
+                "fragments": f"versions and digests of what is merged, from {itself}",
+                "protocol": f"its word on whom it takes for gone, and that training is over, from {itself}"}
 
     @property
     def coupling(self) -> Coupling:

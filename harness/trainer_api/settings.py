@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
@@ -149,6 +149,11 @@ class TrainerSettings(BaseModel):
         """What the event log tells."""
         whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
         return whole | {"fragments"} if self.exchanges_fragments else whole
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """Evidence that its event log has not, and might: what would bring it."""
+        return {}
 
     # -- pace ----------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from chaos.checks import judge
 from chaos.checks.base import Unknown
 from chaos.evidence.history import History
 from chaos.registry import CHECKS
@@ -15,15 +16,20 @@ from harness.tape.event import Event
 from harness.tape.reading import Tape
 
 
-def found(*steps, checks="{}", shared=True):
-    """What the check finds where these rounds were told, (worker, incarnation, round), a tenth of a second apart."""
+def found(*steps, **settings):
+    """What the check finds: see `told`."""
+    return CHECKS["rounds_never_go_back"](told(*steps, **settings))
+
+
+def told(*steps, checks="{}", shared=True):
+    """A run in which these rounds were told, (worker, incarnation, round), a tenth of a second apart."""
     trainer = {"kind": "commands", "rounds": 9, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"), 0)
     events = [Event(index / 10, worker, incarnation, "step", {"step": number, "tokens": 0})
               for index, (worker, incarnation, number) in enumerate(steps)]
-    return CHECKS["rounds_never_go_back"](History(plan, Tape(events)))
+    return History(plan, Tape(events))
 
 
 def test_rounds_that_go_on_lose_nothing():
@@ -51,6 +57,14 @@ def test_so_many_may_be_done_again_as_the_scenario_says():
     steps = [("w-1", 0, 7), ("w-1", 1, 4)]
     assert found(*steps, checks="{rounds_never_go_back: {rounds: 3}}").holds
     assert not found(*steps, checks="{rounds_never_go_back: {rounds: 2}}").holds
+
+
+def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_would_bring_it():
+    judgement = judge(told(("w-1", 0, 1)))
+    names = [name for names in judgement.out_of_reach.values() for name in names]
+    assert {"exactly_once", "goodput", "replica_consistency", "quorum_respected", "end_correct"} <= set(names)
+    assert not set(names) & {verdict.name for verdict in judgement.checks}
+    assert all(bringing.endswith("(docs/extending.md)") for bringing in judgement.out_of_reach)
 
 
 def test_what_nobody_told_is_not_known():
