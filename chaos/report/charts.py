@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from rich.console import Group
+from rich.columns import Columns
 from rich.padding import Padding
 from rich.text import Text
 
@@ -58,11 +59,8 @@ def legend(view: Lanes) -> Padding:
 
 def _named(marks: Iterable[tuple[str, str, str]]) -> Padding:
     """(mark, colour, name) of each, on as many lines as they need; no line ends between a mark and its name."""
-    text = Text(overflow="fold")
-    for mark, colour, name in marks:
-        text.append(mark, style=colour)
-        text.append("\u00a0" + name.replace(" ", "\u00a0") + "  ", style="dim")
-    return Padding(text, (0, 0, 0, _NAME + 1))
+    named = [Text.assemble((mark, colour), (f" {name}", "dim"), no_wrap=True) for mark, colour, name in marks]
+    return Padding(Columns(named, padding=(0, 2, 0, 0)), (0, 0, 0, _NAME + 1))
 
 
 def scale(start: float, end: float, zero: float, width: int) -> Text:

@@ -159,7 +159,7 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
 
 
 def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr("chaos.checks.doubt", lambda _: "this machine is too busy")
+    monkeypatch.setattr("chaos.checks.doubt", lambda *_, **__: "this machine is too busy")
     (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), backends.simulated())
     assert (one.why, one.goodput is None) == ("this machine is too busy", False)
 
