@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from rich.console import Group
 from rich.columns import Columns
+from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
