@@ -192,10 +192,13 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     after = [merge for merge in history.merges if merge.t > spawn.t]
     if target == SYNCER:
         first = next((merge for merge in after if merge.incarnation == incarnation), None)
+    elif target not in history.plan.cluster.names:
+        first = next(iter(after), None)  # it trains nothing: the others' work goes on
     else:
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
-        verb = "merged from" if first.event == "merge" else "beaten by quicker ones, which its cluster allows,"
+        verb = ("beaten by quicker ones, which its cluster allows," if first.event != "merge" else
+                "merged from" if target in (SYNCER, *history.plan.cluster.names) else "and the next round was")
         words = f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
@@ -204,8 +207,9 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended")
-    return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and was never merged from", spawn.t,
-                    history.end)]
+    never = ("was never merged from" if target in (SYNCER, *history.plan.cluster.names) else
+             "no round was finished after that")
+    return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
 
 
 def _counted(history: History, learner: str, incarnation: int, since: float) -> Event | None:

@@ -33,10 +33,11 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
 
     Against the former at equal merged tokens, against the synchronous run at equal processed tokens.
     """
-    need(history.curve, "the run's snapshots were not evaluated")
+    need(history.curve, "no loss of this run is known")
     final = history.final
     need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
     floor = history.plan.cluster.loss_floor
+    unit = "rounds" if "rounds" in history.plan.cluster.evidence else "tokens"
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
@@ -62,8 +63,8 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
             more = extra_tokens(history.curve, reference.curve, count)
             evidence.append(f"extra tokens to the same loss {more:+.1%}, by the synchronous run's own curve: a shorter "
                             f"run with a schedule of its own would have been there sooner")
-        evidence.append(f"{kind} at equal {count} tokens {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
-                        f"at equal {other} tokens {relative_gap(final, reference.curve, other, floor):+.2%}")
+        evidence.append(f"{kind} at equal {count} {unit} {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
+                        f"at equal {other} {unit} {relative_gap(final, reference.curve, other, floor):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
 
 

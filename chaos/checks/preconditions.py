@@ -30,6 +30,9 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
         return "this tape was recorded from another plan than the one in its folder"
     finished = history.tape.of("finished", node=SYNCER)
     if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:
+        if "rounds" in history.plan.cluster.evidence:
+            return (f"training was over with round {finished[0]['processed']}, before round "
+                    f"{history.plan.cluster.budget_tokens}")
         return "training was over before its budget of tokens was spent"
     if history.zero is None:
         return "the cluster never reached its steady state: the syncer did not merge from every learner"

@@ -9,11 +9,14 @@ from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.succession import usurpations
 from chaos.runner.run import Result
+from chaos.scenario.model import SYNCER
+from harness.machine import SAMPLE
 from harness.tape.event import Event
 
 _AROUND_S = 1.0
 _MOST_EVENTS = 8
-_QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening"}
+_QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
+          SAMPLE}
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
 """A check's verdict, as people read it."""
 
@@ -75,19 +78,22 @@ def _around(result: Result, at: float) -> list[str]:
     events = [event for event in result.history.tape.events
               if abs(event.t - at) <= _AROUND_S and event.event not in _QUIET]
     events.sort(key=lambda event: abs(event.t - at))
-    return [_line(event) for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
+    there = result.history.plan.cluster.all_nodes
+    return [_line(event, SYNCER in there) for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
 
 
-def _line(event: Event) -> str:
+def _line(event: Event, hub: bool) -> str:
+    """`hub`: there is a coordinator; else what it records is what logs told."""
     fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
                        if isinstance(value, (str, int, float)))
-    return f"{event.t:7.2f} s  {event.node}.{event.incarnation} {event.event}  {fields}"[:110]
+    who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
+    return f"{event.t:7.2f} s  {who} {event.event}  {fields}"[:110]
 
 
 def _logs(result: Result) -> list[str]:
     """The ends of the logs that say anything."""
     lines: list[str] = []
-    for name in ("syncer", *result.history.plan.cluster.names, "links"):
+    for name in (*result.history.plan.cluster.all_nodes, "links"):
         tail = [line for line in result.folder.log_tail(name) if line.strip()]
         lines += [f"the end of {name}'s log:", *(f"  {line}"[:110] for line in tail), ""] if tail else []
     return lines

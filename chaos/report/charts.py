@@ -107,7 +107,7 @@ def chart(curves: Sequence[Curve], width: int, height: int, unit: str) -> Group:
         for cell in row_cells:
             text.append(cell.mark if cell else " ", cell.colour if cell else "")
         text.append("\n")
-    ends = (f"{left:.2f}", f"{right:.2f} {unit}")
+    ends = (f"{left:.4g}", f"{right:.4g} {unit}")
     text.append(" " * _NAME + "└" + "─" * columns + "\n", "dim")
     text.append(" " * (_NAME + 1) + ends[0] + ends[1].rjust(columns - len(ends[0])), "dim")
     return Group(text, _named((curve.mark, curve.colour, curve.label) for curve in curves))

@@ -127,12 +127,15 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
     sources = [(("this run", "●", "bold green"), result.history.curve)]
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
-    curves = [charts.Curve(*look, [(point.processed / 1e6, point.loss) for point in points if isfinite(point.loss)])
+    rounds = "rounds" in result.history.plan.cluster.evidence
+    title, unit, of = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
+    curves = [charts.Curve(*look, [(point.processed / of, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
     if not all(curve.points for curve in curves):
-        return [_title("Held-out loss", "no number any more: a curve has diverged")]
-    return [_title("Held-out loss", f"{result.history.plan.cluster.loss_unit}, by processed tokens"),
-            charts.chart(curves, width - 1, 13, "million tokens")]
+        return [_title(title, "no number any more: a curve has diverged")]
+    by = "rounds" if rounds else "processed tokens"
+    return [_title(title, f"{result.history.plan.cluster.loss_unit}, by {by}"),
+            charts.chart(curves, width - 1, 13, unit)]
 
 
 def _tokens(result: Result) -> RenderableType:

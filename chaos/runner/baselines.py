@@ -25,6 +25,7 @@ from chaos.scenario.plan import Plan, save
 from harness.cleanup.undo_log import Remove, UndoLog
 from harness.errors import first
 from harness.node.settings import NodeSettings
+from harness.tape.reading import Tape
 from harness.trainer_api.trainer import Kind
 
 _FILE, _WARM = "reference.json", "warm.safetensors"
@@ -98,10 +99,14 @@ class References:
                                    f"XDG_CACHE_HOME to a folder that can be written") from error
         if not isinstance(found, Reference):
             raise NoReferenceError(f"{folder}: what was just written there is damaged: {found or 'it is gone'}")
+        if not plan.under_test.baselines_are_kept:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.with_suffix(".lock").unlink(missing_ok=True)
         return found
 
     def _folder(self, kind: Kind, plan: Plan) -> Path:
-        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}"
+        once = "" if plan.under_test.baselines_are_kept else f"-{self._undo_log.token[:16]}"
+        return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}{once}"
 
     def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
         bare = plan.without_faults().model_copy(update={"deadline": max(plan.deadline, _DEADLINE_S)})
@@ -171,6 +176,8 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     Raises:
         NoReferenceError: the evaluation failed.
     """
+    if (told := told_curve(run.plan(), run.tape())) is not None:
+        return told
     if not (run.path / "curve.json").exists():
         done = subprocess.run(
             [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())],
@@ -178,6 +185,13 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
         if done.returncode != 0:
             raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")
     return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
+
+
+def told_curve(plan: Plan, tape: Tape) -> tuple[Point, ...] | None:
+    """The curve of a trainer whose nodes tell their losses; None: its snapshots are evaluated."""
+    told = plan.under_test.told_losses(plan.cluster, tape)
+    return None if told is None else tuple(
+        Point(number=one.number, processed=one.round, merged=one.round, t=one.t, loss=one.loss) for one in told)
 
 
 def drop_snapshots(run: RunFolder) -> None:

@@ -18,7 +18,7 @@ from chaos.evidence.history import History
 from chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
 from chaos.evidence.traffic import crossed
 from chaos.runner.backends import Backend, local
-from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed
+from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed, told_curve
 from chaos.runner.cleanup import clean
 from chaos.runner.experiment import Experiment, Observer, Outcome
 from chaos.scenario import plan as plans
@@ -184,7 +184,9 @@ def recorded(folder: RunFolder) -> History:
     try:
         references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
                       if (stored := folder.document(f"references/{kind}.json"))}
-        curve = [Point.model_validate(point) for point in folder.document("curve.json").get("curve", [])]
+        told = told_curve(plan, tape)
+        curve = told if told is not None else tuple(
+            Point.model_validate(point) for point in folder.document("curve.json").get("curve", []))
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error
     kept = folder.document(SETTINGS).get("evidence", "off") != "off"

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 
 from harness.core.programs import Program
 from harness.core.rounds_told import Lint
+from harness.foreign.losses import curve
 from harness.foreign.progress import lint
 from harness.foreign.settings import CommandSettings
 from harness.foreign.witness import LogWitness
+from harness.tape.reading import Tape
 from harness.tensors import Tensors
 from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import OFTEN, Role, Trainer, TrainerError, Witness, Workload
+from harness.trainer_api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
 _NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit", "truncate",
@@ -26,6 +28,7 @@ class Commands(Trainer):
 
     name: ClassVar[str] = "commands"
     settings: ClassVar[type[TrainerSettings]] = CommandSettings
+    baselines_are_kept: ClassVar[bool] = False  # nobody knows what commands read
 
     def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
@@ -55,6 +58,10 @@ class Commands(Trainer):
                 yield key, f"{key}: commands have no such setting: it is whatever they do"
         for place, why in settings.mistakes():
             yield (*place, why)
+
+    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+        """By their `step` events."""
+        return curve(tape.of("step"), settings.rounds) if settings.rounds else ()
 
     def events(self, settings: Any, role: Role) -> frozenset[str]:
         """A `step` is a round that a worker told of."""

@@ -24,6 +24,7 @@ from harness.core.programs import (
     named,
     target,
 )
+from harness.foreign.losses import POINTS
 from harness.foreign.progress import Expression, JsonLines, Source, compiled
 from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
 from harness.units import Seconds
@@ -113,6 +114,11 @@ class ProgressOf(_Part):
         if self.keys and self.metrics is None:
             raise ValueError("keys: they are those of a `metrics` file")
         return self
+
+    @property
+    def tells_loss(self) -> bool:
+        """Whether there may be one."""
+        return self.log is None or "loss" in compiled(self.log).groupindex
 
     def source(self, nodes: frozenset[str], cwd: str) -> Source:
         """Where these nodes tell of their rounds."""
@@ -272,6 +278,16 @@ class CommandSettings(SimpleSettings):
     def budget_tokens(self) -> int:
         """Where nobody counts tokens, rounds."""
         return self.rounds
+
+    @property
+    def last_snapshot(self) -> int:
+        """Of the curve of losses, if there is one."""
+        return POINTS if self.rounds and any(one.tells_loss for one in self.progress) else 0
+
+    @property
+    def loss_unit(self) -> str:
+        """Whatever the trainer means by it."""
+        return "as the trainer tells it"
 
     def contributors_needed(self, there: int) -> int:
         """A round of one counts."""

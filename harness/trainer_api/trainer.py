@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from harness.cleanup.undo_log import UndoLog
 from harness.core.programs import Program
@@ -110,6 +110,15 @@ class Difference:
 
     t: float
     words: str
+
+
+class ToldLoss(NamedTuple):
+    """A point of a loss curve that the event log itself tells."""
+
+    number: int
+    round: int
+    t: float
+    loss: float
 
 
 class Witness(Protocol):
@@ -292,6 +301,13 @@ class Trainer(ABC):
         """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
         None: there is none."""
         return None
+
+    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss] | None:
+        """The loss curve, where nodes tell it with their rounds; None: snapshots are evaluated."""
+        return None
+
+    baselines_are_kept: ClassVar[bool] = True
+    """Whether everything that a baseline depends on is known, so that one serves many runs."""
 
     def decides(self, settings: Any, kind: Kind) -> dict[str, Any]:
         """The settings that a baseline of this kind depends on."""

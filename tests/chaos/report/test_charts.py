@@ -63,6 +63,6 @@ def test_a_charts_legend_stays_below_its_columns_and_names_every_curve(width):
     console.print(charts.chart([charts.Curve(name, mark, "", [(0.0, 1.0), (5.0, 2.0)])
                                  for name, mark in looks.items()], width - 1, 5, "s"))
     lines = console.export_text().rstrip("\n").split("\n")
-    below = lines[next(index for index, line in enumerate(lines) if line.endswith("5.00 s")) + 1:]
+    below = lines[next(index for index, line in enumerate(lines) if line.endswith(" 5 s")) + 1:]
     assert all(line.startswith(" " * 11) and line[11] != " " for line in below)
     assert " ".join(" ".join(below).split()) == " ".join(f"{mark} {name}" for name, mark in looks.items())
