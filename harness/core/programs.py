@@ -6,7 +6,9 @@ what stands there then is the address of the link, and not of the node.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -71,6 +73,12 @@ class Program:
     def strings(self) -> list[str]:
         """Everything in which placeholders may stand."""
         return [self.run, *self.env.values(), self.cwd]
+
+
+def search_path(path: str) -> str:
+    """Where a command's program is looked for: on this PATH, and then beside the interpreter, so that what is installed
+    with the harness is found where nobody activated its environment."""
+    return os.pathsep.join(filter(None, [path, os.path.dirname(sys.executable)]))
 
 
 def link_name(node: str, to: str) -> str:

@@ -22,6 +22,7 @@ from harness.core.programs import (
     Restart,
     link_name,
     named,
+    search_path,
     target,
 )
 from harness.foreign.losses import POINTS
@@ -239,7 +240,7 @@ class CommandSettings(SimpleSettings):
             except ValueError as error:
                 found.append(f"{name}: {program.run!r} can't be taken apart: {error}")
                 continue
-            path = program.env.get("PATH") or os.environ.get("PATH")
+            path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
             if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
                 found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
         return "; ".join(found)

@@ -20,7 +20,7 @@ from harness.cluster.local.command import NODE, CommandProcess
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled
+from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled, search_path
 from harness.links.client import Links
 from harness.wire.echo import EchoServer
 
@@ -179,6 +179,7 @@ class LocalCluster(SupervisedCluster[Process]):
             there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
         env = {PROGRESS_FILE: filled(WRITTEN, own, {})} | {
             name: filled(text, own, there) for name, text in program.env.items()}
+        env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()),
                             *(filled(word, own, there) for word in shlex.split(program.run))], spec.name, number,
                            {"PYTHONUNBUFFERED": "1", NODE: f"{spec.name}.{number}"} | env,

@@ -116,6 +116,11 @@ def test_what_is_no_setting_is_refused(given, why):
     assert why in str(refused.value)
 
 
+def test_what_is_installed_beside_the_interpreter_is_found_though_it_is_not_on_the_path(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert settings({"a": {"run": "diloco-chaos doctor"}}, progress=[]).lacking() == ""
+
+
 def test_programs_and_folders_that_are_not_there_are_told(tmp_path):
     nodes = {"a": {"run": "no-such-program --x"}, "b": {"run": "{python} t.py", "cwd": str(tmp_path / "gone")},
              "c": {"run": "./mine", "cwd": str(tmp_path)}, "d": {"run": "sh -c 'open"}}

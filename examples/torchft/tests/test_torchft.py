@@ -1,0 +1,37 @@
+"""A replica is killed and comes back; what the example's README calls passed is passed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[1]
+pytest.importorskip("torchft")
+
+
+@pytest.fixture
+def verdicts(tmp_path):
+    """Of a scenario: (exit code, check -> verdict)."""
+    def run(name):
+        shutil.copytree(HERE / "scenarios", tmp_path / "scenarios")
+        shutil.copy(HERE / "train.py", tmp_path)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("diloco-chaos"), "run", f"scenarios/{name}.yaml",
+             "--retries-inconclusive", "2"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        report = max(tmp_path.glob("runs/*/report.json"), default=None)
+        assert report, done.stdout + done.stderr
+        return done.returncode, {check["name"]: check["verdict"] for check in json.loads(report.read_text())["checks"]}
+    return run
+
+
+def test_a_replica_that_is_killed_comes_back(verdicts):
+    code, found = verdicts("kill")
+    assert (code, set(found.values())) == (0, {"passed"}), found
+
+
+def test_both_killed_begin_again_at_zero_and_nobody_says_so(verdicts):
+    code, found = verdicts("both")
+    assert (code, found["rounds_never_go_back"]) == (1, "failed"), found
