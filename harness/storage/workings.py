@@ -7,11 +7,12 @@ that is killed while it writes leaves a torn last record, which is nobody's evid
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from harness.core.effects import Working
 from harness.core.roles import SYNCER
@@ -76,43 +77,27 @@ class Workings:
         return zlib.crc32(f"{self._file.name}/{self._seen}".encode()) / (1 << 32)
 
 
-class Kept(Protocol):
-    """A record of what a node computed with."""
-
-    @property
-    def node(self) -> str:
-        """Whose it is."""
-        ...
-
-    @property
-    def incarnation(self) -> int:
-        """Of which of its processes."""
-        ...
-
-    @property
-    def of(self) -> str:
-        """What was computed: the event's name."""
-        ...
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What tells it from others of the kind."""
-        ...
-
-    @property
-    def parts(self) -> dict[str, Tensors]:
-        """Tensors by their role."""
-        ...
-
-
 @dataclass(frozen=True)
-class InFile:
-    """Implements `Kept`; the tensors stay in the file until they are asked for."""
+class Kept(ABC):
+    """A record of what a node computed with."""
 
     node: str
     incarnation: int
     of: str
+    """What was computed: the event's name."""
     fields: dict[str, Any]
+    """What tells it from others of the kind."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> dict[str, Tensors]:
+        """Tensors by their role."""
+
+
+@dataclass(frozen=True)
+class InFile(Kept):
+    """The tensors stay in the file until they are asked for."""
+
     file: Path
     place: int
     length: int
@@ -145,14 +130,15 @@ class InFolder:
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """Implements `Kept`."""
+class Remembered(Kept):
+    """All of it is here."""
 
-    node: str
-    incarnation: int
-    of: str
-    fields: dict[str, Any]
-    parts: dict[str, Tensors]
+    tensors: dict[str, Tensors]
+
+    @property
+    def parts(self) -> dict[str, Tensors]:
+        """As they were."""
+        return self.tensors
 
 
 class InMemory:

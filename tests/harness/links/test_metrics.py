@@ -33,15 +33,20 @@ def counters(api: Api, address: Address, listener: socket.socket) -> Callable[[]
     return read
 
 
+def there_and_back(connect: Connect) -> None:
+    """Five bytes upstream, eight downstream, and the end of the connection."""
+    client, peer = connect()
+    client.sendall(b"there")
+    assert peer.recv(10) == b"there"
+    peer.sendall(b"and back")
+    assert client.recv(10) == b"and back"
+    client.close()
+    peer.close()
+
+
 def test_bytes_are_counted_by_direction(connect: Connect, counters: Callable[[], Any], settled: Settled) -> None:
     for _ in range(2):
-        client, peer = connect()
-        client.sendall(b"there")
-        assert peer.recv(10) == b"there"
-        peer.sendall(b"and back")
-        assert client.recv(10) == b"and back"
-        client.close()
-        peer.close()
+        there_and_back(connect)
     settled(lambda: counters() == {("received", "upstream"): 10, ("sent", "upstream"): 10,
                                    ("received", "downstream"): 16, ("sent", "downstream"): 16})
 
@@ -61,13 +66,7 @@ def test_what_a_link_carried_is_the_sum_of_both_directions(
         links: Links, connect: Connect, settled: Settled) -> None:
     links.create("unused", "127.0.0.1:9")
     before = links.carried().get("wire", 0)  # of former links of that name
-    client, peer = connect()
-    client.sendall(b"there")
-    assert peer.recv(10) == b"there"
-    peer.sendall(b"and back")
-    assert client.recv(10) == b"and back"
-    client.close()
-    peer.close()
+    there_and_back(connect)
     settled(lambda: links.carried()["wire"] == before + 13)
     assert links.carried().get("unused", 0) == 0
 
