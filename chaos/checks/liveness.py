@@ -34,8 +34,10 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None  # where all wait for all, and that is excused, no_global_stall tells all that there is
     start, within = zero(history), bound.within
-    need(history.seconds(start, history.first_fault) >= _LEAST_BASELINE_S,
-         "the first fault came too soon to know what was before it")
+    window = _window_s(history)
+    need(history.seconds(start, history.first_fault) >= (
+        window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S),
+        "the first fault came too soon to know what was before it")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
     if history.plan.checks.excuses_outages:
@@ -48,7 +50,6 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     if history.dead_for_good - {SYNCER}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
-    window = _window_s(history)
     for at in _moments(history, _all_back(history, last), window):
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
@@ -215,8 +216,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
 def _counted(history: History, learner: str, incarnation: int, since: float) -> Event | None:
     """The first merge of this process's work on a base as new as at its hello.
 
-    Where a cluster waits for nobody: the first version that it received of a round in which it was asked, since by its
-    phase it may be beaten in all of them."""
+    Where a cluster waits for nobody: or the first version that it received of a round in which it was asked, since by
+    its phase it may be beaten in many of them."""
     hello = next((event for event in history.tape.of("hello", node=SYNCER) if event.t > since
                   and (event["learner"], event["incarnation"]) == (learner, incarnation)), None)
     if hello is None:
@@ -224,12 +225,13 @@ def _counted(history: History, learner: str, incarnation: int, since: float) -> 
     merged = next((merge for merge in history.merges if merge.t > hello.t and any(
         (part["learner"], part["incarnation"]) == (learner, incarnation)
         and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
-    if merged is not None or not history.plan.cluster.waits_for_nobody:
+    if not history.plan.cluster.waits_for_nobody:
         return merged
     asked = {(merge["fragment"], merge["version"]) for merge in history.merges
              if merge.t > hello.t and learner in merge["asked"]}
-    return next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
-                 and (event["fragment"], event["version"]) in asked), None)
+    beaten = next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
+                   and (event["fragment"], event["version"]) in asked), None)
+    return min(filter(None, (merged, beaten)), key=lambda event: event.t, default=None)
 
 
 def _recovered(history: History, span: Span, target: str, within: float) -> list[_Return]:

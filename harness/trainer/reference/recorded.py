@@ -127,10 +127,11 @@ class _Again:
             version = _Version(event["version"], event["digest"], event.fields.get("state"))
             self._follows(_Made(event, event["fragment"], version, event["contributions"], event["outer"]))
         elif records := self._merges.get((event["fragment"], event["version"]), {}).get(event.incarnation):
-            told = [part["digest"] for part in event["contributions"]]
+            told = {f"answer/{part['learner']}": part["digest"] for part in event["contributions"]}
             all_parts = [record.parts for record in records]
-            self._mean(event, next((parts for parts in all_parts if told == [
-                digest(parts.get(f"answer/{part['learner']}", {})) for part in event["contributions"]]), all_parts[-1]))
+            self._mean(event, next((parts for parts in all_parts if told == {
+                name: digest(its) for name, its in parts.items() if name.startswith("answer/")}),
+                all_parts[-1]))
 
     def _follows(self, made: _Made) -> None:
         """A version comes after another one. Hold it against what is kept of how it was made."""
