@@ -24,21 +24,33 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
     """
     ends = history.tape.of("end", node="harness")
     if ends and ends[-1]["outcome"] != "finished" and not stands_still:
-        return str(ends[-1]["message"] or ends[-1]["outcome"])
+        return str(ends[-1]["message"] or ends[-1]["outcome"]) + _nobody_told(history)
     began = history.tape.of("begin", node="harness")
     if began and began[0]["plan"] != history.plan.digest:
         return "this tape was recorded from another plan than the one in its folder"
     finished = history.tape.of("finished", node=SYNCER)
     if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:
         if "rounds" in history.plan.cluster.evidence:
-            return (f"training was over with round {finished[0]['processed']}, before round "
+            return (f"every worker had ended by round {finished[0]['processed']}, before round "
                     f"{history.plan.cluster.budget_tokens}")
         return "training was over before its budget of tokens was spent"
     if history.zero is None:
+        if "rounds" in history.plan.cluster.evidence:
+            return f"there never was a steady state: not every worker had a part in a round{_nobody_told(history)}"
         return "the cluster never reached its steady state: the syncer did not merge from every learner"
     if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
     return _lost_pace(history, history.zero, history.first_fault)
+
+
+def _nobody_told(history: History) -> str:
+    """Of workers that number their rounds: who told of none, and how to find out why."""
+    if history.zero is not None or "rounds" not in history.plan.cluster.evidence:
+        return ""
+    told = {event.node for event in history.tape.of("step")}
+    silent = [name for name in history.plan.cluster.names if name not in told]
+    return (f". No line of {' and '.join(silent)} told of a round: `diloco-chaos progress LOG --with SCENARIO` shows "
+            f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
 
 
 def _lost_pace(history: History, start: float, end: float) -> str:

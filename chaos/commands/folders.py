@@ -11,6 +11,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from chaos.commands.common import Failure, JsonOption, app, print_json, understood
 from chaos.evidence.run_folder import RunFolder
@@ -181,6 +182,6 @@ def doctor(as_json: JsonOption = False) -> None:
     marks = {"ok": "[green]✓[/]", "missing": "[red]✗[/]", "optional": "[yellow]-[/]"}
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for line in lines:
-        table.add_row(marks[line.state], line.name, "\n".join(filter(None, [line.found, line.advice])))
+        table.add_row(marks[line.state], Text(line.name), Text("\n".join(filter(None, [line.found, line.advice]))))
     Console().print(table)
     raise typer.Exit(2 if missing else 0)

@@ -15,6 +15,7 @@ from harness.tape.event import Event
 
 _AROUND_S = 1.0
 _MOST_EVENTS = 8
+_WIDEST = 110
 _QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
           SAMPLE}
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
@@ -87,7 +88,11 @@ def _line(event: Event, hub: bool) -> str:
     fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
                        if isinstance(value, (str, int, float)))
     who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
-    return f"{event.t:7.2f} s  {who} {event.event}  {fields}"[:110]
+    return _short(f"{event.t:7.2f} s  {who} {event.event}  {fields}")
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _WIDEST else line[:_WIDEST - 1] + "…"
 
 
 def _logs(result: Result) -> list[str]:
@@ -95,5 +100,5 @@ def _logs(result: Result) -> list[str]:
     lines: list[str] = []
     for name in (*result.history.plan.cluster.all_nodes, "links"):
         tail = [line for line in result.folder.log_tail(name) if line.strip()]
-        lines += [f"the end of {name}'s log:", *(f"  {line}"[:110] for line in tail), ""] if tail else []
+        lines += [f"the end of {name}'s log:", *(_short(f"  {line}") for line in tail), ""] if tail else []
     return lines

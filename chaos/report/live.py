@@ -74,8 +74,9 @@ class Progress:
     def describe(self) -> str:
         """One line for a log."""
         loss = f"train loss {self.loss:.3f}" if self.loss else "no loss yet"
-        parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} learners " \
-                f"per merge" if self.contributors else ""
+        per = "workers a round" if "rounds" in self.plan.cluster.evidence else "learners per merge"
+        parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} {per}" \
+            if self.contributors else ""
         return f"{self.share:4.0%}  {loss}{parts}"
 
 
@@ -106,7 +107,7 @@ class PlainView:
 def _announce(event: Event) -> str:
     match event.event:
         case "steady":
-            return "steady state: merged from every learner"
+            return "steady state: everybody has taken part"
         case "injecting":
             return f"{event['fault']}: {event['description']}"
         case "healed":
@@ -126,7 +127,7 @@ def _announce(event: Event) -> str:
         case "resumed":
             return "the syncer resumed from what it had committed"
         case "finished" if event.node == "syncer":
-            return "training is over"
+            return "everybody has ended, before training was over" if event.fields.get("early") else "training is over"
     return ""
 
 

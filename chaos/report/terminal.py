@@ -77,10 +77,9 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
 def _out_of_reach(judgement: Judgement) -> list[RenderableType]:
     if not judgement.out_of_reach:
         return []
-    lines = [f"{', '.join(checks)}: they need {bringing}" if len(checks) > 1 else f"{checks[0]}: it needs {bringing}"
-             for bringing, checks in judgement.out_of_reach.items()]
-    return [_title("Out of reach", "checks that need evidence which this trainer does not give"),
-            Text("\n".join(lines), "dim")]
+    lines = [f"{', '.join(checks)} ({bringing})" for bringing, checks in judgement.out_of_reach.items()]
+    return [_title("Out of reach", "what these need this trainer does not tell; docs/extending.md says how one does"),
+            Text("; ".join(lines), "dim")]
 
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:

@@ -54,8 +54,8 @@ class Backend:
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
         found = [f"{kind}: {self._advice(lacking)}" for kind, lacking in missing.items() if lacking]
         if self.virtual and plan.under_test.programs(plan.cluster):
-            found.append(f"trainer {plan.trainer}: commands can't run under virtual time, which needs a trainer's "
-                         f"cores; run it with --on local")
+            found.append(f"trainer {plan.trainer}: commands are processes, and these take real time: they can't run "
+                         f"under virtual time; leave --on out, which is --on local")
         if self.name == "compose" and plan.trainer != BUILT_IN:
             found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
                          f"with --on local or --on simulated")

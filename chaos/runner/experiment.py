@@ -126,8 +126,10 @@ class Experiment:
         if end.outcome == "deadline":
             self._stage.dump_stacks()
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
-            return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; every node's stacks "
-                                       f"are in {self._stage.run / 'logs'}")
+            what = "what nodes said is" if self.plan.under_test.programs(self.plan.cluster) else (
+                "every node's stacks are")
+            return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; {what} in "
+                                       f"{self._stage.run / 'logs'}")
         self._see_them_end()
         return Outcome("finished")
 

@@ -285,7 +285,8 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         return left
 
     def dump_stacks(self) -> None:
-        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended)."""
+        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended); commands
+        would die of it."""
         for node in self._nodes.values():
-            if node.alive:
+            if node.alive and node.spec.program is None:
                 node.send(signal.SIGUSR1)

@@ -157,13 +157,23 @@ def lint(lines: Sequence[str], readers: Sequence[Reader], now: datetime | None =
                 reports.append(read)
                 break
     if not reports:
-        problems.append("no line matches: nothing would be known of this node")
+        last_line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        problems.append("no line tells a round: nothing would be known of this node"
+                        + (f"; its last line is {last_line[:_SHOWN]!r}" if last_line else "; it is empty"))
     last = next((report.time for report in reversed(reports) if report.time is not None), None)
-    if now is not None and last is not None and abs(now.astimezone(UTC).timestamp() - last) > _FAR_OFF_S:
+    if now is not None and last is not None and _of_another_zone(now.astimezone(UTC).timestamp() - last):
         problems.append(f"the last round was at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC by its own "
                         f"clock, and the log was written at {now.astimezone(UTC):%H:%M:%S} UTC: say the zone in the "
                         f"time, or leave the group `time` out")
     return Lint(reports, len(lines), problems)
 
 
-_FAR_OFF_S = 60.0
+_SHOWN = 100
+_QUARTER_S = 900.0
+_NEAR_S = 30.0
+"""Zones are quarters of an hour apart; a log that was copied is off by anything."""
+
+
+def _of_another_zone(off: float) -> bool:
+    quarters = round(off / _QUARTER_S)
+    return 0 < abs(quarters) <= 14 * 4 and abs(off - quarters * _QUARTER_S) < _NEAR_S

@@ -50,6 +50,7 @@ class Rounds:
         self._newest = 0
         self._merged = 0
         self._seen: set[str] = set()
+        self._coming: set[str] = set()  # who is going to be started again
         self._steady = self._finished = self._begun = False
 
     def on_start(self, worker: str, incarnation: int, t: float) -> Iterator[Event]:
@@ -58,6 +59,7 @@ class Rounds:
             self._begun = True
             yield _of_run(t, "start", role="coordinator")
         self._workers[worker] = _Worker(incarnation, t)
+        self._coming.discard(worker)
         yield _of_run(t, "hello", learner=worker, incarnation=incarnation, fresh=incarnation == 0, step=self._newest,
                       versions=[self._merged], versions_held=[-1])
 
@@ -69,7 +71,9 @@ class Rounds:
         known.alive = False
         yield from self._close(t) if self._complete() else ()
         yield _of_run(t, "lost", learner=worker, incarnation=incarnation, reason="its process ended")
-        if not again and not any(one.alive for one in self._workers.values()):
+        if again:
+            self._coming.add(worker)
+        elif not self._coming and not any(one.alive for one in self._workers.values()):
             yield from self._finish(t, early=self._newest < self._target)
 
     def on_report(self, worker: str, incarnation: int, report: Report, t: float) -> Iterator[Event]:

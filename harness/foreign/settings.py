@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from harness.core.programs import (
     LOG,
@@ -48,6 +48,11 @@ def _any_expression(text: str) -> str:
     return text
 
 
+def _as_text(value: Any) -> Any:
+    """A number is what it looks like: `OMP_NUM_THREADS: 1`."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -76,7 +81,7 @@ class NodeKind(_Part):
     """It has a port, `{port}`, and others may name it."""
     port: int = Field(0, ge=0, le=65535)
     """Which; 0: one that is free. Of several that are alike, the first one's."""
-    env: dict[str, str] = {}
+    env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
     """Added to the harness' own environment."""
     cwd: str = ""
     """Where it runs; where the harness does, if not given."""
@@ -259,11 +264,9 @@ class CommandSettings(SimpleSettings):
 
     @property
     def evidence_wanting(self) -> Mapping[Evidence, str]:
-        """What only a trainer tells that writes the event log itself."""
-        itself = "a trainer that writes the event log itself (docs/extending.md)"
-        return {"tokens": f"what became of every step, from {itself}",
-                "fragments": f"versions and digests of what is merged, from {itself}",
-                "protocol": f"its word on whom it takes for gone, and that training is over, from {itself}"}
+        """What a trainer tells that writes the event log itself: docs/extending.md."""
+        return {"tokens": "what became of every step", "fragments": "versions and digests of what is merged",
+                "protocol": "its word on who is gone and when training is over"}
 
     @property
     def coupling(self) -> Coupling:

@@ -118,7 +118,7 @@ def test_json_is_one_object_on_standard_output(arguments):
 
 def test_every_command_explains_itself_with_an_example():
     runner, commands = CliRunner(), get_command(app).commands
-    assert len(commands) == 14
+    assert len(commands) == 15
     for name in commands:
         short, long = (runner.invoke(app, [name, option]) for option in ("-h", "--help"))
         assert (short.exit_code, short.stdout) == (0, long.stdout)

@@ -32,6 +32,24 @@ _ECHO = ":echo"
 _LOOK_S = 0.05
 
 
+def _free(node: str, port: int) -> int:
+    """A node's port, or one that is free where it has none.
+
+    Raises:
+        ClusterError: somebody else has it.
+    """
+    if not port:
+        return free_port()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_LOOPBACK, port))
+        except OSError as error:
+            raise ClusterError(f"{node}: port {port} can't be had ({error.strerror}): end the program that has it, "
+                               f"choose another, or leave `port` out for one that is free") from error
+    return port
+
+
 class LocalCluster(SupervisedCluster[Process]):
     """Implements `harness.cluster.base.Cluster`.
 
@@ -73,7 +91,7 @@ class LocalCluster(SupervisedCluster[Process]):
         self._echo = EchoServer(self._undo_log.token)
         for spec in nodes:
             if spec.listens:
-                self._ports[spec.name] = (spec.program and spec.program.port) or free_port()
+                self._ports[spec.name] = _free(spec.name, spec.program.port) if spec.program else free_port()
         for spec in nodes:
             for link, to in spec.links.items():
                 self._addresses[link] = self._links().create(link, f"{_LOOPBACK}:{self._ports[to]}")

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,13 +27,12 @@ ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
 
 
 def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, written=False, parity=False,
-         deadline="30s",
-         **hub):
+         expression=ROUND, deadline="30s", **hub):
     """A scenario of the toy trainer."""
     nodes = {"hub": {"listens": True, "run": f"{{python}} {TOY} hub {{port}}"} | hub,
              "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}} | (nodes or {})
-    trainer = {"kind": "commands", "nodes": nodes,
-               "progress": [{"node": node, **({"written": True} if written else {"log": ROUND})} for node in progress],
+    how = {"written": True} if written else {"log": expression}
+    trainer = {"kind": "commands", "nodes": nodes, "progress": [{"node": node, **how} for node in progress],
                "rounds": rounds, "shared": shared}
     return (f"diloco_chaos: 1\nname: toy\ndeadline: {deadline}\ntrainer: {json.dumps(trainer)}\n"
             + "faults:\n" + "".join(f"  - {fault}\n" for fault in faults or ["{pause: hub, at: 1s, for: 300ms}"])
@@ -107,6 +107,20 @@ def test_its_loss_is_held_against_the_same_nodes_without_faults(run_toy, monkeyp
     assert (verdict.verdict, verdict.measured) == ("passed", "fault-free +0.0%")
     assert "at equal merged rounds" in verdict.evidence[-1]
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == [], "nobody knows what it depends on"
+
+
+def test_a_port_that_somebody_else_has_is_told_before_anything_starts(run_toy):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = run_toy(port=taken.getsockname()[1])
+    assert result.outcome.kind == "broken"
+    assert re.search(r"hub: port \d+ can't be had \(Address already in use\): end the program that has it",
+                     result.outcome.message)
+
+
+def test_workers_that_tell_nothing_are_named_with_what_shows_why(run_toy):
+    result = run_toy(deadline="3s", rounds=50, expression=r"rnd=(?P<round>\d+)")
+    assert result.judgement.exit_code == 3
+    assert "No line of worker-1 and worker-2 told of a round: `diloco-chaos progress" in result.judgement.inconclusive
 
 
 class Watching(NullAudience):

@@ -58,7 +58,9 @@ def test_a_sound_log_has_no_problems():
 
 
 def test_a_log_in_which_nothing_matches_says_so():
-    assert found(text=r"round (?P<round>\d+)").problems == ["no line matches: nothing would be known of this node"]
+    assert found(text=r"round (?P<round>\d+)").problems == [
+        "no line tells a round: nothing would be known of this node; it is empty"]
+    assert found(7, text=r"round (?P<round>\d+)").problems[0].endswith("; its last line is 'step=7'")
 
 
 def test_rounds_that_go_back_or_stand_or_are_left_out_are_told_with_their_line():
@@ -76,6 +78,7 @@ def test_a_clock_that_is_far_off_is_told():
     assert told.startswith("the last round was at 2023-11-14 22:13:20 UTC by its own clock, and the log was written at "
                            "23:13:20 UTC")
     assert not lint([line], [expression], now.replace(hour=22)).problems
+    assert not lint([line], [expression], now.replace(minute=20)).problems, "a log that was copied"
 
 
 # -- objects, one a line ---------------------------------------------------------------------------------------------

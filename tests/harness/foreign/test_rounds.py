@@ -152,3 +152,13 @@ def test_whatever_is_reported_rounds_have_each_member_once_and_versions_go_up(re
     assert all(len(set(one)) == len(one) >= 1 for one in members)
     if shared:
         assert [event["round"] for event in merges] == sorted({event["round"] for event in merges})
+
+
+def test_who_is_to_be_started_again_is_waited_for_though_the_last_survivor_ends():
+    told = Told(target=9)
+    told.end(A, 0, 1.0, again=True)
+    told.end(B, 0, 1.5)
+    assert told.named("finished") == []
+    told.start(A, 1, 2.0)
+    told.end(A, 1, 3.0)
+    assert [event["early"] for event in told.named("finished")] == [True]

@@ -41,6 +41,11 @@ def test_naming_a_node_that_listens_declares_a_link():
     assert found.links("store") == []
 
 
+def test_a_number_in_the_environment_is_what_it_looks_like():
+    assert settings(replica(env={"OMP_NUM_THREADS": 1, "RATE": 0.5})).programs["replica"].env == {
+        "OMP_NUM_THREADS": "1", "RATE": "0.5"}
+
+
 def test_links_make_any_graph_and_nobody_has_one_to_itself():
     ring = {f"peer-{number}": {"listens": True, "worker": True, "run": f"t.py {{port}} {{peer-{number}}}",
                                "env": {"NEXT": f"{{peer-{number % 3 + 1}.host}}:{{peer-{number % 3 + 1}.port}}"}}
