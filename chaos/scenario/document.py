@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,21 @@ def annotated(text: str, file: Path | str) -> Any:
         raw = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0,
+        hint = _unquoted(text, mark.line) if mark else ""
+        raise ScenarioError(file, [Problem(f"not valid YAML: {error.problem}{hint}", mark.line + 1 if mark else 0,
                                            mark.column + 1 if mark else 0)]) from error
     except Exception as error:  # ruamel raises whatever its scalars' constructors do: a date that is none, say
         raise ScenarioError(file, [Problem(f"not valid YAML: {first(error)}")]) from error
     if not isinstance(raw, dict):
         raise ScenarioError(file, [Problem(f"a scenario is a mapping that begins with `{HEADER}`", 1, 1)])
     return raw
+
+
+def _unquoted(text: str, line: int) -> str:
+    """What to do about a command that begins with a placeholder: to YAML that is a mapping."""
+    lines = text.splitlines()
+    wrong = line < len(lines) and re.search(r":\s+\{[A-Za-z_.-]+\}\s*\S", lines[line])
+    return "; a value that begins with { stands in quotes" if wrong else ""
 
 
 def plain(value: Any, file: Path | str) -> dict[str, Any]:

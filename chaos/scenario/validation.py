@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from chaos.registry import CHECKS
 from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
@@ -61,6 +62,7 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     yield from ((["cluster", *where], message)
                 for *where, message in scenario.under_test.objections(scenario.cluster))
     yield from _parity(scenario)
+    yield from _out_of_reach(scenario)
     if "seed" in scenario.cluster.model_fields_set:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:
@@ -86,6 +88,15 @@ def _parity(scenario: Scenario) -> Iterator[Objection]:
                f"loss_parity: trainer {scenario.trainer} has no synchronous run; leave against_synchronous out")
 
 
+def _out_of_reach(scenario: Scenario) -> Iterator[Objection]:
+    """Checks that are named, and that this trainer gives no evidence for."""
+    lacking = scenario.cluster.evidence_wanting
+    for name in scenario.checks.model_fields_set & set(CHECKS):
+        if missing := [words for need, words in lacking.items() if need in CHECKS[name].needs]:
+            yield (["checks", name], f"{name}: out of reach of trainer {scenario.trainer}, which does not tell "
+                                     f"{' and '.join(missing)}; leave it out")
+
+
 def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
     """Who joins must not be there yet: the last learners, each once, and not all of them."""
     coming = joiners(scenario.faults)
@@ -105,6 +116,10 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
         if name in links:
             if not fault.on_links:
                 yield f"{fault.kind}: {name} is a link; nodes are {', '.join(valid)}"
+            continue
+        if name in scenario.cluster.groups:
+            yield (f"{fault.kind}: {name} is several nodes: name them, "
+                   f"[{', '.join(scenario.cluster.groups[name])}], or one of them")
             continue
         if name in scenario.nodes and name not in valid:
             whom = "a learner" if fault.target_role == "learner" else "the syncer"

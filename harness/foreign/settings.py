@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -182,6 +182,11 @@ class CommandSettings(SimpleSettings):
     def all_nodes(self) -> list[str]:
         """Every node, in the order of starting."""
         return [name for kind, one in self.nodes.items() for name in one.names(kind)]
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Kinds of which there are several."""
+        return {kind: one.names(kind) for kind, one in self.nodes.items() if one.count is not None}
 
     @property
     def link_names(self) -> list[str]:

@@ -135,6 +135,11 @@ class TrainerSettings(BaseModel):
         return [SYNCER, *self.names]
 
     @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Nodes that are alike, by the name that they have together."""
+        return {}
+
+    @property
     def link_names(self) -> list[str]:
         """Links that faults may name, where they have names of their own; here each bears its learner's."""
         return []

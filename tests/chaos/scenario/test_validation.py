@@ -607,3 +607,25 @@ def test_what_is_no_link_is_told(fault, said):
     with pytest.raises(ScenarioError) as refused:
         parse(of_commands(fault))
     assert said in str(refused.value)
+
+
+def test_a_kind_of_which_there_are_several_is_no_target_and_they_are_named():
+    text = of_commands("{kill: w, at: 1s}").replace("    w-1: {", "    w: {count: 2, ").replace("{w-2}", "")
+    text = "\n".join(line for line in text.split("\n") if not line.startswith("    w-2:")).replace(
+        "node: w-1", "node: w")
+    with pytest.raises(ScenarioError) as refused:
+        parse(text)
+    assert "kill: w is several nodes: name them, [w-1, w-2], or one of them" in str(refused.value)
+
+
+def test_a_check_that_is_out_of_reach_of_the_trainer_can_not_be_asked_for():
+    with pytest.raises(ScenarioError) as refused:
+        parse(of_commands("{kill: w-1, at: 1s}") + "checks: {goodput: {at_least: 50%}}\n")
+    assert ("goodput: out of reach of trainer commands, which does not tell what became of every step; leave it out"
+            in str(refused.value))
+
+
+def test_a_command_that_begins_with_a_brace_and_has_no_quotes_gets_a_hint():
+    with pytest.raises(ScenarioError) as refused:
+        parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes:\n    a:\n      run: {python} t.py\n")
+    assert "a value that begins with { stands in quotes" in str(refused.value)
