@@ -78,11 +78,10 @@ def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check
 
 
 def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, list[str]]:
-    cluster, found = history.plan.cluster, dict[str, list[str]]()
-    for evidence, bringing in cluster.evidence_wanting.items():
-        if names := [name for name, check in checks.items() if evidence in check.needs - cluster.evidence]:
-            found[bringing] = names
-    return found
+    wanting = history.plan.cluster.evidence_wanting
+    found = {words: [name for name, check in checks.items() if evidence in check.needs]
+             for evidence, words in wanting.items()}
+    return {words: names for words, names in found.items() if names}
 
 
 def _soundness(history: History) -> tuple[str, list[str]]:

@@ -189,17 +189,17 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
                   and not _ended_with_all(history, event)), None)
     if spawn is None:
         raise Unknown(f"{target} was not started again")
-    incarnation = spawn["incarnation"]
+    incarnation, merges = spawn["incarnation"], target in (SYNCER, *history.plan.cluster.names)
     after = [merge for merge in history.merges if merge.t > spawn.t]
     if target == SYNCER:
         first = next((merge for merge in after if merge.incarnation == incarnation), None)
-    elif target not in history.plan.cluster.names:
+    elif not merges:
         first = next(iter(after), None)  # it trains nothing: the others' work goes on
     else:
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if first.event != "merge" else
-                "merged from" if target in (SYNCER, *history.plan.cluster.names) else "and the next round was")
+                "merged from" if merges else "and the next round was")
         words = f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
@@ -208,8 +208,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended")
-    never = ("was never merged from" if target in (SYNCER, *history.plan.cluster.names) else
-             "no round was finished after that")
+    never = "was never merged from" if merges else "no round was finished after that"
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
 
 
@@ -271,7 +270,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     """Learners that were not hit keep 90% of their nominal pace while others are hit."""
     if not history.plan.faults or (history.plan.checks.excuses_outages and history.plan.cluster.blocking):
         return None
-    need(history.plan.cluster.step_time > 0 or "rounds" in history.plan.cluster.evidence,
+    need(history.plan.cluster.step_time > 0 or history.plan.cluster.tells_rounds,
          "without pace there is no nominal speed")
     need(all(map(history.step_time, history.plan.cluster.names)),
          "too few rounds before the first fault to know the pace of every worker")

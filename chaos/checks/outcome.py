@@ -37,7 +37,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     final = history.final
     need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
     floor = history.plan.cluster.loss_floor
-    unit = "rounds" if "rounds" in history.plan.cluster.evidence else "tokens"
+    unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),

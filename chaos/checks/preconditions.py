@@ -30,12 +30,12 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
         return "this tape was recorded from another plan than the one in its folder"
     finished = history.tape.of("finished", node=SYNCER)
     if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:
-        if "rounds" in history.plan.cluster.evidence:
+        if history.plan.cluster.tells_rounds:
             return (f"every worker had ended by round {finished[0]['processed']}, before round "
                     f"{history.plan.cluster.budget_tokens}")
         return "training was over before its budget of tokens was spent"
     if history.zero is None:
-        if "rounds" in history.plan.cluster.evidence:
+        if history.plan.cluster.tells_rounds:
             return f"there never was a steady state: not every worker had a part in a round{_nobody_told(history)}"
         return "the cluster never reached its steady state: the syncer did not merge from every learner"
     if history.plan.cluster.blocking:
@@ -45,7 +45,7 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
 
 def _nobody_told(history: History) -> str:
     """Of workers that number their rounds: who told of none, and how to find out why."""
-    if history.zero is not None or "rounds" not in history.plan.cluster.evidence:
+    if history.zero is not None or not history.plan.cluster.tells_rounds:
         return ""
     told = {event.node for event in history.tape.of("step")}
     silent = [name for name in history.plan.cluster.names if name not in told]

@@ -159,7 +159,7 @@ class History:
     @cached_property
     def _own_pace(self) -> dict[str, float]:
         """Learner -> median time from round to round before the first fault, where its trainer knows no nominal one."""
-        if "rounds" not in self.plan.cluster.evidence or self.zero is None:
+        if not self.plan.cluster.tells_rounds or self.zero is None:
             return {}
         told: dict[str, list[float]] = {}
         for (name, _), events in self.steps.items():

@@ -176,8 +176,8 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     Raises:
         NoReferenceError: the evaluation failed.
     """
-    if (told := told_curve(run.plan(), run.tape())) is not None:
-        return told
+    if (plan := run.plan()).under_test.tells_losses:
+        return told_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
         done = subprocess.run(
             [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())],
@@ -187,11 +187,10 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
 
 
-def told_curve(plan: Plan, tape: Tape) -> tuple[Point, ...] | None:
-    """The curve of a trainer whose nodes tell their losses; None: its snapshots are evaluated."""
-    told = plan.under_test.told_losses(plan.cluster, tape)
-    return None if told is None else tuple(
-        Point(number=one.number, processed=one.round, merged=one.round, t=one.t, loss=one.loss) for one in told)
+def told_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
+    """The curve of a trainer whose nodes tell their losses."""
+    return tuple(Point(number=one.number, processed=one.round, merged=one.round, t=one.t, loss=one.loss)
+                 for one in plan.under_test.told_losses(plan.cluster, tape))
 
 
 def drop_snapshots(run: RunFolder) -> None:

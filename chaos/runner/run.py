@@ -184,8 +184,7 @@ def recorded(folder: RunFolder) -> History:
     try:
         references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
                       if (stored := folder.document(f"references/{kind}.json"))}
-        told = told_curve(plan, tape)
-        curve = told if told is not None else tuple(
+        curve = told_curve(plan, tape) if plan.under_test.tells_losses else tuple(
             Point.model_validate(point) for point in folder.document("curve.json").get("curve", []))
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error

@@ -85,9 +85,8 @@ class LinkFault(Fault):
         """Bytes that the links have carried until now, all together, where that is known."""
         if not isinstance(hit.cluster, Carries):
             return {}
-        counts = [hit.cluster.carried(link) for link in hit.links(self.targets)]
-        known = [count for count in counts if count is not None]
-        return {what: float(sum(known))} if known else {}
+        carried = hit.cluster.carried(hit.links(self.targets))
+        return {} if carried is None else {what: float(carried)}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """What `took_effect` tells; a fault on a link that nobody uses has none."""

@@ -309,8 +309,8 @@ class Clocks(Protocol):
 class Carries(Protocol):
     """What its links carry is counted. Not asked for by faults: where nobody counts, the trainer's protocol tells."""
 
-    def carried(self, link: str) -> int | None:
-        """Bytes that a link has taken from both sides since it was made; None: not known of this one."""
+    def carried(self, links: Sequence[str]) -> int | None:
+        """Bytes that these links have taken from both sides since they were made, all together; None: not known."""
         ...
 
 

@@ -61,6 +61,7 @@ class LogWitness:
         self._sources = settings.sources()
         self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.rounds)
         self._followed: dict[tuple[str, int], list[_Followed]] = {}
+        self._running: set[tuple[str, int]] = set()  # of whose files more may come
         self._before = {path: path.stat().st_size for node in self._workers for source in self._of(node)
                         if (path := self._path(source, node, 0)).is_file()}
         self._out: dict[tuple[str, int], Any] = {}
@@ -78,11 +79,12 @@ class LogWitness:
         elif event == "exit" and fields.get("target") in self._workers:
             node, incarnation = fields["target"], fields["incarnation"]
             self._read(node, incarnation, t, to_the_end=True)
+            self._running.discard((node, incarnation))
             self._write(self._rounds.on_end(node, incarnation, t, again=bool(fields.get("again"))))
 
     def look(self, t: float) -> None:
         """Read what was told since, and write what it means."""
-        for node, incarnation in list(self._followed):
+        for node, incarnation in sorted(self._running):
             self._read(node, incarnation, t)
         self._write(self._rounds.on_time(t))
 
@@ -114,6 +116,7 @@ class LogWitness:
                 mine[path].readers.clear()
             mine.setdefault(path, _Followed(path, self._before.get(path, 0))).readers.append(source.reader)
         self._followed[node, incarnation] = list(mine.values())
+        self._running.add((node, incarnation))
 
     def _read(self, node: str, incarnation: int, t: float, *, to_the_end: bool = False) -> None:
         for file in self._followed.get((node, incarnation), []):

@@ -302,9 +302,12 @@ class Trainer(ABC):
         None: there is none."""
         return None
 
-    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss] | None:
-        """The loss curve, where nodes tell it with their rounds; None: snapshots are evaluated."""
-        return None
+    tells_losses: ClassVar[bool] = False
+    """Whether nodes tell the loss curve with their rounds; else snapshots are evaluated."""
+
+    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+        """The loss curve, where nodes tell it."""
+        return ()
 
     baselines_are_kept: ClassVar[bool] = True
     """Whether everything that a baseline depends on is known, so that one serves many runs."""

@@ -137,9 +137,12 @@ class LocalCluster(SupervisedCluster[Process]):
         """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""
         return self._echoes.get(link) or super().address(link)
 
-    def carried(self, link: str) -> int | None:
-        """Of a command's links; of the real server's nothing is known: it counts connections that have ended."""
-        return None if link not in self._echoes or self._toxiproxy else self._links().carried().get(link, 0)
+    def carried(self, links: Sequence[str]) -> int | None:
+        """Of commands' links; of the real server's nothing is known: it counts connections that have ended."""
+        if self._toxiproxy or not set(links) & self._echoes.keys():
+            return None
+        counts = self._links().carried()
+        return sum(counts.get(link, 0) for link in links)
 
     def _sides(self, link: str) -> Sequence[str]:
         """Its echo has the same toxics."""
