@@ -224,13 +224,18 @@ def _counted(history: History, learner: str, incarnation: int, since: float) -> 
     merged = next((merge for merge in history.merges if merge.t > hello.t and any(
         (part["learner"], part["incarnation"]) == (learner, incarnation)
         and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
+    return min(filter(None, (merged, _beaten(history, learner, incarnation, hello.t))), key=lambda event: event.t,
+               default=None)
+
+
+def _beaten(history: History, learner: str, incarnation: int, since: float) -> Event | None:
+    """Where a cluster waits for nobody: what a process received of the first round in which it was asked since then."""
     if not history.plan.cluster.waits_for_nobody:
-        return merged
+        return None
     asked = {(merge["fragment"], merge["version"]) for merge in history.merges
-             if merge.t > hello.t and learner in merge["asked"]}
-    beaten = next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
-                   and (event["fragment"], event["version"]) in asked), None)
-    return min(filter(None, (merged, beaten)), key=lambda event: event.t, default=None)
+             if merge.t > since and learner in merge["asked"]}
+    return next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
+                 and (event["fragment"], event["version"]) in asked), None)
 
 
 def _recovered(history: History, span: Span, target: str, within: float) -> list[_Return]:
@@ -239,11 +244,16 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
                 if event["fault"] == span.planned.id), None)
     if hit is None:
         raise Unknown(f"the memory of {target} never failed")
-    first = next((merge for merge in history.merges if merge.t > hit.t and any(
+    merged = next((merge for merge in history.merges if merge.t > hit.t and any(
         (part["learner"], part["incarnation"]) == (target, hit.incarnation) and part["first"] > hit["step"]
         for part in merge["contributions"])), None)
+    sent = next((event.t for event in history.tape.of("outer_gradient", node=target) if event.t > hit.t
+                 and event.incarnation == hit.incarnation and event["first"] > hit["step"]), math.inf)
+    first = min(filter(None, (merged, _beaten(history, target, hit.incarnation, sent))), key=lambda event: event.t,
+                default=None)
     if first is not None:
-        words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was merged at {first.t:.2f} s"
+        verb = "merged" if first.event == "merge" else "beaten by quicker ones, which its cluster allows,"
+        words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was {verb} at {first.t:.2f} s"
         return [_Return(_returning_s(history, span, target, hit.t, first.t), words, hit.t, first.t)]
     gone = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                  and event["incarnation"] == hit.incarnation and event.t > hit.t), float("inf"))
