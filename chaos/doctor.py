@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from chaos.evidence.run_folder import cache_folder, environment
 from harness.cleanup.undo_log import in_charge, undo_logs_folder
+from harness.core.programs import compiler
 from harness.extras import lacking
 from harness.providers import OURS, offers
 
@@ -35,6 +36,7 @@ class Line(NamedTuple):
 def examine() -> list[Line]:
     """Look at everything that a run may need."""
     return [_platform(), _cores(), _torch(), _corpus(), _cache(), _undo_logs(), _docker(), _compose(), _toxiproxy(),
+            _compiler(),
             *_packages()]
 
 
@@ -138,6 +140,12 @@ def _compose() -> Line:
                 return Line("compose", "optional" if old else "ok", f"{' '.join(command)} {done.stdout.strip()}",
                             "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")
     return Line("compose", "optional", "not installed", "not needed for runs; for `docker compose up` install it")
+
+
+def _compiler() -> Line:
+    path = compiler()
+    return (Line("C compiler", "ok", path) if path else
+            Line("C compiler", "optional", "not installed", "only for `peers: caught` of a trainer of commands"))
 
 
 def _toxiproxy() -> Line:

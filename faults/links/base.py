@@ -16,6 +16,7 @@ from pydantic import Field
 from faults.base import DURATIONS, Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability, Carries
+from harness.core.programs import ends
 from harness.links.client import Toxic
 from harness.links.probe import Sounding
 from harness.units import names, show_seconds
@@ -93,10 +94,16 @@ class LinkFault(Fault):
         before, after = on.observed.get("bytes_before"), on.observed.get("bytes_after")
         if before is not None and after is not None:
             if not after:
-                return Effect(False, "nothing ever passed there: nobody uses that link")
+                return Effect(False, f"nothing ever passed there: nobody uses that link{self._other_way()}")
             if not self.silences and after <= before:
-                return Effect(False, "nothing passed there meanwhile")
+                return Effect(False, f"nothing passed there meanwhile{self._other_way()}")
         return self.took_effect(run, on)
+
+    def _other_way(self) -> str:
+        """Where only links were aimed at: those with the same ends."""
+        others = [".".join(reversed(ends(link))) for link in self.targets if len(ends(link)) > 1]
+        missed = [link for link in others if link not in self.targets]
+        return f" (a link is named after who connects; it may be {', '.join(missed)})" if missed else ""
 
     def took_effect(self, run: Evidence, on: Injection) -> Effect:
         """What the probes measured, in the toxic's own unit."""

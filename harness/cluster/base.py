@@ -74,7 +74,7 @@ class NodeSpec:
     def links(self) -> dict[str, str]:
         """Link -> the node that it leads to. The only one of a process of ours bears its own name."""
         if self.program is not None:
-            return {link_name(self.name, to): to for to in self.program.talks_to}
+            return {link_name(self.name, to): to for to in (*self.program.talks_to, *self.program.meets)}
         return {self.name: self.connects_to} if self.connects_to else {}
 
     def command(self, incarnation: int, *, python: str, host: str, listen: int, connect: str) -> list[str]:

@@ -245,9 +245,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
     def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Put these toxics on a link."""
         for toxic, side in product(toxics, self._sides(link)):
-            self._owe_link(Toxin, side, toxic.name)
-            self._toxics.setdefault(side, {})[toxic.name] = toxic
-            self._links().add(side, toxic)
+            self._put(side, toxic)
 
     def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
         """Take these toxics off a link."""
@@ -269,6 +267,11 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             self._links().set_enabled(side, True)
             self._disabled.discard(side)
             self._paid_link(side)
+
+    def _put(self, side: str, toxic: Toxic) -> None:
+        self._owe_link(Toxin, side, toxic.name)
+        self._toxics.setdefault(side, {})[toxic.name] = toxic
+        self._links().add(side, toxic)
 
     def _sides(self, link: str) -> Sequence[str]:
         """What is done to a link is done to these."""

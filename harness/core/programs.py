@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ class Program:
     """Seconds until then."""
     talks_to: tuple[str, ...] = ()
     """The nodes that it names, in order: each is a link."""
+    meets: tuple[str, ...] = ()
+    """The nodes that it may connect to without naming them: where it does, that is caught, and led through a link."""
 
     @property
     def strings(self) -> list[str]:
@@ -79,6 +82,14 @@ def search_path(path: str) -> str:
     """Where a command's program is looked for: on this PATH, and then beside the interpreter, so that what is installed
     with the harness is found where nobody activated its environment."""
     return os.pathsep.join(filter(None, [path, os.path.dirname(sys.executable)]))
+
+
+def compiler() -> str:
+    """The system's C compiler, or what CC names, with which what catches connections is built; empty: there is none."""
+    return shutil.which(os.environ.get("CC") or "cc") or ""
+
+
+NO_COMPILER = "peers: caught needs a C compiler, and there is none: install gcc or clang, or name one in CC"
 
 
 def link_name(node: str, to: str) -> str:

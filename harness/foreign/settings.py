@@ -15,11 +15,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from harness.core.programs import (
     LOG,
+    NO_COMPILER,
     WRITTEN,
     PlaceholderError,
     Program,
     Ready,
     Restart,
+    compiler,
     link_name,
     named,
     search_path,
@@ -32,6 +34,7 @@ from harness.units import Seconds
 
 _NAME = r"^[a-z][a-z0-9-]*$"
 _MOST_NODES = 64
+_MOST_CAUGHT = 16
 _OF_FILES = ("name", "index", "incarnation", "run")
 
 
@@ -90,6 +93,8 @@ class NodeKind(_Part):
     restart: Restart = "never"
     """What its scheduler does when it ends by itself."""
     restart_delay: Seconds = 1.0
+    peers: Literal["caught", "direct"] = "direct"
+    """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
     def names(self, kind: str) -> list[str]:
         """Of the nodes of this kind."""
@@ -169,6 +174,9 @@ class CommandSettings(SimpleSettings):
                 raise ValueError(f"nodes: two nodes are called {name!r}")
         if len(names) > _MOST_NODES:
             raise ValueError(f"nodes: {len(names)} of them, and {_MOST_NODES} are the most")
+        if len(names) > _MOST_CAUGHT and any(one.peers == "caught" for one in self.nodes.values()):
+            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where peers are caught: "
+                             f"each has a link to each")
         return self
 
     # -- who there is --------------------------------------------------------------------------------------------------
@@ -212,8 +220,9 @@ class CommandSettings(SimpleSettings):
                 for index, name in enumerate(one.names(kind))}
 
     def links(self, node: str) -> list[str]:
-        """The links that a node's command declares."""
-        return [link_name(node, to) for to in self.programs[node].talks_to]
+        """The links that a node's command declares, and those of its peers where they are caught."""
+        program = self.programs[node]
+        return [link_name(node, to) for to in (*program.talks_to, *program.meets)]
 
     def sources(self, node: str = "") -> list[Source]:
         """Where rounds are told: all of it, or of a node, or of a kind of nodes."""
@@ -234,10 +243,12 @@ class CommandSettings(SimpleSettings):
     def _program(self, one: NodeKind, name: str, index: int) -> Program:
         strings = [one.run, *one.env.values(), one.cwd]
         links = [to for text in named(strings) if (to := target(text, self.listening)) is not None and to != name]
+        talks_to = tuple(dict.fromkeys(links))
+        meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if one.peers == "caught" else ()
         waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
                        Ready(waits.port, waits.log, waits.within), one.restart, one.restart_delay,
-                       tuple(dict.fromkeys(links)))
+                       talks_to, meets)
 
     def lacking(self) -> str:
         """Programs and folders that are not there."""
@@ -253,6 +264,8 @@ class CommandSettings(SimpleSettings):
             path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
             if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
                 found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
+        if any(program.meets for program in self.programs.values()) and not compiler():
+            found.append(NO_COMPILER)
         return "; ".join(found)
 
     # -- what is promised of it ----------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@ It tells `chaos.progress`, where that is there.
 
     python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
     python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper
+
+@FILE instead of either: the hub takes any port and writes its address there, the worker reads it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 try:
     from chaos import progress
@@ -52,18 +55,22 @@ class Hub:
                 writer.write(f"{self.made} {len(self.votes)}\n".encode())
             self.votes.clear()
 
-    async def run(self, port: int) -> None:
-        async with await asyncio.start_server(self.serve, "127.0.0.1", port):
+    async def run(self, where: str) -> None:
+        port = 0 if where.startswith("@") else int(where)
+        async with await asyncio.start_server(self.serve, "127.0.0.1", port) as server:
+            if where.startswith("@"):
+                Path(where[1:]).write_text("{}:{}".format(*server.sockets[0].getsockname()))
             while True:
                 await asyncio.sleep(PATIENCE_S / 4)
                 self.close_round()
 
 
-def work(host: str, port: int) -> None:
+def work(where: str) -> None:
     made = 0
     while True:
         try:
-            with socket.create_connection((host, port), 1) as link, link.makefile("rw") as file:
+            host, _, port = (Path(where[1:]).read_text() if where.startswith("@") else where).rpartition(":")
+            with socket.create_connection((host, int(port)), 1) as link, link.makefile("rw") as file:
                 while True:
                     time.sleep(ROUND_S)
                     file.write(f"{made}\n")
@@ -80,7 +87,7 @@ def work(host: str, port: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "hub":
-        asyncio.run(Hub().run(int(sys.argv[2])))
+        asyncio.run(Hub().run(sys.argv[2]))
     if sys.argv[3:] == ["CHILD"]:
         subprocess.Popen(["sleep", "1000"])
-    work(sys.argv[2].rpartition(":")[0], int(sys.argv[2].rpartition(":")[2]))
+    work(sys.argv[2])

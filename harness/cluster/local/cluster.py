@@ -8,20 +8,24 @@ import shlex
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.cleanup.processes import TOKEN
+from harness.cleanup.processes import TOKEN, with_token
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.local.command import NODE, CommandProcess
+from harness.cluster.local.catching import Catcher
+from harness.cluster.local.command import NODE, CommandProcess, started_as
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
+from harness.cluster.local.sockets import holds, listening
 from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled, search_path
-from harness.links.client import Links
+from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
+from harness.links.addresses import join_address
+from harness.links.client import Links, Toxic
 from harness.wire.echo import EchoServer
 
 _LINKS = "links"
@@ -69,6 +73,10 @@ class LocalCluster(SupervisedCluster[Process]):
         self._held: list[socket.socket] = []
         self._echo: EchoServer | None = None
         self._echoes: dict[str, str] = {}  # link -> where its echo is asked
+        self._proxies: dict[str, list[str]] = {}  # link -> what the server has for it, where that is several
+        self._catcher: Catcher | None = None
+        self._caught: dict[tuple[str, str, int], int] = {}  # (link, host, port there) -> port here
+        self._linking = threading.RLock()  # connections are caught in threads of their own
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the undo log's number of its undo
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
@@ -94,8 +102,13 @@ class LocalCluster(SupervisedCluster[Process]):
                 self._ports[spec.name] = _free(spec.name, spec.program.port) if spec.program else free_port()
         for spec in nodes:
             for link, to in spec.links.items():
-                self._addresses[link] = self._links().create(link, f"{_LOOPBACK}:{self._ports[to]}")
-                self._echoes[link] = self._links().create(f"{link}{_ECHO}", self._echo.address)
+                self._echoes[link] = self._addresses[link] = self._links().create(f"{link}{_ECHO}", self._echo.address)
+                self._proxies[link] = [f"{link}{_ECHO}"]
+                if spec.program and to in spec.program.talks_to:
+                    self._addresses[link] = self._links().create(link, f"{_LOOPBACK}:{self._ports[to]}")
+                    self._proxies[link].append(link)
+        if any(spec.program and spec.program.meets for spec in nodes):
+            self._catcher = Catcher(self._run, self._undo_log.token, self._way)
         for spec in nodes:
             assert spec.program is not None, "only commands are started here"
             self._spawn(spec, spec.incarnation)
@@ -142,11 +155,68 @@ class LocalCluster(SupervisedCluster[Process]):
         if self._toxiproxy or not set(links) & self._echoes.keys():
             return None
         counts = self._links().carried()
-        return sum(counts.get(link, 0) for link in links)
+        return sum(counts.get(side, 0) for link in links for side in self._sides(link) if not side.endswith(_ECHO))
 
     def _sides(self, link: str) -> Sequence[str]:
-        """Its echo has the same toxics."""
-        return (link, f"{link}{_ECHO}") if link in self._echoes else (link,)
+        """Its echo has the same toxics, and so has whatever was caught."""
+        return self._proxies.get(link, [link])
+
+    def _way(self, node: str, host: str, port: int) -> int:
+        """The port of the link from a node to whoever listens there; 0: nobody of this run does, or it does itself."""
+        with self._linking:
+            to = self._listener(host, port)
+            if not to or to == node:
+                return 0
+            link = link_name(node, to)
+            if (link, host, port) not in self._caught:
+                self._caught[link, host, port] = self._catch(link, host, port)
+            return self._caught[link, host, port]
+
+    def _listener(self, host: str, port: int) -> str:
+        """The node that takes connections there; empty: none."""
+        if not (sockets := listening(host, port)):
+            return ""
+        return next((node for who in with_token(self._undo_log.token)
+                     if (node := started_as(who.pid).rpartition(".")[0]) and holds(who.pid, sockets)), "")
+
+    def _catch(self, link: str, host: str, port: int) -> int:
+        """A proxy more for a link, with all that is on the link now."""
+        side = f"{link}:{host}:{port}"
+        like = f"{link}{_ECHO}"
+        if cut := like in self._disabled:
+            self._owe_link(Enable, side)
+            self._disabled.add(side)
+        address = self._links().create(side, join_address(host, port), enabled=not cut)
+        self._proxies[link].append(side)
+        for toxic in self._toxics.get(like, {}).values():
+            self._put(side, toxic)
+        return int(address.rpartition(":")[2])
+
+    def poll(self) -> None:
+        """And tell what could not be caught."""
+        if self._catcher is not None and (error := self._catcher.failure) is not None:
+            raise ClusterError(f"a connection between nodes could not be caught: {error}") from error
+        super().poll()
+
+    def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Nothing is caught meanwhile; so it is with the others."""
+        with self._linking:
+            super().degrade(link, toxics)
+
+    def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Take these toxics off a link."""
+        with self._linking:
+            super().restore(link, toxics)
+
+    def disable_link(self, link: str) -> None:
+        """Its connections break, new ones are refused."""
+        with self._linking:
+            super().disable_link(link)
+
+    def enable_link(self, link: str) -> None:
+        """Bring it up again, at the same addresses."""
+        with self._linking:
+            super().enable_link(link)
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
@@ -156,6 +226,8 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""
+        if self._catcher is not None:
+            self._catcher.close()
         for process in self._everyone():
             process.stop()
         if self._server is not None:
@@ -195,12 +267,14 @@ class LocalCluster(SupervisedCluster[Process]):
     def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
         own = {"python": sys.executable, "run": str(self._run), "name": spec.name, "index": str(program.index),
                "incarnation": str(number), "host": _LOOPBACK, "port": str(self._ports.get(spec.name, 0))}
-        there = {to: self._addresses[link] for link, to in spec.links.items()}
+        there = {to: self._addresses[link_name(spec.name, to)] for to in program.talks_to}
         if spec.name in self._ports:
             there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
         env = {PROGRESS_FILE: filled(WRITTEN, own, {})} | {
             name: filled(text, own, there) for name, text in program.env.items()}
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
+        if self._catcher is not None and program.meets:
+            env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))
         return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()),
                             *(filled(word, own, there) for word in shlex.split(program.run))], spec.name, number,
                            {"PYTHONUNBUFFERED": "1", NODE: f"{spec.name}.{number}"} | env,

@@ -62,8 +62,17 @@ class CommandProcess(Process):
 
     def sweep(self) -> None:
         """End whoever still carries its name."""
-        mine = f"{NODE}={self.name}.{self.incarnation}".encode()
         for who in with_token(self._token):
-            with suppress(OSError):
-                if mine in Path(f"/proc/{who.pid}/environ").read_bytes().split(b"\0") and identity(who.pid) == who:
+            if started_as(who.pid) == f"{self.name}.{self.incarnation}" and identity(who.pid) == who:
+                with suppress(OSError):
                     os.kill(who.pid, signal.SIGKILL)
+
+
+def started_as(pid: int) -> str:
+    """NAME.NUMBER of the command that a process belongs to; empty where it belongs to none."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((entry.partition(b"=")[2].decode("ascii", "replace") for entry in environment
+                 if entry.startswith(f"{NODE}=".encode())), "")

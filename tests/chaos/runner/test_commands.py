@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from chaos.report.live import NullAudience
 from chaos.runner.run import run_plan
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
+from chaos.scenario.problems import ScenarioError
 from harness.cleanup.processes import TOKEN
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
@@ -157,6 +159,45 @@ def test_a_fault_on_a_link_that_nobody_uses_proves_nothing(run_toy):
     [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
     assert verdict.verdict == "unknown"
     assert "nothing ever passed there: nobody uses that link" in verdict.evidence[0]
+
+
+def met(tmp_path, peers="caught"):
+    """The toy whose hub takes any port and writes it to a file: no command names it."""
+    where = tmp_path / "hub.address"
+    return {"run": f"{{python}} {TOY} hub @{where}", "listens": False, "nodes": {"worker": {
+        "count": 2, "worker": True, "run": f"{{python}} {TOY} worker @{where}", "peers": peers}}}
+
+
+def test_connections_that_no_command_names_are_caught_also_those_made_while_a_fault_lasts(run_toy, tmp_path):
+    result = run_toy("{latency: worker-2.hub, at: 1s, for: 2s, delay: 80ms}",
+                     "{kill: worker-2, at: 1200ms, restart_after: 100ms}", "{partition: worker-1, at: 4s, for: 1s}",
+                     rounds=200, **met(tmp_path))
+    assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
+    assert verdicts(result)["all_undone"] == "passed"
+    steady = result.history.tape.of("steady")[0].t
+    rounds = {moment: [later - earlier for earlier, later in pairwise(
+        event.t for event in result.history.tape.of("step", node="worker-2") if event.incarnation == 1 and
+        lower < event.t - steady < upper)] for moment, (lower, upper) in {
+            "slow": (1.6, 2.8), "quick": (3.2, 3.9)}.items()}
+    assert min(rounds["slow"]) > 0.15 > max(rounds["quick"]), rounds
+    alone = [event for event in result.history.tape.of("merge") if 4.5 < event.t - steady < 4.9]
+    assert {part["learner"] for event in alone for part in event["contributions"]} == {"worker-2"}
+
+
+def test_connections_that_are_not_caught_pass_no_link(run_toy, tmp_path):
+    settings = met(tmp_path, "direct")
+    assert freeze(parse(text("{pause: worker-2, at: 1s, for: 300ms}", **settings)), 0).cluster.link_names == []
+    with pytest.raises(ScenarioError, match=r"there is no node 'worker-2\.hub' here"):
+        frozen("{latency: worker-2.hub, at: 1s, for: 1s, delay: 80ms}", **settings)
+
+
+def test_the_name_of_a_link_is_that_of_who_connects_and_the_other_one_is_named(run_toy, tmp_path):
+    settings = met(tmp_path)
+    settings["nodes"]["worker"]["peers"] = "direct"
+    result = run_toy("{latency: hub.worker-2, at: 1s, for: 1s, delay: 80ms}", peers="caught", **settings)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert "nothing ever passed there: nobody uses that link (a link is named after who connects; it may be " \
+           "worker-2.hub)" in verdict.evidence[0]
 
 
 def test_a_worker_that_is_cut_off_is_not_waited_for(run_toy):
