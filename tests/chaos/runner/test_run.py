@@ -35,7 +35,7 @@ def assert_protocol_held(result):
 
 def test_a_syncer_that_is_killed_between_commit_and_broadcast_goes_on_where_it_was(run_small):
     result = run_small("{kill: syncer, when: {node: syncer, failpoint: commit.before_broadcast, count: 20}, "
-                       "restart_after: 1s}", budget=120)
+                       "restart_after: 1s}", budget=300, deadline="120s")
     assert result.outcome.kind == "finished", result.outcome
     tape = result.history.tape
     resumed = tape.of("resumed", node="syncer")[0]
