@@ -8,6 +8,7 @@ What is named here is the public interface; everything else may change from one 
 
 - load(name or file) -> (Scenario, its file); freeze(scenario, seed) -> Plan
 - run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
+- launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
 - judge(history) -> Judgement; `History` is a recorded run
 - Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Late, Unknown: what a check is
 - Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from chaos.checks.base import Unknown as Unknown
     from chaos.checks.base import check as check
     from chaos.evidence.history import History as History
+    from chaos.launched import Launched as Launched
+    from chaos.launched import launch as launch
     from chaos.runner.backends import Backend as Backend
     from chaos.runner.run import Result as Result
     from chaos.runner.run import run_plan as run  # noqa: F401 - what users import
@@ -46,12 +49,13 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "load": "chaos.scenario.loading", "freeze": "chaos.scenario.plan", "Plan": "chaos.scenario.plan",
     "run": "chaos.runner.run:run_plan", "simulate": "chaos.runner.simulate", "judge": "chaos.checks",
-    "History": "chaos.evidence.history", "Result": "chaos.runner.run", "Fault": "faults.base",
-    "LinkFault": "faults.links.base", "Drawn": "faults.base", "Effect": "faults.evidence",
-    "check": "chaos.checks.base", "Finding": "chaos.checks.base", "Late": "chaos.checks.base",
-    "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends", "Trainer": "harness.trainer_api.trainer",
-    "Workload": "harness.trainer_api.trainer", "RoundTrainer": "harness.trainer_api.rounds",
-    "SimpleSettings": "harness.trainer_api.settings", "TrainerSettings": "harness.trainer_api.settings"}
+    "launch": "chaos.launched", "Launched": "chaos.launched", "History": "chaos.evidence.history",
+    "Result": "chaos.runner.run", "Fault": "faults.base", "LinkFault": "faults.links.base", "Drawn": "faults.base",
+    "Effect": "faults.evidence", "check": "chaos.checks.base", "Finding": "chaos.checks.base",
+    "Late": "chaos.checks.base", "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends",
+    "Trainer": "harness.trainer_api.trainer", "Workload": "harness.trainer_api.trainer",
+    "RoundTrainer": "harness.trainer_api.rounds", "SimpleSettings": "harness.trainer_api.settings",
+    "TrainerSettings": "harness.trainer_api.settings"}
 """Name -> where it is: imported when it is asked for, so that pytest's plugin costs nothing where nobody needs it."""
 
 __all__ = [*_PUBLIC]

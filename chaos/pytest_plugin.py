@@ -1,12 +1,18 @@
 """pytest plugin: scenario files are tests. `pytest scenarios/flagship.yaml` runs one and prints its story on failure.
 
 Only YAML files whose first line is `diloco_chaos: 1` are collected; nobody else's are touched.
+
+A test in Python says which scenario is run beside it, and has the run as its argument `chaos`:
+
+    @pytest.mark.chaos("kill-one", on="simulated", seeds=3)
+    def test_the_second_death_costs_nobody_else_anything(chaos):
+        chaos.kill("learner-2", restart_after="1s")
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +21,10 @@ import pytest
 from chaos.name_clash import clash, hidden
 
 if TYPE_CHECKING:
-    from chaos.runner.run import Result
+    from chaos.launched import Launched
 
+_LAUNCHED = pytest.StashKey["Launched"]()
+"""The run that goes on beside a test."""
 _REPEATS = pytest.StashKey[list[str]]()
 """A line for every run that was repeated because it was inconclusive."""
 _HEADER = b"diloco_chaos: 1"  # as in chaos.scenario.document, which is not imported for people who have no scenarios
@@ -40,13 +48,88 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Marks that scenarios bear."""
     config.stash[_REPEATS] = []
-    config.addinivalue_line("markers", "chaos: a scenario that diloco-chaos runs on a cluster")
+    config.addinivalue_line("markers", "chaos(scenario, on='local', seeds=1, step_time=''): diloco-chaos runs this "
+                                       "scenario beside the test, once a seed; the run is the test's argument `chaos`")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which runs were repeated, and why."""
     for line in config.stash[_REPEATS]:
         terminalreporter.write_line(f"diloco-chaos: {line}", yellow=True)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A marked test is run once a seed, whether it asks for the run or not."""
+    mark = metafunc.definition.get_closest_marker("chaos")
+    if mark is None or not mark.args:
+        return
+    if "chaos" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("chaos")
+    first, seeds = metafunc.config.getoption("--chaos-seed"), mark.kwargs.get("seeds", 1)
+    if not isinstance(seeds, int) or seeds < 1:
+        raise pytest.Collector.CollectError(f"{metafunc.function.__name__}: seeds of a chaos mark is a number of runs, "
+                                            f"1 at least, not {seeds!r}")
+    metafunc.parametrize("chaos", range(first, first + seeds), indirect=True, ids=lambda seed: f"seed{seed}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """So that the run of a marked test takes place also where its function has no such argument: pytest forgets what
+    was added while it made one test for each seed."""
+    if isinstance(item, pytest.Function) and "chaos" not in item.fixturenames:
+        mark = item.get_closest_marker("chaos")
+        if mark is not None and mark.args:
+            item.fixturenames.append("chaos")
+
+
+@pytest.fixture
+def chaos(request: pytest.FixtureRequest) -> Iterator[Launched]:
+    """The run of the marked scenario (`chaos.Launched`). When the test is over training comes to its end, and every
+    check must have passed; a test that failed ends it at once."""
+    mark = request.node.get_closest_marker("chaos")
+    if mark is None or not mark.args:
+        pytest.fail('the argument `chaos` is a run: say of which scenario, @pytest.mark.chaos("kill-one")',
+                    pytrace=False)
+    with _launched(request, **mark.kwargs) as run:
+        request.node.stash[_LAUNCHED] = run
+        yield run
+        run.stop()
+
+
+def _launched(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_time: str = "",
+              **unknown: object) -> AbstractContextManager[Launched]:
+    from chaos.launched import launch
+    from chaos.runner import backends
+    from chaos.scenario.loading import load
+    from chaos.scenario.plan import freeze
+    option = request.config.getoption
+    scenario = str(request.node.get_closest_marker("chaos").args[0])
+    if unknown:
+        pytest.fail(f"a chaos mark takes on, seeds and step_time, not {', '.join(unknown)}", pytrace=False)
+    beside = request.path.parent / scenario
+    try:
+        what = load(str(beside) if beside.is_file() else scenario)[0]
+        backend = backends.named(on or option("--chaos-on"))
+        refused = backend.refusals(freeze(what, request.param))
+    except _ours() as error:
+        pytest.fail(str(error), pytrace=False)
+    if refused:
+        pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
+    return launch(what, seed=request.param, on=backend, step_time=step_time or option("--chaos-step-time"),
+                  runs=option("--chaos-runs"), must_pass=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test that passed must have had a run that passed."""
+    outcome = yield
+    run = pyfuncitem.stash.get(_LAUNCHED, None)
+    if run is not None:
+        try:
+            result = run.must_pass()
+        except _ours() as error:
+            pytest.fail(str(error), pytrace=False)
+        pyfuncitem.user_properties.append(("run", str(result.folder.path)))
+    return outcome
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -95,6 +178,7 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it; everything but a pass is a failure, an inconclusive run too."""
+        from chaos.launched import DidNotPassError, report
         from chaos.report.live import NullAudience
         from chaos.runner import backends
         from chaos.runner.run import exit_code, run_again_if_inconclusive, run_plan
@@ -114,24 +198,11 @@ class ScenarioItem(pytest.Item):
         if exit_code(result) == 130:
             raise KeyboardInterrupt
         if exit_code(result) != 0:
-            raise ScenarioFailed(result)
+            raise DidNotPassError(report(result))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
-        from chaos.evidence.run_folder import FolderError
-        from chaos.runner.baselines import NoReferenceError
-        from chaos.scenario.problems import ScenarioError
-        from chaos.scenario.step_time import PaceError
-        from harness.cleanup.undo_log import UndoLogError
-        from harness.cluster.base import ClusterError
-        from harness.extras import MissingExtraError
-        from harness.providers import ProviderError
-        from harness.trainer_api.trainer import TrainerError
-        if isinstance(excinfo.value, ScenarioFailed):
-            return excinfo.value.report()
-        ours = (ScenarioError, FolderError, TrainerError, NoReferenceError, UndoLogError, ClusterError,
-                PaceError, MissingExtraError, ProviderError)
-        if isinstance(excinfo.value, ours):
+        if isinstance(excinfo.value, _ours()):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 
@@ -140,18 +211,17 @@ class ScenarioItem(pytest.Item):
         return self.path, 0, f"scenario {self.name}"
 
 
-class ScenarioFailed(Exception):  # noqa: N818 - a verdict, not an error
-    """A scenario that did not pass."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result.folder.path.name)
-        self._result = result
-
-    def report(self) -> str:
-        """The report as text for a log; its first word says whether a check failed or the run proves nothing."""
-        from rich.console import Console
-
-        from chaos.report.terminal import show
-        out = io.StringIO()
-        show(self._result, Console(file=out, width=96, no_color=True))
-        return out.getvalue()
+def _ours() -> tuple[type[BaseException], ...]:
+    """What is told in a sentence, or by a report: what a user did, or lacks, and a run that did not pass."""
+    from chaos.evidence.run_folder import FolderError
+    from chaos.launched import DidNotPassError
+    from chaos.runner.baselines import NoReferenceError
+    from chaos.scenario.problems import ScenarioError
+    from chaos.scenario.step_time import PaceError
+    from harness.cleanup.undo_log import UndoLogError
+    from harness.cluster.base import ClusterError
+    from harness.extras import MissingExtraError
+    from harness.providers import ProviderError
+    from harness.trainer_api.trainer import TrainerError
+    return (ScenarioError, FolderError, TrainerError, NoReferenceError, UndoLogError, ClusterError, PaceError,
+            MissingExtraError, ProviderError, DidNotPassError)

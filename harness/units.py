@@ -142,6 +142,11 @@ def names(targets: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
 
 
+def floor_ms(value: float) -> float:
+    """Seconds, in whole milliseconds: a moment that is not later than this one, and that a plan can say."""
+    return math.floor(value * 1000) / 1000
+
+
 def round_up(value: float, step: float, at_least: float = 0.0) -> float:
     """The first multiple of `step` that comes after `value`, but not before `at_least`."""
     return max(at_least, (math.floor(value / step + 1e-9) + 1) * step)

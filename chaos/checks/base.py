@@ -71,6 +71,10 @@ class Verdict(BaseModel):
     bound: str
     evidence: list[str] = []
 
+    def __bool__(self) -> bool:
+        """Whether it passed: `assert run.verdict("reintegration")`."""
+        return self.verdict == "passed"
+
 
 def need(condition: object, why: str) -> None:
     """Raise Unknown where the evidence is missing."""

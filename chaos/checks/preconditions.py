@@ -26,7 +26,8 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
     if ends and ends[-1]["outcome"] != "finished" and not stands_still:
         return str(ends[-1]["message"] or ends[-1]["outcome"]) + _nobody_told(history)
     began = history.tape.of("begin", node="harness")
-    if began and began[0]["plan"] != history.plan.digest:
+    planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
+    if planned and planned[-1]["plan"] != history.plan.digest:
         return "this tape was recorded from another plan than the one in its folder"
     finished = history.tape.of("finished", node=SYNCER)
     if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from chaos.evidence.run_folder import RunFolder
+from chaos.runner.director import Director
 from chaos.runner.node_specs import node_specs
 from chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
 from chaos.runner.probing import Sensing
 from chaos.runner.resume_point import Origin
 from chaos.runner.runtime import Stage
+from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan, PlannedFault
 from harness.cluster.base import ClusterError
 from harness.links.client import LinkError
@@ -42,9 +45,10 @@ class Outcome:
 class Experiment:
     """One performance of a plan."""
 
-    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: Origin | None = None) -> None:
-        """`origin`: what it goes on from; the stage has its tape already."""
-        self.plan, self.observer, self._origin = plan, observer, origin
+    def __init__(self, plan: Plan, stage: Stage, observer: Observer, origin: Origin | None = None,
+                 director: Director | None = None) -> None:
+        """`origin`: what it goes on from; the stage has its tape already. `director`: who adds faults on the way."""
+        self.plan, self.observer, self._origin, self._director = plan, observer, origin, director
         self._stage, self._cluster = stage, stage.cluster
         self._orchestrator = Orchestrator(plan)
         self._specs = {spec.name: spec for spec in node_specs(
@@ -67,6 +71,30 @@ class Experiment:
             with self._stage.undisturbed():
                 self._end(outcome)
         return outcome
+
+    def add(self, faults: Sequence[PlannedFault]) -> None:
+        """More faults, from now on. The plan that holds them is in the run's folder before any of them comes."""
+        self._replan(self._orchestrator.add(faults))
+
+    def cut_short(self, name: str) -> None:
+        """Undo a fault now that would last longer; nothing where it is over."""
+        active = next((planned for planned in self._orchestrator.active() if planned.id == name), None)
+        if active is not None:
+            self._replan(self._orchestrator.cut_short(active, self._stage.now()))
+            self._heal(active)
+
+    def active(self) -> list[PlannedFault]:
+        """Faults that are on."""
+        return self._orchestrator.active()
+
+    def since_zero(self) -> float:
+        """Seconds since the steady state."""
+        return self._stage.now() - (self._orchestrator.zero or 0.0)
+
+    def _replan(self, plan: Plan) -> None:
+        self.plan = plan
+        RunFolder(self._stage.run).write("plan.json", plans.document(plan))
+        self._record("planned", plan=plan.digest)
 
     def _begin(self) -> Iterable[str]:
         """Say so; who is to be started."""
@@ -94,14 +122,18 @@ class Experiment:
             stale: list[str] = []
             for event in self._stage.events():
                 self.observer.on_event(event)
+                if self._director is not None:
+                    self._director.on_event(event)
                 if event.event == "steady":
-                    self._sensing.calibrate()
+                    self._sensing.calibrate(all_links=self._director is not None)
                 follows = self._orchestrator.on_event(event)
                 if event.event == "failpoint" and not follows:
                     self._let_go(event.node)
                 elif event.event == "failpoint" and event.incarnation < self._cluster.states()[event.node].incarnation:
                     stale.append(event.node)  # what follows hits its successor, and nobody would let it go on
                 actions += follows
+            if self._director is not None and (stopped := self._director.look(self, now)):
+                return Outcome("interrupted", stopped)
             actions += self._orchestrator.on_time(now)
             for action in actions:
                 if isinstance(action, End):
@@ -117,7 +149,14 @@ class Experiment:
             if sample := self._stage.machine():
                 self._record(SAMPLE, **sample.fields())
             self.observer.on_tick(now)
-            self._stage.sleep_until(min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.wake_on)
+            self._sleep()
+
+    def _sleep(self) -> None:
+        """Until there may be something to do."""
+        until, wake_on = min(self._orchestrator.next_at, self._sensing.next_at), self._orchestrator.wake_on
+        if self._director is not None:  # what it waits for may come with any event
+            until, wake_on = min(until, self._director.next_at), None
+        self._stage.sleep_until(until, wake_on)
 
     def _over(self, end: End) -> Outcome:
         if self._orchestrator.aborted:

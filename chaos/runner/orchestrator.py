@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,10 +36,12 @@ from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault
 from harness.tape.event import Event
+from harness.units import floor_ms
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
                       "lost", "resumed"})
 """Events that may say something to any plan; others only where a trigger waits for them."""
+_SHORTEST_S = 0.001
 _SMOOTHING = 0.05
 """Weight of a new step in a learner's training loss: about twenty steps count."""
 
@@ -150,11 +152,34 @@ class Orchestrator:
         self._respawning: dict[str, set[str]] = {}  # fault -> targets that are still to be started again
         self._training = Training()
         self._learners = plan.cluster.names
-        whens = [planned.fault.when for planned in plan.faults if planned.fault.when is not None]
-        self._counted = {(when.node, when.event) for when in whens}
-        self._by_training = plan.abort_when is not None or any(not when.empty for when in whens)
+        self._counted: set[tuple[str, str]] = set()
+        self._by_training = plan.abort_when is not None
+        self._heed(plan.faults)
         self._give_up_at = float("inf")
         self._outages = Outages()
+
+    def _heed(self, faults: Iterable[PlannedFault]) -> None:
+        """Know which events these wait for."""
+        whens = [planned.fault.when for planned in faults if planned.fault.when is not None]
+        self._counted |= {(when.node, when.event) for when in whens}
+        self._by_training = self._by_training or any(not when.empty for when in whens)
+
+    def add(self, faults: Sequence[PlannedFault]) -> Plan:
+        """The plan with more faults, which come as they say, from now on; none where the run was aborted."""
+        self.plan = self.plan.with_more(faults)
+        self._heed(faults)
+        if not self.aborted:
+            self._waiting += faults
+        return self.plan
+
+    def cut_short(self, planned: PlannedFault, now: float) -> Plan:
+        """An active fault is over now: whoever asks for it undoes it. The plan says how long it lasted."""
+        _, until = self._active.pop(planned.id)
+        lasted = max(_SHORTEST_S, floor_ms((planned.fault.duration or 0.0) - max(0.0, until - now)))
+        shorter = planned.model_copy(update={"fault": planned.fault.model_copy(update={"duration": lasted})})
+        self.plan = self.plan.model_copy(update={
+            "faults": tuple(shorter if one.id == planned.id else one for one in self.plan.faults)})
+        return self.plan
 
     def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:
         """Know what was known of a run that now goes on: its events up to there, and the faults that had come by then;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -33,9 +33,12 @@ class Sensing:
         """When there will be something to collect, where that is known."""
         return self._prober.next_at
 
-    def calibrate(self) -> None:
-        """Measure every link that a fault will hit, before anything is done to it."""
-        hit = [planned.fault.targets for planned in self._plan.faults if isinstance(planned.fault, LinkFault)]
+    def calibrate(self, *, all_links: bool = False) -> None:
+        """Measure every link that a fault will hit, before anything is done to it; all where nobody knows which."""
+        hit: list[Sequence[str]] = [planned.fault.targets for planned in self._plan.faults
+                                    if isinstance(planned.fault, LinkFault)]
+        if all_links:
+            hit = [self._plan.cluster.all_nodes]
         links = {link for targets in hit for target in targets for link in self._cluster.links_of(target)}
         for link in sorted(links):
             self._prober.begin(lambda link=link: self._calibrate(link))  # type: ignore[misc]

@@ -20,6 +20,7 @@ from chaos.evidence.traffic import crossed
 from chaos.runner.backends import Backend, local
 from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed, told_curve
 from chaos.runner.cleanup import clean
+from chaos.runner.director import Director
 from chaos.runner.experiment import Experiment, Observer, Outcome
 from chaos.scenario import plan as plans
 from chaos.scenario.plan import Plan
@@ -60,7 +61,7 @@ class Result:
 
 
 def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None,
-             evidence: Amount = "sampled") -> Result:
+             evidence: Amount = "sampled", director: Director | None = None) -> Result:
     """Perform a plan and judge it.
 
     Args:
@@ -70,6 +71,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
         backend: where to run; processes on this machine if not given, which is also where references are trained
             unless time is virtual.
         evidence: how much of what nodes compute with is kept, where that is needed to compute it again.
+        director: who adds faults while it goes on; the plan in the run's folder is the one with them.
 
     Raises:
         TrainerError, FolderError, ScenarioError: the input is wrong, or the place can't do what the plan asks for.
@@ -83,7 +85,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
     for line in clean() if not backend.virtual else ():
         audience.say(f"left behind by an earlier run: {line}")
     with backend.cleanup_guard() as undo_log:
-        return _run(plan, runs, audience, backend, undo_log, evidence)
+        return _run(plan, runs, audience, backend, undo_log, evidence, director)
 
 
 def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: Callable[[str], None]) -> Result:
@@ -107,7 +109,7 @@ def reason(result: Result) -> str:
 
 
 def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log: UndoLog,
-         evidence: Amount) -> Result:
+         evidence: Amount, director: Director | None) -> Result:
     if backend.virtual:
         audience.say("virtual time: seconds below are the simulation's, not yours")
     data = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora", undo_log)
@@ -131,8 +133,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data.file, initial=warm,
                             evidence=evidence if plan.under_test.needs_workings(plan.cluster) else "off")
-    return concluded(Experiment(plan, backend.stage(plan, folder, settings, undo_log), audience.watch(plan, "run")),
-                     folder, audience)
+    stage = backend.stage(plan, folder, settings, undo_log)
+    return concluded(Experiment(plan, stage, audience.watch(plan, "run"), director=director), folder, audience)
 
 
 def repeating(folder: RunFolder, backend: Backend) -> str:
@@ -143,6 +145,8 @@ def repeating(folder: RunFolder, backend: Backend) -> str:
 def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> Result:
     """Perform it, and judge what it left."""
     outcome = experiment.perform()
+    if (manifest := folder.manifest()).get("plan") != experiment.plan.digest:  # faults were added on the way
+        folder.write("manifest.json", manifest | {"plan": experiment.plan.digest})
     if outcome.kind == "finished" and any((folder.path / "snapshots").glob("*")):
         audience.say("measuring the held-out loss")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -173,7 +174,10 @@ class LiveStage:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A second Ctrl-C does not count."""
+        """A second Ctrl-C does not count. (It reaches the main thread only: in another one there is nothing to do.)"""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             yield

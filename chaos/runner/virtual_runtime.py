@@ -12,7 +12,6 @@ from typing import Any
 from chaos.evidence.run_folder import RunFolder
 from chaos.runner.resume_point import HARNESS, Origin
 from chaos.runner.runtime import Prober
-from chaos.scenario.bounds import Bounds
 from chaos.scenario.plan import Plan
 from faults import Fault, FaultContext, Impersonation, Observation
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
@@ -39,8 +38,7 @@ _EVENT_BYTES = 150
 
 
 class VirtualStage:
-    """Implements `chaos.runner.runtime.Stage`. All chance is drawn from the plan: from its cluster, seed and faults,
-    not from what it is called or held to."""
+    """Implements `chaos.runner.runtime.Stage`. All chance is drawn from the plan."""
 
     epoch = 0.0
     reads: tuple[Path, ...] = ()
@@ -52,8 +50,7 @@ class VirtualStage:
         """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint;
         `keep`: what keeps what nodes compute with."""
         self.run = run
-        bare = plan.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
-        self.world = World(f"{bare.digest}/{origin.checkpoint}" if origin else bare.digest)
+        self.world = World(f"{plan.chance}/{origin.checkpoint}" if origin else plan.chance)
         self.world.now = origin.time if origin else 0.0
         self.undo_log: UndoLog = NoUndoLog("simulated")
         self._tick = parameters.tick

@@ -56,7 +56,7 @@ class Scenario(BaseModel):
         everyone: list[str] | str = LEARNERS
         if isinstance(cluster, TrainerSettings) and "trainer" in info.data:
             everyone = cluster.names
-        return [_named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
+        return [named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
 
     @property
     def under_test(self) -> Trainer:
@@ -74,7 +74,8 @@ def joiners(faults: Sequence[Fault]) -> list[str]:
     return [target for fault in faults if fault.brings_target for target in fault.targets]
 
 
-def _named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
+def named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
+    """A fault as files have it, with its kind and its targets under these names. `everyone`: whom `learners` means."""
     kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
     rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
     targets = fault.get(kind)

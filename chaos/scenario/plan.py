@@ -54,6 +54,8 @@ class Plan(BaseModel):
     faults: tuple[PlannedFault, ...]
     abort_when: AbortWhen | None = None
     checks: Bounds
+    drawn_from: str = ""
+    """What chance was drawn from where faults were added on the way; empty: the plan itself (`chance`)."""
 
     @property
     def providers(self) -> dict[str, str]:
@@ -67,9 +69,29 @@ class Plan(BaseModel):
     def digest(self) -> str:
         """SHA-256 over the plan in canonical JSON: the same on every machine and under every hash seed. The built-in
         trainer is the one that is meant where none is named."""
-        content = self.model_dump(mode="json", by_alias=True, exclude={"trainer"} if self.trainer == BUILT_IN else None)
+        content = self.model_dump(mode="json", by_alias=True, exclude=self._unsaid | (
+            {"trainer"} if self.trainer == BUILT_IN else set()))
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON's types."""
+        return self.model_dump(mode="json", by_alias=True, exclude=self._unsaid)
+
+    @property
+    def _unsaid(self) -> set[str]:
+        """Fields that stand in no plan's file as long as they are empty."""
+        return set() if self.drawn_from else {"drawn_from"}
+
+    @property
+    def chance(self) -> str:
+        """What virtual time draws from: cluster, seed and faults, not what the plan is called or held to."""
+        bare = self.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
+        return self.drawn_from or bare.digest
+
+    def with_more(self, faults: Sequence[PlannedFault]) -> Plan:
+        """With faults that nobody knew of when it began: chance stays what it was."""
+        return self.model_copy(update={"faults": (*self.faults, *faults), "drawn_from": self.chance})
 
     @property
     def under_test(self) -> Trainer:
@@ -83,7 +105,8 @@ class Plan(BaseModel):
     def without_faults(self) -> Plan:
         """The fault-free baseline, whose learners are all alike."""
         cluster = self.cluster.model_copy(update={"joining": 0, "speeds": (), "variance": 0.0})
-        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(), "cluster": cluster})
+        return self.model_copy(update={"faults": (), "abort_when": None, "checks": Bounds(), "cluster": cluster,
+                                       "drawn_from": ""})
 
 
 def freeze(scenario: Scenario, seed: int) -> Plan:
@@ -99,6 +122,11 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
         "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
         **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
     return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})
+
+
+def singles(fault: Fault, name: str, seed: int) -> tuple[PlannedFault, ...]:
+    """What a plan makes of a fault, with chance of its own."""
+    return tuple(PlannedFault.model_validate(single) for single in _singles(fault, name, seed))
 
 
 def with_checkpoints(cluster: TrainerSettings, faults: Sequence[PlannedFault]) -> TrainerSettings:
@@ -125,7 +153,7 @@ def _unset_seed(fault: Fault) -> set[str]:
 
 def document(plan: Plan) -> dict[str, Any]:
     """A plan with its digest and with who provided what is in it, as JSON's types."""
-    return {"digest": plan.digest, "providers": plan.providers, "plan": plan.model_dump(mode="json", by_alias=True)}
+    return {"digest": plan.digest, "providers": plan.providers, "plan": plan.document()}
 
 
 def save(plan: Plan, path: Path) -> None:

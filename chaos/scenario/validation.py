@@ -58,6 +58,24 @@ def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Nu
     return found + [(["faults", numbers.places[where[1]], *where[2:]], message) for where, message in wrong]
 
 
+def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names: Sequence[str],
+               on: Sequence[Fault]) -> Iterator[str]:
+    """Why a fault can't be added to a run that goes on. `names`: of the faults that there are; `on`: those that last
+    at the moment."""
+    yield from _targets(scenario, fault)
+    yield from _of_mode(scenario, fault)
+    yield from _beyond(fault, abilities)
+    if fault.when is not None and fault.when.failpoint is not None:
+        yield f"a node holds at a failpoint only for a fault that stands in the scenario: write {fault.kind} there"
+    else:
+        yield from _trigger(scenario, fault, names)
+    if fault.brings_target or "fill_disk" in fault.requires():
+        yield f"{fault.kind}: the cluster must be prepared for it: write it in the scenario"
+    for other in on:
+        if _touch(fault, other, scenario) and _alike(fault, other):
+            yield f"{fault.describe()} overlaps with {other.describe()}: one at a time on a target"
+
+
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     yield from ((["cluster", *where], message)
                 for *where, message in scenario.under_test.objections(scenario.cluster))

@@ -117,3 +117,59 @@ def test_the_command_says_it_too(theirs):
     assert done.returncode == 2
     assert done.stderr.startswith(f"{theirs}/harness: this folder hides the package `harness` of diloco-chaos")
     assert "Traceback" not in done.stderr
+
+
+MARKED = """import pytest
+
+
+@pytest.mark.chaos("mine.yaml", on="simulated", seeds=2)
+def test_with_the_run(chaos):
+    chaos.sleep("4s")
+    chaos.kill("learner-1", restart_after="500ms")
+    chaos.wait_rounds(2, within="10s")
+
+
+@pytest.mark.chaos("mine.yaml", on="simulated")
+def test_that_needs_nothing_of_the_run():
+    pass
+"""
+
+
+def of_python(folder, scenario, test, *options):
+    (folder / "mine.yaml").write_text(scenario)
+    (folder / "test_mine.py").write_text(test)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--strict-markers", *options, "test_mine.py"],
+                          capture_output=True, text=True, cwd=folder, check=False)
+    return done.returncode, done.stdout
+
+
+def test_a_marked_test_has_a_run_of_its_scenario_once_a_seed_also_where_it_does_not_ask_for_it(tmp_path, scenario_text):
+    code, out = of_python(tmp_path, scenario_text(budget=150), MARKED, "-rA")
+    assert code == 0, out
+    assert "PASSED test_mine.py::test_with_the_run[seed0]" in out
+    assert "PASSED test_mine.py::test_with_the_run[seed1]" in out
+    assert "PASSED test_mine.py::test_that_needs_nothing_of_the_run[seed0]" in out
+    plans = [(run / "plan.json").read_text() for run in (tmp_path / "runs").iterdir()]
+    assert sorted('"kill"' in plan for plan in plans) == [False, True, True]
+
+
+def test_a_marked_test_whose_run_did_not_pass_fails_with_its_report(tmp_path, scenario_text):
+    strict = scenario_text("{kill: learner-1, at: 1500ms, restart_after: 1s}") + (
+        "checks: {reintegration: {within: 1ms}}\n")
+    code, out = of_python(tmp_path, strict, MARKED, "-k", "needs_nothing")
+    assert code == 1
+    assert "reintegration failed" in out
+    assert "fault f1 at" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(("mark", "why"), [
+    ('@pytest.mark.chaos("nowhere.yaml")', "no such file, and no scenario of this name"),
+    ('@pytest.mark.chaos("mine.yaml", om="simulated")', "a chaos mark takes on, seeds and step_time, not om"),
+    ('@pytest.mark.chaos("mine.yaml", seeds=0)', "seeds of a chaos mark is a number of runs, 1 at least, not 0"),
+    ("", 'say of which scenario, @pytest.mark.chaos("kill-one")')])
+def test_a_mark_that_can_not_be_is_told_in_a_sentence(tmp_path, scenario_text, mark, why):
+    code, out = of_python(tmp_path, scenario_text(), f"import pytest\n\n\n{mark}\ndef test_it(chaos):\n    pass\n")
+    assert code != 0
+    assert why in out
+    assert "Traceback" not in out

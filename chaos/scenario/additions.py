@@ -1,0 +1,58 @@
+"""A fault that a test adds while a run goes on: read as one of a scenario's file is, and held against the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from chaos.scenario.model import LEARNERS, Scenario, named
+from chaos.scenario.plan import Plan, PlannedFault, singles
+from chaos.scenario.problems import Problem, ScenarioError, nearest
+from chaos.scenario.validation import objections
+from faults import FAULTS, AnyEntry, Fault
+from harness.errors import first
+
+_ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
+
+
+def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str], settings: Mapping[str, Any],
+          abilities: Sequence[str], on: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
+    """What becomes part of a run's plan.
+
+    Args:
+        scenario: what the run was started with.
+        plan: its plan so far.
+        kind: of the fault: `kill`.
+        targets: nodes or links, or `learners`.
+        settings: keys as in a scenario's file, with `at`, `when` or `after`.
+        abilities: what the place can do.
+        on: the faults that last at the moment.
+
+    Raises:
+        ScenarioError: there is no such fault, a setting is wrong, or this cluster can't have it (now).
+    """
+    if kind not in FAULTS:
+        raise ScenarioError(kind, [Problem(f"no fault of this name{nearest(kind, list(FAULTS))}")])
+    aimed = targets if isinstance(targets, str) else list(targets)
+    names = [planned.id for planned in plan.faults]
+    try:
+        fault = _ENTRY.validate_python(named({kind: aimed, **settings}, scenario.cluster.names
+                                             if targets == LEARNERS else LEARNERS))
+    except ValidationError as error:
+        raise ScenarioError(kind, [Problem(first(error).removeprefix(f"{kind}.").replace("Value error, ", ""))]
+                            ) from error
+    wrong = list(objections(scenario, fault, abilities, [*names, *(name.rpartition(".")[0] for name in names)],
+                            [planned.fault for planned in on]))
+    if fault.id and any(name == fault.id or name.startswith(f"{fault.id}.") for name in names):
+        wrong.append(f"there is another fault {fault.id!r}")
+    if wrong:
+        raise ScenarioError(kind, [Problem(why) for why in wrong])
+    return singles(fault, fault.id or f"f{_next(names)}", plan.seed)
+
+
+def _next(names: Sequence[str]) -> int:
+    """The first number that no fault has."""
+    taken = {name.partition(".")[0] for name in names}
+    return next(number for number in range(1, len(taken) + 2) if f"f{number}" not in taken)
