@@ -38,24 +38,25 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
     floor = history.plan.cluster.loss_floor
     unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
+    names = {"fault-free": history.plan.cluster.baseline_name}
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
         if margin is None:
             continue
-        reference = history.references.get(kind)
+        reference, name = history.references.get(kind), names.get(kind, kind)
         if reference is None or not reference.curve:
-            raise Unknown(f"the {kind} reference is missing")
-        need(all(math.isfinite(point.loss) for point in reference.curve), f"the {kind} reference diverged")
+            raise Unknown(f"the {name} reference is missing")
+        need(all(math.isfinite(point.loss) for point in reference.curve), f"the {name} reference diverged")
         need(max(getattr(point, count) for point in reference.curve) >= _REACHES * getattr(final, count),
-             f"the {kind} reference ends before this run does")
+             f"the {name} reference ends before this run does")
         if wrong := _wrong_reference(history, reference) if kind == "synchronous" else "":
             return Finding(False, "the synchronous run is wrong", "as the formulas give it", [wrong])
         gap = relative_gap(final, reference.curve, count, floor)
         holds &= gap <= margin
-        measured.append(f"{kind} {gap:+.1%}")
-        allowed.append(f"{kind} ≤ +{margin:.1%}")
+        measured.append(f"{name} {gap:+.1%}")
+        allowed.append(f"{name} ≤ +{margin:.1%}")
         other = "processed" if count == "merged" else "merged"
         if kind == "synchronous":
             evidence.append(f"synchronous at equal wall time, which had no pace: "
@@ -63,7 +64,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
             more = extra_tokens(history.curve, reference.curve, count)
             evidence.append(f"extra tokens to the same loss {more:+.1%}, by the synchronous run's own curve: a shorter "
                             f"run with a schedule of its own would have been there sooner")
-        evidence.append(f"{kind} at equal {count} {unit} {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
+        evidence.append(f"{name} at equal {count} {unit} {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
                         f"at equal {other} {unit} {relative_gap(final, reference.curve, other, floor):+.2%}")
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
 

@@ -122,7 +122,9 @@ def _faults(result: Result) -> list[RenderableType]:
 def _loss(result: Result, width: int) -> list[RenderableType]:
     if not result.history.curve:
         return []
-    looks = {"synchronous": ("synchronous", "x", "magenta"), "fault-free": ("fault-free baseline", "o", "cyan")}
+    name = result.history.plan.cluster.baseline_name
+    looks = {"synchronous": ("synchronous", "x", "magenta"),
+             "fault-free": (name if name == "baseline" else f"{name} baseline", "o", "cyan")}
     sources = [(("this run", "●", "bold green"), result.history.curve)]
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]

@@ -21,6 +21,7 @@ from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.run_folder import RunFolder, environment
 from chaos.runner.experiment import Experiment, Observer
 from chaos.runner.runtime import MakeStage
+from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, save
 from harness.cleanup.undo_log import Remove, UndoLog
 from harness.errors import first
@@ -29,6 +30,7 @@ from harness.tape.reading import Tape
 from harness.trainer_api.trainer import Kind
 
 _FILE, _WARM = "reference.json", "warm.safetensors"
+_TOLD_LINES = 3
 _DEADLINE_S = 600.0
 """A reference is trained once: a slow machine may take its time."""
 
@@ -51,6 +53,11 @@ def needed(plan: Plan) -> list[Kind]:
 def synchronous(bare: Plan) -> Plan:
     """The synchronous run that a fault-free plan is held against: without pace, whatever else the plan says."""
     return bare.model_copy(update={"cluster": bare.under_test.synchronous(bare.cluster)})
+
+
+def fault_free(bare: Plan) -> Plan:
+    """The run without faults that a plan is held against."""
+    return bare.model_copy(update={"cluster": bare.under_test.baseline(bare.cluster)})
 
 
 def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
@@ -110,7 +117,8 @@ class References:
 
     def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
         bare = plan.without_faults().model_copy(update={"deadline": max(plan.deadline, _DEADLINE_S)})
-        bare = synchronous(bare) if kind == "synchronous" else bare
+        same = bare.cluster
+        bare = synchronous(bare) if kind == "synchronous" else fault_free(bare)
         work = folder.with_suffix(f".{self._undo_log.token}.work")  # by its name the reaper knows whose it is
         owed = self._undo_log.record(Remove, path=work)
         shutil.rmtree(work,
@@ -126,13 +134,17 @@ class References:
             if outcome.kind == "interrupted":
                 raise KeyboardInterrupt
             if outcome.kind != "finished":
-                raise NoReferenceError(f"the {kind} reference run did not finish: {outcome.message}")
-            self._keep(kind, folder, run)
+                name = plan.cluster.baseline_name if kind == "fault-free" else kind
+                raise NoReferenceError(f"the {name} reference run did not finish: {outcome.message}")
+            if why := _too_short(bare, run):
+                raise NoReferenceError(f"the {plan.cluster.baseline_name} reference run {why}")
+            self._keep(kind, folder, run, alike=bare.cluster == same)
         finally:
             shutil.rmtree(work, ignore_errors=True)
             self._undo_log.complete(owed)
 
-    def _keep(self, kind: Kind, folder: Path, run: RunFolder) -> None:
+    def _keep(self, kind: Kind, folder: Path, run: RunFolder, *, alike: bool) -> None:
+        """`alike`: it is of the same nodes, so that the gaps between its merges tell of theirs."""
         curve = loss_curve(run)
         merges = [event.t for event in run.tape().of("merge")]
         gaps = sorted(later - earlier for earlier, later in pairwise(merges))
@@ -141,10 +153,22 @@ class References:
         if kind == "synchronous":
             (run.path / "snapshots" / "000.safetensors").replace(kept / _WARM)
         reference = Reference(kind=kind, key=folder.name, curve=curve, wall=run.tape().events[-1].t,
-                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None)
+                              merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps and alike else None)
         content = reference.model_dump(mode="json")
         RunFolder(kept).write(_FILE, {"reference": content, "digest": _digest(content, kept / _WARM)})
         kept.rename(folder)  # whole or not at all
+
+
+def _too_short(plan: Plan, run: RunFolder) -> str:
+    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it made all its
+    rounds, or its trainer knows of none."""
+    ends = run.tape().of("finished", node=SYNCER)
+    made = ends[0]["processed"] if ends else 0
+    if not plan.cluster.tells_rounds or made >= plan.cluster.budget_tokens:
+        return ""
+    said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]
+    return (f"ended with round {made} of {plan.cluster.budget_tokens}; the last that it said:"
+            f"{''.join(said) or ' nothing'}")
 
 
 def _kept(folder: Path) -> Reference | str:

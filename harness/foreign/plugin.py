@@ -60,6 +60,11 @@ class Commands(Trainer):
         for place, why in settings.mistakes():
             yield (*place, why)
 
+    def baseline(self, settings: Any) -> TrainerSettings:
+        """The command that a scenario has for it; else the same nodes."""
+        found: TrainerSettings = settings.alone or settings
+        return found
+
     def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
         """By their `step` events."""
         return curve(tape.of("step"), settings.rounds) if settings.rounds else ()

@@ -33,6 +33,7 @@ from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
 from harness.units import Seconds
 
 _NAME = r"^[a-z][a-z0-9-]*$"
+_BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
 _OF_FILES = ("name", "index", "incarnation", "run")
@@ -101,11 +102,9 @@ class NodeKind(_Part):
         return [kind] if self.count is None else [f"{kind}-{number}" for number in range(1, self.count + 1)]
 
 
-class ProgressOf(_Part):
-    """Where rounds are read from."""
+class ToldBy(_Part):
+    """How rounds are known."""
 
-    node: str
-    """A kind of nodes, or one."""
     log: Annotated[str, AfterValidator(_expression)] | None = None
     r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
     `time` where it has them."""
@@ -141,12 +140,30 @@ class ProgressOf(_Part):
         return Source(nodes, WRITTEN, JsonLines())
 
 
+class ProgressOf(ToldBy):
+    """Where rounds are read from."""
+
+    node: str
+    """A kind of nodes, or one."""
+
+
+class BaselineRun(ToldBy):
+    """A run that the loss is held against, of a command of its own: alone, and without faults."""
+
+    run: str = Field(min_length=1)
+    """The command; placeholders as of a node that is called `baseline`."""
+    env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
+    cwd: str = ""
+
+
 class CommandSettings(SimpleSettings):
     """See the module."""
 
     nodes: dict[Annotated[str, Field(pattern=_NAME, max_length=40)], NodeKind] = Field(min_length=1)
     """Kind -> how it is started, in the order of starting."""
     progress: tuple[ProgressOf, ...] = Field((), strict=False)
+    baseline: BaselineRun | None = None
+    """What `loss_parity: {against_baseline}` is against; the same nodes without faults where nothing is said."""
     rounds: int = Field(0, ge=0, le=10**9)
     """With this round training is over; 0: when every worker has ended by itself."""
     shared: bool = True
@@ -266,7 +283,20 @@ class CommandSettings(SimpleSettings):
                 found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
         if any(program.meets for program in self.programs.values()) and not compiler():
             found.append(NO_COMPILER)
+        if self.alone is not None and (why := self.alone.lacking()):
+            found.append(why)
         return "; ".join(found)
+
+    @cached_property
+    def alone(self) -> CommandSettings | None:
+        """The cluster of the baseline's command, if there is one."""
+        if self.baseline is None:
+            return None
+        told = self.baseline.model_dump(include=set(ToldBy.model_fields))
+        return CommandSettings.model_validate({
+            "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
+                                  "cwd": self.baseline.cwd}},
+            "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
 
@@ -307,6 +337,11 @@ class CommandSettings(SimpleSettings):
         return POINTS if self.rounds and any(one.tells_loss for one in self.progress) else 0
 
     @property
+    def baseline_name(self) -> str:
+        """A command of its own, or the same nodes."""
+        return super().baseline_name if self.baseline is None else _BASELINE
+
+    @property
     def loss_unit(self) -> str:
         """Whatever the trainer means by it."""
         return "as the trainer tells it"
@@ -328,6 +363,11 @@ class CommandSettings(SimpleSettings):
                 if placeholder not in _OF_FILES:
                     yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
                                                            f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
+        if self.alone is not None and not self.alone.last_snapshot:
+            yield (_BASELINE,), ("baseline: it tells no loss: add a group `(?P<loss>...)`" if self.rounds else
+                                 "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
+        for place, why in self.alone.mistakes() if self.alone is not None else ():
+            yield (_BASELINE, *place[2:]), f"baseline: {why}"
         told = {node for one in self.progress for node in self._of(one.node)}
         if silent := [name for name in self.names if name not in told]:
             yield (("progress",) if self.progress else ("nodes",),

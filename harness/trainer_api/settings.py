@@ -298,6 +298,11 @@ class TrainerSettings(BaseModel):
         return ""
 
     @property
+    def baseline_name(self) -> str:
+        """What `loss_parity: {against_baseline}` is against, for people."""
+        return "fault-free"
+
+    @property
     def loss_floor(self) -> float:
         """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
         return 0.0

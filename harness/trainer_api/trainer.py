@@ -297,6 +297,12 @@ class Trainer(ABC):
         """The run that losses are held against; None: there is none."""
         return None
 
+    def baseline(self, settings: Any) -> TrainerSettings:
+        """The run without faults that losses, and gaps between merges, are held against: the same cluster, unless the
+        user has another one for it, whose gaps then mean nothing."""
+        own: TrainerSettings = settings
+        return own
+
     def synchronous_loss(self, settings: Any) -> float | None:
         """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
         None: there is none."""

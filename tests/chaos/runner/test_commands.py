@@ -18,6 +18,7 @@ import pytest
 from chaos.checks import EXCUSED
 from chaos.registry import CHECKS
 from chaos.report.live import NullAudience
+from chaos.runner.baselines import NoReferenceError
 from chaos.runner.run import run_plan
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
@@ -29,13 +30,13 @@ ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
 
 
 def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, written=False, parity=False,
-         expression=ROUND, deadline="30s", **hub):
+         expression=ROUND, deadline="30s", baseline=None, **hub):
     """A scenario of the toy trainer."""
     nodes = {"hub": {"listens": True, "run": f"{{python}} {TOY} hub {{port}}"} | hub,
              "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}} | (nodes or {})
     how = {"written": True} if written else {"log": expression}
     trainer = {"kind": "commands", "nodes": nodes, "progress": [{"node": node, **how} for node in progress],
-               "rounds": rounds, "shared": shared}
+               "rounds": rounds, "shared": shared, **({"baseline": baseline} if baseline else {})}
     return (f"diloco_chaos: 1\nname: toy\ndeadline: {deadline}\ntrainer: {json.dumps(trainer)}\n"
             + "faults:\n" + "".join(f"  - {fault}\n" for fault in faults or ["{pause: hub, at: 1s, for: 300ms}"])
             + f"checks: {{no_global_stall: {{max_gap: 2s}}{', loss_parity: {against_baseline: 1%}' * parity}}}\n")
@@ -109,6 +110,32 @@ def test_its_loss_is_held_against_the_same_nodes_without_faults(run_toy, monkeyp
     assert (verdict.verdict, verdict.measured) == ("passed", "fault-free +0.0%")
     assert "at equal merged rounds" in verdict.evidence[-1]
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == [], "nobody knows what it depends on"
+
+
+def alone(folder, loss, rounds=80):
+    """A baseline's command that tells this loss at all its rounds."""
+    script = folder / "alone.py"
+    script.write_text(f"for number in range(1, {rounds + 1}):\n    print('round', number, 'costs', {loss})\n")
+    return {"run": f"{{python}} {script}", "log": r"round (?P<round>\d+) costs (?P<loss>\S+)"}
+
+
+def test_its_loss_is_held_against_a_command_of_the_users_own(run_toy, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    low, high = (run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", rounds=80, parity=True,
+                         baseline=alone(tmp_path, loss)) for loss in (1e-6, 1e6))
+    found = [next(one for one in result.judgement.checks if one.name == "loss_parity") for result in (low, high)]
+    assert [verdict.verdict for verdict in found] == ["failed", "passed"]
+    assert found[1].measured == "baseline -100.0%"
+    assert low.history.references["fault-free"].merge_gap_p99 is None, "its rounds say nothing of how long ours take"
+
+
+def test_a_baseline_that_ends_too_early_is_told_before_the_run_with_what_it_said(run_toy, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(NoReferenceError, match=r"baseline .* ended with round 40 of 80; (.*\n)*.*: round 40 costs"):
+        run_toy(rounds=80, parity=True, baseline=alone(tmp_path, 1.0, rounds=40))
+    with pytest.raises(NoReferenceError, match=r"ended with round 0 of 80; .*\n  baseline: out of memory"):
+        run_toy(rounds=80, parity=True, baseline={
+            "run": "{python} -c 'raise SystemExit(\"out of memory\")'", "log": ROUND})
 
 
 def test_a_port_that_somebody_else_has_is_told_before_anything_starts(run_toy):

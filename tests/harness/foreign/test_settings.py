@@ -138,3 +138,13 @@ def test_programs_and_folders_that_are_not_there_are_told(tmp_path):
     (tmp_path / "mine").write_text("#!/bin/sh\n")
     (tmp_path / "mine").chmod(0o755)
     assert settings({"c": nodes["c"]}, progress=[]).lacking() == ""
+
+
+def test_a_baseline_is_a_node_of_its_own_whose_mistakes_are_told_where_it_stands():
+    one = {"run": "{python} t.py --alone", "log": r"(?P<round>\d+) (?P<loss>\S+)"}
+    found = settings(rounds=50, baseline=one).alone
+    assert (found.all_nodes, found.rounds) == (["baseline"], 50)
+    assert not said(rounds=50, baseline=one)
+    assert "{nobody} stands for nothing" in said(rounds=50, baseline=one | {"run": "t.py {nobody}"})["baseline.run"]
+    assert "tells no loss" in said(rounds=50, baseline=one | {"log": r"(?P<round>\d+)"})["baseline"]
+    assert "say how many there are" in said(baseline=one)["baseline"]
