@@ -1,4 +1,5 @@
-"""What a trainer calls to say how far it is: `from chaos import progress; progress.round(7, loss=0.3)`.
+"""What a trainer calls to say how far it is: `from chaos import progress; progress.round(7, loss=0.3)`. And where it
+can be hit at a point of its own: `progress.hold("checkpoint.before_rename")`.
 
 Outside a run of `diloco-chaos` it does nothing. It never raises, and waits for nobody: a line is appended to a file in
 the run's folder. It needs nothing but Python. A scenario reads it with `progress: [{node: replica, written: true}]`.
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
+from contextlib import suppress
 
-from harness.core.programs import PROGRESS_FILE
+from harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -24,19 +27,47 @@ def round(number: int, *, loss: float | None = None, samples: int | None = None,
         samples: how many this worker took in the round.
         members: how many workers took part in it.
     """
-    path = os.environ.get(PROGRESS_FILE)
+    said = {"round": number, "loss": loss, "samples": samples, "members": members, "time": time.time()}
+    with suppress(Exception):  # whatever it is, training is more important
+        _append(os.environ.get(PROGRESS_FILE, ""),
+                json.dumps({key: _plain(value) for key, value in said.items() if value is not None}))
+
+
+def hold(point: str) -> None:
+    """Stand still here if a fault of the plan waits for it, until that fault has ended this process or lets it go on.
+
+    Passes are counted from the steady state, over all processes that the node has had. Where nothing waits for this
+    point it costs a look at the environment.
+
+    Args:
+        point: its name, as in `when: {node: replica-1, failpoint: checkpoint.before_rename, count: 3}`.
+    """
+    with suppress(Exception):
+        wanted = dict(one.rpartition(":")[::2] for one in os.environ.get(FAILPOINTS, "").split(",") if one)
+        path = os.environ.get(PROGRESS_FILE, "")
+        if point not in wanted or not os.path.exists(os.path.join(os.path.dirname(path), STEADY)):
+            return
+        node = path.rpartition(".")[0].rpartition(".")[0]  # NAME of NAME.INCARNATION.jsonl
+        _append(f"{node}.passed", point)
+        with open(f"{node}.passed", encoding="utf-8") as file:
+            count = file.read().splitlines().count(point)
+        if count > int(wanted[point]):
+            return
+        stops = count == int(wanted[point])
+        _append(path, json.dumps({"failpoint": point, "count": count, "stops": stops}))
+        if stops:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _append(path: str, line: str) -> None:
+    """To a file of the run; nowhere outside of one."""
     if not path:
         return
-    said = {"round": number, "loss": loss, "samples": samples, "members": members, "time": time.time()}
+    file = os.open(path, _APPENDING, 0o644)
     try:
-        line = json.dumps({key: _plain(value) for key, value in said.items() if value is not None}) + "\n"
-        file = os.open(path, _APPENDING, 0o644)
-        try:
-            os.write(file, line.encode())
-        finally:
-            os.close(file)
-    except Exception:  # noqa: S110 - whatever it is, training is more important
-        pass
+        os.write(file, line.encode() + b"\n")
+    finally:
+        os.close(file)
 
 
 def _plain(value: object) -> float:

@@ -19,21 +19,24 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     faults that came before this run went on.
     """
     numbers = incarnations or {}
+
+    def points(name: str) -> tuple[str, ...]:
+        return tuple(f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
+                     if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
+                     and planned.id not in over)
+
     if programs := plan.under_test.programs(plan.cluster):
-        return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0))
-                for name, program in programs.items()]
+        return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
+                         failpoints=points(name)) for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
         argv = ("{python}", "-m", "harness.node.process", "--role", role, "--name", name, "--run", str(run),
                 "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
-        points = tuple(f"{planned.fault.when.failpoint}:{planned.fault.when.count}" for planned in plan.faults
-                       if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
-                       and planned.id not in over)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
-                        failpoints=points)
+                        failpoints=points(name))
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

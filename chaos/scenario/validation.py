@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from harness.units import show_seconds
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""
 
+_POINT = r"[\w.-]+"
 _FOR_EVER = float("inf")
 _INSTANT_S = 1e-6
 _AT_MOST = 0.97
@@ -193,6 +195,11 @@ def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
     if not fault.frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.failpoint} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
+    elif trainer.own_failpoints:
+        if when.node not in cluster.names:
+            yield f"only workers hold at failpoints: {', '.join(cluster.names)}"
+        elif not re.fullmatch(_POINT, when.failpoint):
+            yield f"failpoint {when.failpoint!r}: a name has letters, digits, '_', '-' and '.'"
     elif when.failpoint not in trainer.failpoints(cluster, role_of(when.node)):
         syncers, learners = trainer.failpoints(cluster, "syncer"), trainer.failpoints(cluster, "learner")
         if when.failpoint in (*syncers, *learners):

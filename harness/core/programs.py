@@ -27,6 +27,10 @@ PROGRESS_FILE = "DILOCO_CHAOS_PROGRESS"
 """Environment variable: where a process that calls `chaos.progress` writes."""
 WRITTEN = "{run}/progress/{name}.{incarnation}.jsonl"
 """What it says."""
+FAILPOINTS = "DILOCO_CHAOS_FAILPOINTS"
+"""Environment variable: POINT:N,... where a process that calls `chaos.progress.hold` is to stand still."""
+STEADY = "steady"
+"""A file beside what is written, from the steady state on: failpoints are counted from there."""
 Restart = Literal["never", "on-failure", "always"]
 
 

@@ -30,6 +30,7 @@ class Commands(Trainer):
     settings: ClassVar[type[TrainerSettings]] = CommandSettings
     baselines_are_kept: ClassVar[bool] = False  # nobody knows what commands read
     tells_losses: ClassVar[bool] = True
+    own_failpoints: ClassVar[bool] = True
 
     def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""

@@ -15,10 +15,20 @@ GROUPS = ("round", "loss", "samples", "members", "time")
 """Names of groups that an expression may have; `round` it must."""
 
 
+@dataclass(frozen=True)
+class Hold:
+    """A process came to a failpoint that a fault waits for."""
+
+    point: str
+    count: int
+    stops: bool
+    """It stands there now."""
+
+
 class Reader(Protocol):
     """What understands a line."""
 
-    def read(self, line: str) -> Report | str | None:
+    def read(self, line: str) -> Report | Hold | str | None:
         """What a line tells; a sentence where its numbers are none; None: it is about something else."""
         ...
 
@@ -76,6 +86,18 @@ class JsonLines:
                           _whole(said["members"]), _time(None if said["time"] is None else str(said["time"])))
         except (ValueError, OverflowError) as error:
             return f"a line with a round tells none: {error}"
+
+
+class Holds:
+    """Lines of `chaos.progress.hold`."""
+
+    def read(self, line: str) -> Hold | None:
+        """See `Reader`."""
+        try:
+            told = json.loads(line)
+            return Hold(str(told["failpoint"]), int(told["count"]), bool(told["stops"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
 
 
 def _under(told: Any, key: str) -> Any:
@@ -147,7 +169,7 @@ def lint(lines: Sequence[str], readers: Sequence[Reader], now: datetime | None =
             read = reader.read(line)
             if isinstance(read, str):
                 problems.append(f"line {number}: {read}")
-            elif read is not None:
+            elif isinstance(read, Report):
                 if reports and read.round <= reports[-1].round:
                     problems.append(f"line {number}: round {read.round} comes after round {reports[-1].round}: does "
                                     f"the expression match two kinds of lines, or did the trainer go back?")

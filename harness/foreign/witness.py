@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from harness.core.programs import filled
-from harness.foreign.progress import Reader, Source
+from harness.core.programs import STEADY, WRITTEN, filled
+from harness.foreign.progress import Hold, Holds, Reader, Source
 from harness.foreign.rounds import Rounds
 from harness.foreign.settings import CommandSettings
+from harness.node.failpoints import PASSED, STOPPED
 from harness.tape.event import Event, line
 
 _LONGEST_LINE = 1 << 16
@@ -58,7 +59,7 @@ class LogWitness:
         self._wall = time.time() - time.monotonic() + epoch  # what the clock on the wall said then
         self._workers = set(settings.names)
         self._index = {name: program.index for name, program in settings.programs.items()}
-        self._sources = settings.sources()
+        self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
         self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.rounds)
         self._followed: dict[tuple[str, int], list[_Followed]] = {}
         self._running: set[tuple[str, int]] = set()  # of whose files more may come
@@ -131,12 +132,17 @@ class LogWitness:
             if (node, incarnation) not in self._told:  # once is enough
                 self._told.add((node, incarnation))
                 yield Event(t, node, incarnation, "warning", {"reason": read})
+        elif isinstance(read, Hold):
+            yield Event(t, node, incarnation, STOPPED if read.stops else PASSED,
+                        {"point": read.point, "count": read.count})
         elif read is not None:
             own = t if read.time is None else read.time - self._wall
             yield from self._rounds.on_report(node, incarnation, read, own if abs(own - t) < _CLOCK_OFF_S else t)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
+            if event.event == "steady":
+                (self._run / Path(WRITTEN.removeprefix("{run}/")).parent / STEADY).touch()
             key = (event.node, event.incarnation)
             if key not in self._out:
                 (self._run / "tape").mkdir(parents=True, exist_ok=True)

@@ -164,6 +164,8 @@ class Trainer(ABC):
     settings: ClassVar[type[TrainerSettings]]
     """Of the scenario's `cluster:` section."""
 
+    own_failpoints: ClassVar[bool] = False
+    """Whether its learners' code names failpoints of its own (`chaos.progress.hold`): nobody knows them beforehand."""
     all_failpoints: ClassVar[tuple[str, ...]] = ()
     """Named points at which any of its nodes can be stopped."""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from chaos import progress
-from harness.core.programs import PROGRESS_FILE
+from harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 
 @pytest.fixture
@@ -37,6 +38,53 @@ def test_outside_a_run_it_does_nothing(monkeypatch, tmp_path):
 def test_numbers_of_others_are_made_numbers(file):
     progress.round(np.int64(7), loss=np.float32(0.5))
     assert json.loads(file.read_text())["loss"] == 0.5
+
+
+@pytest.fixture
+def waited_for(file, monkeypatch):
+    monkeypatch.setenv(FAILPOINTS, "save.before_rename:3,other:1")
+    (file.parent / STEADY).touch()
+    return file
+
+
+def said(file):
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_passes_of_a_failpoint_are_told_until_the_one_at_which_it_stands(waited_for):
+    holding = subprocess.Popen([sys.executable, "-c", "from chaos import progress\n"
+                                "for _ in range(5): progress.hold('save.before_rename')"])
+    _, status = os.waitpid(holding.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert [(one["failpoint"], one["count"], one["stops"]) for one in said(waited_for)] == [
+        ("save.before_rename", 1, False), ("save.before_rename", 2, False), ("save.before_rename", 3, True)]
+    holding.send_signal(signal.SIGCONT)
+    assert holding.wait() == 0
+    assert len(said(waited_for)) == 3, "nobody waits for more"
+
+
+def test_the_next_process_of_a_node_goes_on_counting(waited_for, monkeypatch):
+    progress.hold("save.before_rename")
+    monkeypatch.setenv(PROGRESS_FILE, str(waited_for.parent / "w.1.jsonl"))
+    progress.hold("save.before_rename")
+    assert [one["count"] for one in said(waited_for.parent / "w.1.jsonl")] == [2]
+
+
+def test_nothing_is_counted_before_the_steady_state_nor_where_nobody_waits(file, waited_for, monkeypatch):
+    progress.hold("elsewhere")
+    (file.parent / STEADY).unlink()
+    progress.hold("other")
+    (file.parent / STEADY).touch()
+    monkeypatch.delenv(FAILPOINTS)
+    progress.hold("other")
+    assert said(file) == []
+
+
+def test_a_point_that_can_not_be_told_holds_nobody(monkeypatch):
+    monkeypatch.setenv(FAILPOINTS, "other:1,nonsense,:,x:y")
+    monkeypatch.setenv(PROGRESS_FILE, "/nowhere/at/all.0.jsonl")
+    for point in ("other", "nonsense", "", "x"):
+        progress.hold(point)
 
 
 @pytest.mark.parametrize("where", ["/nowhere/at/all", "/dev/full", "/"])

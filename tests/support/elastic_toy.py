@@ -80,6 +80,7 @@ def work(where: str) -> None:
                     print(f"round={made} members={members} loss={1 / made:.4f}")
                     if progress is not None:
                         progress.round(made, loss=1 / made, members=members)
+                        progress.hold("round.told")
         except (OSError, ValueError) as error:
             print(f"the hub is gone: {error}")
             time.sleep(0.1)

@@ -23,7 +23,7 @@ from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.local.sockets import holds, listening
 from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
+from harness.core.programs import FAILPOINTS, PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
 from harness.links.addresses import join_address
 from harness.links.client import Links, Toxic
 from harness.wire.echo import EchoServer
@@ -272,6 +272,8 @@ class LocalCluster(SupervisedCluster[Process]):
             there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
         env = {PROGRESS_FILE: filled(WRITTEN, own, {})} | {
             name: filled(text, own, there) for name, text in program.env.items()}
+        if spec.failpoints:
+            env[FAILPOINTS] = ",".join(spec.failpoints)
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         if self._catcher is not None and program.meets:
             env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))

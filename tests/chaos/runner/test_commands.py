@@ -103,6 +103,42 @@ def test_a_service_has_come_back_when_the_next_round_is_made(run_toy):
     assert re.search(r"hub\.1 started at [\d.]+ s, and the next round was at", verdict.evidence[0])
 
 
+AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
+
+
+def test_a_worker_is_killed_at_a_point_of_its_own_code(run_toy):
+    result = run_toy(f"{{kill: worker-1, {AT_POINT}, restart_after: 500ms}}")
+    stood, = result.history.tape.of("failpoint", node="worker-1")
+    assert (stood.incarnation, stood["point"], stood["count"]) == (0, "round.told", 5)
+    assert [event["count"] for event in result.history.tape.of("failpoint_passed", node="worker-1")] == [1, 2, 3, 4]
+    killed = result.history.tape.of("injected")[0].t
+    made = [event for event in result.history.tape.of("step", node="worker-1") if event.incarnation == 0]
+    assert max(event.t for event in made) <= stood.t < killed, "it stood there until it was killed"
+    found = verdicts(result)
+    assert "failed" not in found.values()
+    assert found["faults_verified"] == found["reintegration"] == "passed"
+
+
+def test_a_worker_that_stands_at_a_point_goes_on_when_its_pause_is_over(run_toy):
+    result = run_toy(f"{{pause: worker-1, {AT_POINT}, for: 300ms}}")
+    assert result.outcome.kind == "finished"
+    stood, = result.history.tape.of("failpoint", node="worker-1")
+    made = [event.t for event in result.history.tape.of("step", node="worker-1")]
+    assert not [t for t in made if stood.t + 0.05 < t < stood.t + 0.3]
+    assert max(made) > stood.t + 0.3
+    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0}
+
+
+@pytest.mark.parametrize(("fault", "why"), [
+    ("{kill: hub, when: {node: hub, failpoint: round.told}, restart_after: 1s}",
+     "only workers hold at failpoints: worker-1, worker-2"),
+    ("{kill: worker-1, when: {node: worker-1, failpoint: 'a,b'}}", "a name has letters, digits"),
+    ("{kill: worker-2, when: {node: worker-1, failpoint: told}}", "hit worker-1 itself")])
+def test_a_point_at_which_nobody_can_be_hit_is_refused(fault, why):
+    with pytest.raises(ScenarioError, match=why):
+        frozen(fault)
+
+
 def test_its_loss_is_held_against_the_same_nodes_without_faults(run_toy, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     result = run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", rounds=80, parity=True)
