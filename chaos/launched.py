@@ -89,7 +89,7 @@ class Launched:
             NotInTimeError, RunOverError: there were fewer.
         """
         before = self._director.seen.rounds
-        self._wait(lambda seen: seen.rounds >= before + count, within, f"round {before + count} (of now {before})")
+        self._wait(lambda seen: seen.rounds >= before + count, within, f"round {before + count}")
 
     def sleep(self, time: Duration) -> None:
         """Let it go on for so long.
@@ -212,6 +212,17 @@ class Launched:
         return [one.id for one in planned]
 
 
+def start(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend = "local", step_time: str = "",
+          runs: Path | str = "runs", audience: Audience | None = None) -> Launched:
+    """Start a run; whoever does so ends it, with `finish` or `stop`. Arguments and errors as of `launch`."""
+    what = scenario if isinstance(scenario, Scenario) else load(str(scenario))[0]
+    backend = backends.named(on) if isinstance(on, str) else on
+    plan = freeze(what, seed)
+    backend.refuse(plan)
+    return Launched(what, paced(plan, step_time) if step_time else plan, backend, Path(runs),
+                    audience or NullAudience())
+
+
 @contextmanager
 def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend = "local", step_time: str = "",
            runs: Path | str = "runs", audience: Audience | None = None, must_pass: bool = True) -> Iterator[Launched]:
@@ -228,13 +239,9 @@ def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend 
 
     Raises:
         DidNotPassError: see `must_pass`.
-        ScenarioError, TrainerError, FolderError, NoReferenceError, ...: as `chaos.run`.
+        ScenarioError, PaceError, TrainerError, FolderError, NoReferenceError, ...: as `chaos.run`.
     """
-    what = scenario if isinstance(scenario, Scenario) else load(str(scenario))[0]
-    backend = backends.named(on) if isinstance(on, str) else on
-    plan = freeze(what, seed)
-    backend.refuse(plan)
-    run = Launched(what, paced(plan, step_time) if step_time else plan, backend, Path(runs), audience or NullAudience())
+    run = start(scenario, seed=seed, on=on, step_time=step_time, runs=runs, audience=audience)
     try:
         yield run
     except BaseException as error:

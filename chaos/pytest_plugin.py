@@ -12,7 +12,6 @@ A test in Python says which scenario is run beside it, and has the run as its ar
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,15 +88,14 @@ def chaos(request: pytest.FixtureRequest) -> Iterator[Launched]:
     if mark is None or not mark.args:
         pytest.fail('the argument `chaos` is a run: say of which scenario, @pytest.mark.chaos("kill-one")',
                     pytrace=False)
-    with _launched(request, **mark.kwargs) as run:
-        request.node.stash[_LAUNCHED] = run
-        yield run
-        run.stop()
+    run = request.node.stash[_LAUNCHED] = _started(request, **mark.kwargs)
+    yield run
+    run.stop()
 
 
-def _launched(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_time: str = "",
-              **unknown: object) -> AbstractContextManager[Launched]:
-    from chaos.launched import launch
+def _started(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_time: str = "",
+             **unknown: object) -> Launched:
+    from chaos.launched import start
     from chaos.runner import backends
     from chaos.scenario.loading import load
     from chaos.scenario.plan import freeze
@@ -109,13 +107,12 @@ def _launched(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step
     try:
         what = load(str(beside) if beside.is_file() else scenario)[0]
         backend = backends.named(on or option("--chaos-on"))
-        refused = backend.refusals(freeze(what, request.param))
+        if refused := backend.refusals(freeze(what, request.param)):
+            pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
+        return start(what, seed=request.param, on=backend, step_time=step_time or option("--chaos-step-time"),
+                     runs=option("--chaos-runs"))
     except _ours() as error:
         pytest.fail(str(error), pytrace=False)
-    if refused:
-        pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
-    return launch(what, seed=request.param, on=backend, step_time=step_time or option("--chaos-step-time"),
-                  runs=option("--chaos-runs"), must_pass=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,6 +37,8 @@ def no_unplanned_exit(history: History) -> Finding:
     for gone in judged:
         own = [event for event in history.tape.of("finished", "superseded", "failed", "refused_checkpoint", "exit",
                                                   node=gone["target"]) if event.incarnation == gone["incarnation"]]
+        if gone["status"] in history.plan.cluster.may_end_with(gone["target"]):
+            continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)
     if doubtful and not wrong:

@@ -164,4 +164,5 @@ class Director:
             wait.done.set_result(None)
         elif self.seen.now >= wait.until:
             self._wait = None
-            wait.done.set_exception(NotInTimeError(f"{wait.what} did not come within {show_seconds(wait.within)}"))
+            wait.done.set_exception(NotInTimeError(f"{wait.what} did not come within {show_seconds(wait.within)}; "
+                                                   f"{self.seen.rounds} rounds had been made"))

@@ -46,6 +46,8 @@ class Ready:
     """As soon as its port takes connections."""
     log: str = ""
     """As soon as a line of its log matches this expression; empty: it need not."""
+    url: str = ""
+    """As soon as this answers with a status below 400; with placeholders; empty: it need not."""
     within: float = 30.0
     """Seconds that it may take."""
 
@@ -75,6 +77,14 @@ class Program:
     """The nodes that it names, in order: each is a link."""
     meets: tuple[str, ...] = ()
     """The nodes that it may connect to without naming them: where it does, that is caught, and led through a link."""
+
+    @property
+    def waits_for(self) -> str:
+        """What is waited for when it is started, in words; empty: nothing."""
+        waits = [f"a line that matches {self.ready.log!r}" if self.ready.log else "",
+                 f"an answer of {self.ready.url}" if self.ready.url else "",
+                 "a connection at its port" if self.ready.port else ""]
+        return " and ".join(filter(None, waits))
 
     @property
     def strings(self) -> list[str]:

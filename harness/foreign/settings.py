@@ -68,6 +68,8 @@ class ReadyWhen(_Part):
     """As soon as its port takes connections."""
     log: Annotated[str, AfterValidator(_any_expression)] = ""
     """As soon as a line of its log matches this expression."""
+    url: str = Field("", pattern=r"^(https?://.*)?$")
+    """As soon as this answers with a status below 400: `http://{host}:{port}/health`."""
     within: Seconds = 30.0
     """Seconds that it may take."""
 
@@ -94,6 +96,9 @@ class NodeKind(_Part):
     restart: Restart = "never"
     """What its scheduler does when it ends by itself."""
     restart_delay: Seconds = 1.0
+    exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
+    """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
+    negative: by a signal."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
@@ -264,7 +269,7 @@ class CommandSettings(SimpleSettings):
         meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if one.peers == "caught" else ()
         waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
-                       Ready(waits.port, waits.log, waits.within), one.restart, one.restart_delay,
+                       Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
                        talks_to, meets)
 
     def lacking(self) -> str:
@@ -297,6 +302,10 @@ class CommandSettings(SimpleSettings):
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
                                   "cwd": self.baseline.cwd}},
             "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """As its kind says."""
+        return next((one.exits for kind, one in self.nodes.items() if node in one.names(kind)), ())
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
 
@@ -376,7 +385,8 @@ class CommandSettings(SimpleSettings):
     def _wrong_commands(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         for kind, one in self.nodes.items():
             places: list[tuple[tuple[Any, ...], str]] = [
-                (("run",), one.run), *((("env", key), text) for key, text in one.env.items()), (("cwd",), one.cwd)]
+                (("run",), one.run), *((("env", key), text) for key, text in one.env.items()), (("cwd",), one.cwd),
+                (("ready", "url"), one.ready.url if one.ready else "")]
             for place, text in places:
                 for placeholder in named([text]):
                     try:
@@ -384,6 +394,8 @@ class CommandSettings(SimpleSettings):
                     except PlaceholderError as error:
                         yield ("nodes", kind, *place), self._explained(placeholder, str(error))
                         continue
+                    if to is not None and place[0] == "ready":
+                        yield ("nodes", kind, *place), f"{{{placeholder}}}: here {kind} can name itself only: {{host}}"
                     if to is None and placeholder in ("host", "port") and not one.listens:
                         yield (("nodes", kind, *place), f"{{{placeholder}}}: {kind} has no port: write `listens: true`")
 

@@ -297,6 +297,10 @@ class TrainerSettings(BaseModel):
         """Of the held-out loss."""
         return ""
 
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """Statuses with which a node may end by itself before training is over."""
+        return ()
+
     @property
     def baseline_name(self) -> str:
         """What `loss_parity: {against_baseline}` is against, for people."""

@@ -166,6 +166,7 @@ def test_a_marked_test_whose_run_did_not_pass_fails_with_its_report(tmp_path, sc
 @pytest.mark.parametrize(("mark", "why"), [
     ('@pytest.mark.chaos("nowhere.yaml")', "no such file, and no scenario of this name"),
     ('@pytest.mark.chaos("mine.yaml", om="simulated")', "a chaos mark takes on, seeds and step_time, not om"),
+    ('@pytest.mark.chaos("mine.yaml", step_time="soon")', "soon"),
     ('@pytest.mark.chaos("mine.yaml", seeds=0)', "seeds of a chaos mark is a number of runs, 1 at least, not 0"),
     ("", 'say of which scenario, @pytest.mark.chaos("kill-one")')])
 def test_a_mark_that_can_not_be_is_told_in_a_sentence(tmp_path, scenario_text, mark, why):

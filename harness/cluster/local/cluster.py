@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from harness.cluster.local.catching import Catcher
 from harness.cluster.local.command import NODE, CommandProcess, started_as
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
+from harness.cluster.local.readiness import is_ready
 from harness.cluster.local.sockets import holds, listening
 from harness.cluster.supervised import SupervisedCluster
 from harness.core.programs import FAILPOINTS, PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
@@ -120,31 +120,20 @@ class LocalCluster(SupervisedCluster[Process]):
         Raises:
             ClusterError: it ended before, or took too long.
         """
-        if not (program.ready.port or program.ready.log):
+        if not program.waits_for:
             return
         until, log = time.monotonic() + program.ready.within, self._run / "logs" / f"{spec.name}.{spec.incarnation}.log"
-        what = f"a line that matches {program.ready.log!r}" if program.ready.log else "a connection at its port"
-        while not self._ready(spec, program, log):
+        address = _LOOPBACK, self._ports.get(spec.name, 0)
+        url = filled(program.ready.url, self._own(spec, program, spec.incarnation), {})
+        while not is_ready(program.ready, log, address, url, _LOOK_S * 10):
             if (status := self._nodes[spec.name].ended()) is not None:
                 raise ClusterError(f"{spec.name} ended before it was ready ({status_words(status)}):\n"
                                    f"{self._last_lines(spec.name, spec.incarnation)}")
             if time.monotonic() > until:
-                raise ClusterError(f"{spec.name} was not ready within {program.ready.within:g} s: {what} was waited "
-                                   f"for. Raise `ready: {{within: ...}}`, or say how it can be known. Its log ends:\n"
-                                   f"{self._last_lines(spec.name, spec.incarnation)}")
+                raise ClusterError(f"{spec.name} was not ready within {program.ready.within:g} s: {program.waits_for} "
+                                   f"was waited for. Raise `ready: {{within: ...}}`, or say how it can be known. Its "
+                                   f"log ends:\n{self._last_lines(spec.name, spec.incarnation)}")
             time.sleep(_LOOK_S)
-
-    def _ready(self, spec: NodeSpec, program: Program, log: Path) -> bool:
-        if program.ready.log:
-            text = log.read_text(errors="replace") if log.is_file() else ""
-            if not any(re.search(program.ready.log, line) for line in text.splitlines()):
-                return False
-        if program.ready.port:
-            try:
-                socket.create_connection((_LOOPBACK, self._ports[spec.name]), _LOOK_S * 10).close()
-            except OSError:
-                return False
-        return True
 
     def address(self, link: str) -> str:
         """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""
@@ -264,9 +253,13 @@ class LocalCluster(SupervisedCluster[Process]):
             self._nodes[spec.name] = Process(spec, number, popen, self._undo_log)
         self._record("spawn", target=spec.name, incarnation=number, pid=popen.pid)
 
+    def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
+        """What a command may say of its own node."""
+        return {"python": sys.executable, "run": str(self._run), "name": spec.name, "index": str(program.index),
+                "incarnation": str(number), "host": _LOOPBACK, "port": str(self._ports.get(spec.name, 0))}
+
     def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
-        own = {"python": sys.executable, "run": str(self._run), "name": spec.name, "index": str(program.index),
-               "incarnation": str(number), "host": _LOOPBACK, "port": str(self._ports.get(spec.name, 0))}
+        own = self._own(spec, program, number)
         there = {to: self._addresses[link_name(spec.name, to)] for to in program.talks_to}
         if spec.name in self._ports:
             there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself

@@ -103,6 +103,12 @@ def test_a_service_has_come_back_when_the_next_round_is_made(run_toy):
     assert re.search(r"hub\.1 started at [\d.]+ s, and the next round was at", verdict.evidence[0])
 
 
+@pytest.mark.parametrize(("may", "verdict"), [({"exits": [0]}, "passed"), ({}, "failed")])
+def test_a_node_that_only_prepares_something_may_end_where_the_scenario_says_so(run_toy, may, verdict):
+    result = run_toy(rounds=40, nodes={"prepare": {"run": "{python} -c pass"} | may})
+    assert verdicts(result)["no_unplanned_exit"] == verdict
+
+
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 
 

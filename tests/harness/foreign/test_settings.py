@@ -148,3 +148,17 @@ def test_a_baseline_is_a_node_of_its_own_whose_mistakes_are_told_where_it_stands
     assert "{nobody} stands for nothing" in said(rounds=50, baseline=one | {"run": "t.py {nobody}"})["baseline.run"]
     assert "tells no loss" in said(rounds=50, baseline=one | {"log": r"(?P<round>\d+)"})["baseline"]
     assert "say how many there are" in said(baseline=one)["baseline"]
+
+
+def test_a_health_address_is_the_nodes_own():
+    at = {"listens": True, "run": "s.py"}
+    assert not said({"store": at | {"ready": {"url": "http://{host}:{port}/health"}}, **replica()})
+    wrong = said({"store": at | {"ready": {"url": "http://{store}/"}}, **replica()})
+    assert "can name itself only" in wrong["nodes.store.ready.url"]
+    with pytest.raises(ValidationError, match=r"ready\.url"):
+        settings(replica(ready={"url": "file:///etc/passwd"}))
+
+
+def test_what_may_end_is_known_by_its_kind():
+    found = settings({"prepare": {"run": "p.py", "exits": [0, -15]}, **replica()})
+    assert (found.may_end_with("prepare"), found.may_end_with("replica")) == ((0, -15), ())

@@ -1,0 +1,43 @@
+"""Whether a command counts as started, by its log, its port, and what it answers."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import requests
+
+from harness.core.programs import Ready
+
+_ERRORS_FROM = 400
+
+
+def is_ready(ready: Ready, log: Path, address: tuple[str, int], url: str, patience: float) -> bool:
+    """Whether everything that is waited for is there.
+
+    Args:
+        ready: what is waited for.
+        log: of the process.
+        address: where it listens, if it does.
+        url: of `ready`, with everything in its place.
+        patience: seconds that a connection, or an answer, may take.
+    """
+    if ready.log and not (log.is_file() and any(re.search(ready.log, line)
+                                                for line in log.read_text(errors="replace").splitlines())):
+        return False
+    if ready.port:
+        try:
+            socket.create_connection(address, patience).close()
+        except OSError:
+            return False
+    return not url or _answers(url, patience)
+
+
+def _answers(url: str, patience: float) -> bool:
+    """Whether there is an answer that is no error."""
+    try:
+        with requests.get(url, timeout=patience, allow_redirects=False, stream=True) as answer:
+            return answer.status_code < _ERRORS_FROM
+    except requests.RequestException:
+        return False
