@@ -158,7 +158,7 @@ class Launched:
         judgement = self.finish().judgement
         found = {verdict.name: verdict for verdict in judgement.checks}
         if check not in found:
-            why = " and ".join(judgement.out_of_reach.get(check, []))
+            why = next((words for words, names in judgement.out_of_reach.items() if check in names), "")
             raise LookupError(f"{check} is out of reach: this trainer does not tell {why}" if why else
                               f"no check {check!r}{nearest(check, list(found))}; there are {', '.join(found)}")
         return found[check]

@@ -14,6 +14,10 @@ from harness.trainer_api.settings import FragmentRules
 Word = Literal["passed", "failed", "unknown"]
 
 
+QUIET_S = 2.0
+"""So long before the first fault must be seen what was usual."""
+
+
 class Unknown(Exception):  # noqa: N818 - it is a finding, not a failure
     """The evidence does not tell."""
 

@@ -19,12 +19,11 @@ from chaos.checks.protocol import (
     staleness_bounded,
     weights_correct,
 )
-from chaos.checks.rounds import rounds_never_go_back
+from chaos.checks.rounds import round_quorum, rounds_never_go_back
 from chaos.checks.stalls import fragments_in_turn, no_global_stall, uptime
 from chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
-          rounds_never_go_back,
-          exactly_once, replica_consistency, weights_correct, processed_correct, learning_rate_correct,
-          arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn, nobody_starves, silence_noticed,
-          end_correct, no_unplanned_exit, faults_verified, all_undone)
+          rounds_never_go_back, round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct,
+          learning_rate_correct, arithmetic_correct, quorum_respected, staleness_bounded, fragments_in_turn,
+          nobody_starves, silence_noticed, end_correct, no_unplanned_exit, faults_verified, all_undone)

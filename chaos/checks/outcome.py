@@ -6,8 +6,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, zero
+from chaos.checks.base import PROMISE, QUIET_S, Finding, Late, Unknown, check, need, zero
 from chaos.checks.injection import measure
+from chaos.checks.rounds import goodput_of_rounds
 from chaos.evidence.availability import Availability
 from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History, Span
@@ -22,7 +23,6 @@ _UNDISTURBED = 0.85
 _SAME_EXCESS, _SAME_LOSS = 0.02, 2e-5
 """Two computations of the same loss differ by less than this share of what it has beyond its floor, and by as little as
 it is rounded."""
-_QUIET_S = 2.0
 _REACHES = 0.95
 """Share of a run's tokens that a reference's curve must cover."""
 
@@ -127,9 +127,12 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
     return left.loss + share * (right.loss - left.loss)
 
 
-@check(Goodput, needs={"sound run", "tokens"}, cumulative=True)
-def goodput(history: History, bound: Goodput) -> Finding:
-    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap."""
+@check(Goodput, cumulative=True)
+def goodput(history: History, bound: Goodput) -> Finding | None:
+    """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
+    that tells of rounds, those that it made, of as many as at its own pace before the first fault."""
+    if history.plan.cluster.tells_rounds:
+        return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
     wall = history.seconds(start, history.end)
     need(wall > 0 and history.steps, "no time, or no steps, after the steady state")
@@ -155,7 +158,7 @@ def _left(history: History, start: float) -> float:
                or cluster.blocking)
     usual = history.plan.predicted_availability(undisturbed=True)
     if not cluster.merges_from_all:
-        need(history.first_fault - start >= _QUIET_S, "the first fault came too soon to know goodput before it")
+        need(history.first_fault - start >= QUIET_S, "the first fault came too soon to know goodput before it")
         usual = min(usual, goodput_between(history, start, history.first_fault))
     return max(0.0, usual * _UNDISTURBED - out / (cluster.learners * wall))
 

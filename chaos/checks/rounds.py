@@ -1,10 +1,13 @@
-"""Is what was counted kept? For trainers whose workers number their rounds."""
+"""Is what was counted kept, how much is made, and by how many? For trainers whose workers number their rounds."""
 
 from __future__ import annotations
 
-from chaos.checks.base import Finding, check, need
+from collections.abc import Mapping
+from typing import Any
+
+from chaos.checks.base import QUIET_S, Finding, check, need, zero
 from chaos.evidence.history import History
-from chaos.scenario.bounds import Lost
+from chaos.scenario.bounds import Lost, RoundQuorum
 
 
 @check(Lost, needs={"rounds"}, unverified="judged")
@@ -35,3 +38,48 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
     most = max((rounds for rounds, _ in lost), default=0)
     return Finding(most <= bound.rounds, f"{most} rounds lost", f"≤ {bound.rounds}",
                    [words for _, words in sorted(lost, reverse=True)[:3]])
+
+
+@check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
+def round_quorum(history: History, bound: RoundQuorum) -> Finding:
+    """No round after the steady state has fewer members than were promised: those who told of it, or as many as one of
+    them says."""
+    need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
+    start = zero(history)
+    counted = [(_members(merge.fields), merge) for merge in history.merges if start <= merge.t <= history.end]
+    need(counted, "no round was made after the steady state")
+    few = [(members, merge) for members, merge in counted if members < bound.at_least]
+    return Finding(not few, f"fewest members {min(members for members, _ in counted)}", f"≥ {bound.at_least}",
+                   [f"round {merge['round']} at {merge.t:.2f} s had {members}" for members, merge in sorted(
+                       few, key=lambda one: one[0])[:3]])
+
+
+def goodput_of_rounds(history: History, least: float) -> Finding:
+    """New rounds, by their members, held against the pace before the first fault: a round that is made again is no
+    progress."""
+    start, first, end = zero(history), history.first_fault, history.end
+    need(first - start >= QUIET_S, "the first fault came too soon to know the pace before it")
+    own, whole = (_made(history, start, until) / history.seconds(start, until) for until in (first, end))
+    need(own > 0, "no round was made before the first fault")
+    value = min(1.0, whole / own)
+    return Finding(value >= least, f"{value:.1%}", f"≥ {least:.1%}",
+                   [f"{whole:.2f} members' rounds in a second after the steady state, and {own:.2f} before the first "
+                    f"fault"])
+
+
+def _made(history: History, start: float, end: float) -> int:
+    """Members of the rounds that were made in [start, end), each round once."""
+    newest: dict[str, int] = {}
+    made = 0
+    for merge in history.merges:
+        whose = "" if history.plan.cluster.blocking else merge["contributions"][0]["learner"]
+        if merge["step"] > newest.get(whose, -1):
+            newest[whose] = merge["step"]
+            made += _members(merge.fields) if start <= merge.t < end else 0
+    return made
+
+
+def _members(merge: Mapping[str, Any]) -> int:
+    """How many took part in a round."""
+    parts = merge["contributions"]
+    return max(len(parts), *(part.get("members") or 0 for part in parts))

@@ -55,7 +55,15 @@ class Goodput(_Bound):
     """goodput."""
 
     at_least: Share | None = None
-    """None: 90% of the availability that the plan predicts."""
+    """None: 90% of the availability that the plan predicts; of a trainer that tells of rounds, nothing: what is
+    predicted needs a pace."""
+
+
+class RoundQuorum(_Bound):
+    """round_quorum."""
+
+    at_least: int = Field(ge=1)
+    """Members of every round."""
 
 
 class LossParity(_Bound):
@@ -118,6 +126,7 @@ class Bounds(_Bound):
     participation: tuple[Participation, ...] = Field((), strict=False)
     loss_parity: LossParity | None = None
     rounds_never_go_back: Lost = Lost()
+    round_quorum: RoundQuorum | None = None
     outages: Literal["counted", "excused"] = "counted"
     """`excused`: what the faults themselves take does not count against the checks of time: while they leave fewer than
     K learners, or no syncer. Explorations judge by this."""
@@ -127,7 +136,8 @@ class Bounds(_Bound):
         """Without what goes without saying: plans were frozen before it could be said."""
         document: dict[str, Any] = told(self)
         return {key: value for key, value in document.items()
-                if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}))}
+                if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
+                                        ("round_quorum", None))}
 
     @property
     def excuses_outages(self) -> bool:

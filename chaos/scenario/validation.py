@@ -110,9 +110,10 @@ def _parity(scenario: Scenario) -> Iterator[Objection]:
 
 def _out_of_reach(scenario: Scenario) -> Iterator[Objection]:
     """Checks that are named, and that this trainer gives no evidence for."""
-    lacking = scenario.cluster.evidence_wanting
+    lacking = {"rounds": "of rounds"} | dict(scenario.cluster.evidence_wanting)
     for name in scenario.checks.model_fields_set & set(CHECKS):
-        if missing := [words for need, words in lacking.items() if need in CHECKS[name].needs]:
+        if missing := [lacking[need] for need in sorted(CHECKS[name].needs - {"sound run"} - scenario.cluster.evidence)
+                       if need in lacking]:
             yield (["checks", name], f"{name}: out of reach of trainer {scenario.trainer}, which does not tell "
                                      f"{' and '.join(missing)}; leave it out")
 

@@ -86,7 +86,7 @@ class Rounds:
         known.since, known.last = t, report.round
         part = {"learner": worker, "incarnation": incarnation, "fragment": 0, "base": self._merged, "arrived": t,
                 "first": report.round, "last": report.round, "steps": 1, "tokens": report.samples or 0, "weight": 1.0,
-                "digest": ""}
+                "digest": "", **({} if report.members is None else {"members": report.members})}
         if not self._shared:
             yield from self._close(t)
             self._open = _Open(report.round, t, [part])

@@ -12,7 +12,7 @@ from harness.tape import reading
 from harness.tape.event import line
 from harness.tape.reading import Tape
 
-OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back"}
+OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum"}
 """About the quadratic model, longer silences, and trainers whose workers number their rounds."""
 
 

@@ -21,15 +21,31 @@ def found(*steps, **settings):
     return CHECKS["rounds_never_go_back"](told(*steps, **settings))
 
 
-def told(*steps, checks="{}", shared=True):
+def told(*steps, **settings):
     """A run in which these rounds were told, (worker, incarnation, round), a tenth of a second apart."""
+    return history([Event(index / 10, worker, incarnation, "step", {"step": number, "tokens": 0})
+                    for index, (worker, incarnation, number) in enumerate(steps)], **settings)
+
+
+def made(*rounds, **settings):
+    """A run with these rounds, (number, members, words of a member), a tenth of a second apart: the steady state is the
+    first, and a fault comes at 5 s."""
+    syncer = [Event(index / 10, "syncer", 0, "merge", {
+        "round": number, "step": number, "version": index, "contributions": [
+            {"learner": f"w-{member}", "incarnation": 0, **words} for member in range(1, members + 1)]})
+        for index, (number, members, words) in enumerate(rounds)]
+    fault = [Event(5.0, "harness", 0, event, {"fault": "f1", "kind": "pause", "targets": ["w-1"], "description": "",
+                                              "observed": {}}) for event in ("injecting", "injected")]
+    return history([Event(0.0, "syncer", 0, "steady", {"step": 0}), *syncer, *fault], **settings)
+
+
+def history(events, checks="{}", shared=True):
     trainer = {"kind": "commands", "rounds": 9, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
-    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"), 0)
-    events = [Event(index / 10, worker, incarnation, "step", {"step": number, "tokens": 0})
-              for index, (worker, incarnation, number) in enumerate(steps)]
-    return History(plan, Tape(events))
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
+                        f"faults: [{{pause: w-1, at: 5s, for: 1s}}]\n"), 0)
+    return History(plan, Tape(sorted(events, key=lambda event: event.t)))
 
 
 def test_rounds_that_go_on_lose_nothing():
@@ -62,7 +78,7 @@ def test_so_many_may_be_done_again_as_the_scenario_says():
 def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_would_bring_it():
     judgement = judge(told(("w-1", 0, 1)))
     names = [name for names in judgement.out_of_reach.values() for name in names]
-    assert {"exactly_once", "goodput", "replica_consistency", "quorum_respected", "end_correct"} <= set(names)
+    assert {"exactly_once", "replica_consistency", "quorum_respected", "end_correct"} <= set(names)
     assert not set(names) & {verdict.name for verdict in judgement.checks}
     assert set(judgement.out_of_reach) == {"what became of every step", "versions and digests of what is merged",
                                            "its word on who is gone and when training is over"}
@@ -71,3 +87,57 @@ def test_checks_without_their_evidence_are_out_of_reach_and_it_is_said_what_woul
 def test_what_nobody_told_is_not_known():
     with pytest.raises(Unknown):
         found()
+
+
+def goodput(*rounds, least="50%", **settings):
+    return CHECKS["goodput"](made(*rounds, checks=f"{{goodput: {{at_least: {least}}}}}", **settings))
+
+
+def test_goodput_is_what_is_made_of_what_its_own_pace_before_the_first_fault_would_make():
+    steady, half = [(number, 2, {}) for number in range(50)], [(number, 1, {}) for number in range(50, 100)]
+    whole = [(number, 2, {}) for number in range(50, 100)]
+    assert goodput(*steady, *whole).measured == "100.0%"
+    found = goodput(*steady, *half, least="80%")
+    assert (found.holds, found.measured, found.bound) == (False, "75.3%", "≥ 80.0%")
+
+
+def test_a_round_that_is_made_again_is_no_progress():
+    steady, again = [(number, 2, {}) for number in range(50)], [(number, 2, {}) for number in range(50)]
+    assert goodput(*steady, *again).measured == "50.5%"
+
+
+def test_each_makes_its_own_rounds_where_they_are_not_finished_together():
+    alone = [(number // 2, 1, {"learner": f"w-{number % 2 + 1}"}) for number in range(100)]
+    assert goodput(*alone, shared=False).measured == "100.0%"
+
+
+def test_goodput_is_judged_where_the_scenario_says_how_much():
+    assert CHECKS["goodput"](made((0, 2, {}))) is None
+
+
+def test_goodput_is_not_known_where_the_fault_comes_at_once():
+    late = [event for event in made((0, 2, {})).tape.events if event.event != "steady"]
+    with pytest.raises(Unknown, match="too soon"):
+        CHECKS["goodput"](history([*late, Event(4.5, "syncer", 0, "steady", {"step": 0})],
+                                  checks="{goodput: {at_least: 50%}}"))
+
+
+def quorum(*rounds, least=2, **settings):
+    return CHECKS["round_quorum"](made(*rounds, checks=f"{{round_quorum: {{at_least: {least}}}}}", **settings))
+
+
+def test_a_round_with_too_few_members_fails():
+    found = quorum((0, 2, {}), (1, 1, {}), (2, 2, {}))
+    assert (found.holds, found.measured, found.evidence) == (False, "fewest members 1", ["round 1 at 0.10 s had 1"])
+    assert quorum((0, 2, {}), (1, 2, {})).holds
+
+
+def test_one_who_tells_may_say_how_many_they_were():
+    assert quorum((0, 1, {"members": 2}), (1, 1, {"members": 2})).holds
+    assert not quorum((0, 1, {"members": 2}), (1, 1, {"members": 1})).holds
+
+
+def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is_asked_for():
+    with pytest.raises(Unknown, match="finish no round together"):
+        quorum((0, 1, {}), shared=False)
+    assert CHECKS["round_quorum"](made((0, 1, {}))) is None

@@ -620,9 +620,10 @@ def test_a_kind_of_which_there_are_several_is_no_target_and_they_are_named():
 
 def test_a_check_that_is_out_of_reach_of_the_trainer_can_not_be_asked_for():
     with pytest.raises(ScenarioError) as refused:
-        parse(of_commands("{kill: w-1, at: 1s}") + "checks: {goodput: {at_least: 50%}}\n")
-    assert ("goodput: out of reach of trainer commands, which does not tell what became of every step; leave it out"
+        parse("diloco_chaos: 1\nname: x\nchecks: {round_quorum: {at_least: 2}}\n")
+    assert ("round_quorum: out of reach of trainer decoupled-diloco, which does not tell of rounds; leave it out"
             in str(refused.value))
+    parse(of_commands("{kill: w-1, at: 1s}") + "checks: {round_quorum: {at_least: 2}, goodput: {at_least: 50%}}\n")
 
 
 def test_a_command_that_begins_with_a_brace_and_has_no_quotes_gets_a_hint():

@@ -60,6 +60,14 @@ def test_a_round_that_somebody_does_not_report_is_over_with_the_next_or_after_a_
     assert told.merges()[1:] == [(2, 1.5, [A])]
 
 
+def test_how_many_took_part_stands_with_whoever_said_so():
+    told = Told()
+    told.report(A, 1, 1.0, members=2)
+    told.report(B, 1, 1.1)
+    merge, = told.named("merge")
+    assert [part.get("members") for part in merge["contributions"]] == [2, None]
+
+
 def test_who_died_is_not_waited_for():
     told = Told()
     told.report(A, 1, 1.0)
