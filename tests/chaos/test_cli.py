@@ -143,6 +143,16 @@ def test_validate_tells_every_problem_and_exits_2(tmp_path):
     assert [problem.split(": ", 1)[0] for problem in report["problems"]] == [f"{file}:3:11", f"{file}:4:1"]
 
 
+def test_validate_tells_what_this_machine_lacks_for_a_scenario_that_is_sound(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("diloco_chaos: 1\nname: mine\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: "
+                    "no-such-trainer}}\n  progress: [{node: a, log: '(?P<round>[0-9]+)'}]\n")
+    done = command("validate", str(file), "--json")
+    assert done.returncode == 0
+    [warning] = json.loads(done.stdout)["warnings"]
+    assert warning.startswith(f"{file}: this machine can't run it: a: there is no program 'no-such-trainer'")
+
+
 @pytest.fixture
 def recorded(tmp_path):
     """A folder with a plan and an empty run."""
