@@ -7,6 +7,7 @@ from faults.byzantine import Impersonation, Lie, Poison
 from faults.composite import Composite, CrashLoop, Flapping, Storm
 from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
 from faults.evidence import Effect, Evidence, Injection
+from faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from faults.links.base import LinkFault
 from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.links.network import Bandwidth, Latency, Partition
@@ -46,14 +47,17 @@ __all__ = [
     "Injection",
     "Join",
     "Kill",
+    "KillProcess",
     "Latency",
     "Lie",
     "LimitData",
     "LinkFault",
     "Observation",
+    "OfProcess",
     "OutOfMemory",
     "Partition",
     "Pause",
+    "PauseProcess",
     "Poison",
     "PowerLoss",
     "Reset",
@@ -65,6 +69,7 @@ __all__ = [
     "Storm",
     "Straggler",
     "Terminate",
+    "TerminateProcess",
     "Timeout",
     "Truncate",
     "When",

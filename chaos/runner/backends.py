@@ -14,7 +14,7 @@ from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from chaos.scenario.problems import Problem, ScenarioError, nearest
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
-from harness.cluster.base import CONTAINERS, ENGINE_RESTART, EVERYWHERE, SIMULATED, Ability, Cluster, Recorder
+from harness.cluster.base import CONTAINERS, ENGINE_RESTART, LOCAL, SIMULATED, Ability, Cluster, Recorder
 from harness.cluster.local.cluster import LocalCluster
 from harness.device import missing as unavailable
 from harness.extras import require
@@ -113,7 +113,7 @@ def local(links_port: int = 0, toxiproxy: str = "") -> Backend:
     """Processes on this machine; `toxiproxy`: the real server's binary, empty for the embedded one."""
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return LocalCluster(run, record, undo_log, links_port=links_port, toxiproxy=toxiproxy)
-    return Backend("local", EVERYWHERE, _live(make))
+    return Backend("local", LOCAL, _live(make))
 
 
 def compose(links_port: int = 0) -> Backend:

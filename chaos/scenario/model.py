@@ -79,4 +79,15 @@ def named(fault: dict[str, Any], everyone: Any) -> dict[str, Any]:
     kind = next((key for key in fault if key in FAULTS), next(iter(fault), ""))
     rest = {f"{key}_" if key in ("kind", "targets") else key: item for key, item in fault.items() if key != kind}
     targets = fault.get(kind)
+    nodes, process = _of_processes(targets)
+    if process and f"{kind}_process" in FAULTS:
+        kind, targets, rest["process"] = f"{kind}_process", nodes, process
     return {"kind": kind, "targets": everyone if targets == LEARNERS else targets, **rest}
+
+
+def _of_processes(targets: Any) -> tuple[list[str], str]:
+    """`[a-1/rank-3, a-2/rank-3]` -> ([a-1, a-2], rank-3); the second is empty where it is about nodes, or about several
+    processes."""
+    parts = [str(target).partition("/") for target in (targets if isinstance(targets, list | tuple) else [targets])]
+    processes = {process for _, _, process in parts}
+    return [node for node, _, _ in parts], processes.pop() if len(processes) == 1 else ""

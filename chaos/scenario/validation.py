@@ -10,7 +10,7 @@ from chaos.registry import CHECKS
 from chaos.scenario.model import SYNCER, Scenario, joiners
 from chaos.scenario.problems import Numbers, nearest
 from chaos.scenario.renamed import renamed_event
-from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, Storm
+from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from harness.core.programs import ends
 from harness.tape.event import FIELDS
 from harness.trainer_api.settings import TrainerSettings
@@ -150,11 +150,23 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             what = "node or link" if links and fault.on_links else "node"
             yield (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
                    f"(this cluster has {', '.join(there)})")
+    if isinstance(fault, OfProcess):
+        yield from _processes(scenario, fault)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
         if FAULTS[kind].target_role == "learner" and SYNCER in fault.targets:
             yield f"{fault.kind}: {kind} can hit learners only"
         if FAULTS[kind].target_role == "syncer" and set(fault.targets) != {SYNCER}:
             yield f"{fault.kind}: {kind} can hit the syncer only"
+
+
+def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:
+    """What a process is called must be said where its node is."""
+    name = fault.process.rpartition("-")[0]
+    for target in fault.targets:
+        known = scenario.cluster.process_names(target)
+        if name not in known:
+            yield (f"{fault.kind}: no process of {target} is called {name!r}{nearest(name, known)}; what they are "
+                   f"called stands at their node, as in `processes: {{{name}: 'RANK=(\\d+)'}}`")
 
 
 def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator[str]:

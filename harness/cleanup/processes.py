@@ -47,6 +47,21 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """Who started a process, or has taken it over; 0 where there is none."""
+    stat = _stat(pid)
+    return int(stat[1]) if stat else 0
+
+
+def words(pid: int) -> list[str]:
+    """Those of a process' command line, and `NAME=VALUE` of its environment; none where it is not ours to ask."""
+    found = []
+    for file in ("cmdline", "environ"):
+        with suppress(OSError):
+            found += Path(f"/proc/{pid}/{file}").read_bytes().decode("utf-8", "replace").split("\0")
+    return found
+
+
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, user and system, all its threads; 0 where there is none."""
     stat = _stat(pid)

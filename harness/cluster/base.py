@@ -21,12 +21,13 @@ Recorder = Callable[..., None]
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                  "restart_engine", "lose_power", "jump_clock"]
+                  "restart_engine", "lose_power", "jump_clock", "signal_process"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
     "corrupt_memory"})
 """What every cluster can do."""
+LOCAL: frozenset[Ability] = EVERYWHERE | {"signal_process"}
 CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                                "restart_engine"}
 SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
@@ -297,6 +298,24 @@ class Power(Protocol):
 
 
 @runtime_checkable
+class Processes(Protocol):
+    """The processes that a node has started can be told apart."""
+
+    def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
+        """Signal one of them, and not what it has started in turn.
+
+        Args:
+            node: whose it is.
+            process: NAME-ID, by what the scenario calls it.
+            number: the signal.
+
+        Returns:
+            The pids of those that were signalled; none where there is no such process.
+        """
+        ...
+
+
+@runtime_checkable
 class Clocks(Protocol):
     """A node sees a clock of its own."""
 
@@ -316,5 +335,5 @@ class Carries(Protocol):
 
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
-    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks}
+    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "signal_process": Processes}
 """What only some backends can do -> what their cluster then has."""

@@ -77,6 +77,9 @@ class Program:
     """The nodes that it names, in order: each is a link."""
     meets: tuple[str, ...] = ()
     """The nodes that it may connect to without naming them: where it does, that is caught, and led through a link."""
+    processes: Mapping[str, str] = field(default_factory=dict)
+    """What its own processes are called -> an expression for a word of the command line, or `NAME=VALUE` of the
+    environment, of each of them, whose group says which it is: `rank` -> `RANK=(\\d+)`."""
 
     @property
     def waits_for(self) -> str:

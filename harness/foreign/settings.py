@@ -52,6 +52,12 @@ def _any_expression(text: str) -> str:
     return text
 
 
+def _with_one_group(text: str) -> str:
+    if re.compile(_any_expression(text)).groups != 1:
+        raise ValueError(f"{text!r} needs one group, which says which process it is: 'RANK=(\\d+)'")
+    return text
+
+
 def _as_text(value: Any) -> Any:
     """A number is what it looks like: `OMP_NUM_THREADS: 1`."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -99,6 +105,9 @@ class NodeKind(_Part):
     exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
     """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
     negative: by a signal."""
+    processes: dict[Annotated[str, Field(pattern=_NAME)], Annotated[str, AfterValidator(_with_one_group)]] = {}
+    r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
+    expression is for a word of the command line, or `NAME=VALUE` of the environment."""
     peers: Literal["caught", "direct"] = "direct"
     """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
 
@@ -270,7 +279,7 @@ class CommandSettings(SimpleSettings):
         waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
                        Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
-                       talks_to, meets)
+                       talks_to, meets, one.processes)
 
     def lacking(self) -> str:
         """Programs and folders that are not there."""
@@ -302,6 +311,10 @@ class CommandSettings(SimpleSettings):
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
                                   "cwd": self.baseline.cwd}},
             "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """As its kind says."""
+        return next((list(one.processes) for kind, one in self.nodes.items() if node in one.names(kind)), [])
 
     def may_end_with(self, node: str) -> Sequence[int]:
         """As its kind says."""

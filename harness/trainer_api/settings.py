@@ -297,6 +297,10 @@ class TrainerSettings(BaseModel):
         """Of the held-out loss."""
         return ""
 
+    def process_names(self, node: str) -> Sequence[str]:
+        """What the processes that a node starts are called, without their numbers."""
+        return ()
+
     def may_end_with(self, node: str) -> Sequence[int]:
         """Statuses with which a node may end by itself before training is over."""
         return ()

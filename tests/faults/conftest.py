@@ -42,6 +42,10 @@ class Recorder:
         self.calls.append(("fill_disk", node, restart_after))
         return 1000
 
+    def signal_process(self, node, process, number):
+        self.calls.append(("signal_process", node, process, number))
+        return [41]
+
     def restart_links(self):
         self.calls.append(("restart_links",))
         return 0.5

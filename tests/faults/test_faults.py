@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults import FAULTS, Composite
+from faults import FAULTS, Composite, OfProcess
 
 LASTING = sorted(kind for kind, fault in FAULTS.items() if fault.reversible)
 OVER_AT_ONCE = sorted(FAULTS.keys() - set(LASTING))
@@ -13,7 +13,8 @@ ON_SYNCER = {kind for kind, fault in FAULTS.items() if fault.target_role == "syn
 
 def settings(kind):
     target = "syncer" if kind in ON_SYNCER else "learner-1"
-    return {"kind": kind, "targets": target} | ({"for": "2s"} if kind in LASTING else {})
+    return {"kind": kind, "targets": target} | ({"for": "2s"} if kind in LASTING else {}) | (
+        {"process": "rank-3"} if issubclass(FAULTS[kind], OfProcess) else {})
 
 
 def test_every_kind_is_registered_under_the_key_that_names_it():
@@ -38,7 +39,7 @@ def test_an_undo_is_harmless_twice_and_without_the_fault(cluster, hit, fault, ki
     assert not cluster.down
     assert not cluster.toxics.get("learner-1")
     assert {name for name, *_ in cluster.calls} <= {"resume", "revive", "throttle", "unlimit_writes",
-                                                      "disconnect", "empty_disk"}
+                                                      "disconnect", "empty_disk", "signal_process"}
 
 
 @pytest.mark.parametrize("kind", LASTING)

@@ -2,7 +2,8 @@
 It tells `chaos.progress`, where that is there.
 
     python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
-    python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper
+    python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper,
+                                                    GROUP: two ranks, and says how they ended
 
 @FILE instead of either: the hub takes any port and writes its address there, the worker reads it.
 """
@@ -10,9 +11,11 @@ It tells `chaos.progress`, where that is there.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,9 +89,18 @@ def work(where: str) -> None:
             time.sleep(0.1)
 
 
+def see(rank: str) -> None:
+    """Start it, and say how it ended."""
+    done = subprocess.run(["sh", "-c", "sleep 1000 & wait"], env=os.environ | {"RANK": rank}, check=False)
+    print(f"rank {rank} ended with {done.returncode}")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "hub":
         asyncio.run(Hub().run(sys.argv[2]))
     if sys.argv[3:] == ["CHILD"]:
         subprocess.Popen(["sleep", "1000"])
+    if sys.argv[3:] == ["GROUP"]:  # two ranks, each with a process below it that has its environment
+        for rank in ("0", "1"):
+            threading.Thread(target=see, args=(rank,), daemon=True).start()
     work(sys.argv[2])

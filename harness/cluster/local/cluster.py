@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -134,6 +135,14 @@ class LocalCluster(SupervisedCluster[Process]):
                                    f"was waited for. Raise `ready: {{within: ...}}`, or say how it can be known. Its "
                                    f"log ends:\n{self._last_lines(spec.name, spec.incarnation)}")
             time.sleep(_LOOK_S)
+
+    def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
+        """Of a command; see `harness.cluster.base.Processes`."""
+        running = self._nodes[node]
+        name, _, which = process.rpartition("-")
+        if not isinstance(running, CommandProcess) or running.spec.program is None:
+            return []
+        return running.signal_process(running.spec.program.processes[name], which, number)
 
     def address(self, link: str) -> str:
         """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""

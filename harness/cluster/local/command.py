@@ -8,12 +8,13 @@ not.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from harness.cleanup.processes import family, identity, with_token
+from harness.cleanup.processes import Identity, family, identity, parent, send, with_token, words
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec
 from harness.cluster.duty_cycle import Signalled
@@ -62,10 +63,21 @@ class CommandProcess(Process):
 
     def sweep(self) -> None:
         """End whoever still carries its name."""
-        for who in with_token(self._token):
-            if started_as(who.pid) == f"{self.name}.{self.incarnation}" and identity(who.pid) == who:
+        for who in self._carriers():
+            if identity(who.pid) == who:
                 with suppress(OSError):
                     os.kill(who.pid, signal.SIGKILL)
+
+    def signal_process(self, expression: str, which: str, number: signal.Signals) -> list[int]:
+        """Signal the process of which a word matches this expression, with a group that is `which`. What it has
+        started has inherited its environment: the one above counts."""
+        found = {who.pid: who for who in self._carriers()
+                 if any((match := re.fullmatch(expression, word)) and match[1] == which for word in words(who.pid))}
+        return [pid for pid, who in found.items() if parent(pid) not in found and send(who, self._token, number)]
+
+    def _carriers(self) -> list[Identity]:
+        """Everybody who was started as this incarnation, or by it."""
+        return [who for who in with_token(self._token) if started_as(who.pid) == f"{self.name}.{self.incarnation}"]
 
 
 def started_as(pid: int) -> str:

@@ -30,10 +30,11 @@ ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
 
 
 def text(*faults, rounds=120, child="", nodes=None, progress=("worker",), shared=True, written=False, parity=False,
-         expression=ROUND, deadline="30s", baseline=None, **hub):
+         expression=ROUND, deadline="30s", baseline=None, of_workers=None, **hub):
     """A scenario of the toy trainer."""
     nodes = {"hub": {"listens": True, "run": f"{{python}} {TOY} hub {{port}}"} | hub,
-             "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}} | (nodes or {})
+             "worker": {"count": 2, "worker": True, "run": f"{{python}} {TOY} worker {{hub}} {child}"}
+             | (of_workers or {})} | (nodes or {})
     how = {"written": True} if written else {"log": expression}
     trainer = {"kind": "commands", "nodes": nodes, "progress": [{"node": node, **how} for node in progress],
                "rounds": rounds, "shared": shared, **({"baseline": baseline} if baseline else {})}
@@ -107,6 +108,50 @@ def test_a_service_has_come_back_when_the_next_round_is_made(run_toy):
 def test_a_node_that_only_prepares_something_may_end_where_the_scenario_says_so(run_toy, may, verdict):
     result = run_toy(rounds=40, nodes={"prepare": {"run": "{python} -c pass"} | may})
     assert verdicts(result)["no_unplanned_exit"] == verdict
+
+
+RANKS = {"processes": {"rank": r"RANK=(\d+)"}}
+
+
+def log_of(result, process):
+    return (result.folder.path / "logs" / f"{process}.log").read_text()
+
+
+def test_one_of_the_processes_that_a_node_has_started_is_killed_and_the_others_go_on(run_toy, mark):
+    result = run_toy("{kill: worker-1/rank-1, at: 1s}", child="GROUP", of_workers=RANKS)
+    assert "rank 1 ended with -9" in log_of(result, "worker-1.0")
+    assert "rank 0" not in log_of(result, "worker-1.0"), "it lived until the end"
+    assert "rank" not in log_of(result, "worker-2.0")
+    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0}
+    assert verdicts(result)["faults_verified"] == "passed"
+    assert not carrying(mark)
+
+
+def test_one_of_them_stands_still_as_long_as_it_is_told(run_toy):
+    result = run_toy("{pause: [worker-1/rank-0, worker-2/rank-0], at: 1s, for: 500ms}", child="GROUP",
+                     of_workers=RANKS)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert (verdict.verdict, result.outcome.kind) == ("passed", "finished")
+    assert re.search(r"SIGSTOP to pid \d+, \d+", verdict.evidence[0])
+
+
+def test_a_process_that_is_not_there_proves_nothing(run_toy):
+    result = run_toy("{terminate: worker-1/rank-7, at: 1s}", child="GROUP", of_workers=RANKS)
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "unknown"
+    assert "worker-1 had no process rank-7" in verdict.evidence[0]
+
+
+@pytest.mark.parametrize(("fault", "why"), [
+    ("{kill: worker-1/rnk-1, at: 1s}", "no process of worker-1 is called 'rnk'; did you mean 'rank'?"),
+    ("{kill: hub/rank-1, at: 1s}", "no process of hub is called 'rank'"),
+    ("{kill: worker-9/rank-1, at: 1s}", "there is no node 'worker-9' here"),
+    ("{kill: worker-1/rank, at: 1s}", "process: string should match pattern"),
+    ("{kill: [worker-1/rank-1, worker-2], at: 1s}", "there is no node 'worker-1/rank-1' here"),
+    ("{latency: worker-1/rank-1, at: 1s, for: 1s, delay: 5ms}", "there is no node or link 'worker-1/rank-1' here")])
+def test_a_process_that_nobody_can_tell_from_others_is_refused(fault, why):
+    with pytest.raises(ScenarioError, match=re.escape(why)):
+        frozen(fault, of_workers=RANKS)
 
 
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"

@@ -5,7 +5,7 @@ import pytest
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import ScenarioError
-from faults import FAULTS
+from faults import FAULTS, OfProcess
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 EVERYTHING = ("kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede")
@@ -348,13 +348,20 @@ _SETTINGS = {"storm": ", for: 3s, mtbf: 1s", "crash_loop": "", "poison": "", "li
              "power_loss": "", "clock_jump": ""}
 
 
-@pytest.mark.parametrize("kind", sorted(FAULTS))
+@pytest.mark.parametrize("kind", sorted(kind for kind, fault in FAULTS.items() if not issubclass(fault, OfProcess)))
 def test_a_place_that_lacks_an_ability_refuses_whatever_needs_it(kind):
     target = "syncer" if FAULTS[kind].target_role == "syncer" else "learner-4" if kind == "join" else "learner-1"
     fault = f"{{{kind}: {target}, at: 1s{_SETTINGS.get(kind, ', for: 3s')}}}"
     parse(scenario(fault))
     found = problems(scenario(fault), abilities=[])
     assert found[0].startswith(f"4:5: {kind}: this place can't ")
+
+
+def test_a_place_that_can_not_tell_processes_apart_refuses_faults_of_one():
+    text = of_commands("{kill: w-1/rank-1, at: 1s}").replace("w-1: {", "w-1: {processes: {rank: 'RANK=([0-9])'}, ")
+    parse(text)
+    with pytest.raises(ScenarioError, match="kill_process: this place can't signal_process"):
+        parse(text, abilities=["kill"])
 
 
 @pytest.mark.parametrize("of", ["pause: {for: 1s}", "zombie: {for: 1s}", "latency: {for: 1s}", "poison: {}"])
