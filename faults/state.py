@@ -20,8 +20,8 @@ _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 
 
 class Damage(Ending):
-    """The syncer is killed, and finds a damaged checkpoint when it comes back. There is nothing to undo: what it goes
-    on from replaces what was damaged."""
+    """Whoever keeps state (the syncer) is killed, and finds a damaged checkpoint when it comes back. There is nothing
+    to undo: what it goes on from replaces what was damaged."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"kill", "restart", "state"})
     target_role = "syncer"
@@ -53,14 +53,16 @@ class Damage(Ending):
         raise NotImplementedError
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """The syncer was killed, and its successor found what was damaged."""
+        """It was killed, and its successor found what was damaged; of a node that tells nothing of that, the first."""
         files = [name for name in str(on.observed.get("damaged", "")).split(", ") if name]
         next_one = next((event for event in run.tape.of("spawn", node="harness")
                          if event["target"] == self.targets[0] and event.t > on.began), None)
         gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == self.targets[0]
                 and (next_one is None or event.t <= next_one.t)]  # another fault may have killed it before
         if not files or not gone or gone[-1]["status"] != -signal.SIGKILL:
-            return Effect(False, "no file was damaged" if not files else "the syncer was not killed")
+            return Effect(False, "no file was damaged" if not files else f"{self.targets[0]} was not killed")
+        if self.targets[0] != run.syncer:
+            return Effect(True, f"{', '.join(files)} damaged")
         successor = gone[-1]["incarnation"] + 1
         later = [event for event in run.tape.of("repaired", "refused_checkpoint", node=self.targets[0])
                  if event.incarnation == successor]

@@ -8,6 +8,7 @@ from pathlib import Path
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
 from harness.cluster.base import NodeSpec
+from harness.core.programs import filled
 from harness.storage.disk import STATE
 
 
@@ -26,8 +27,11 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
                      and planned.id not in over)
 
     if programs := plan.under_test.programs(plan.cluster):
+        own = {name: {"run": str(run.absolute()), "name": name, "index": str(program.index)}
+               for name, program in programs.items()}
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
-                         failpoints=points(name)) for name, program in programs.items()]
+                         failpoints=points(name), state=filled(program.state, own[name], {}))
+                for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 

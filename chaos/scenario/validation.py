@@ -131,7 +131,8 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    valid = {"any": scenario.nodes, "learner": scenario.cluster.names, "syncer": [SYNCER]}[fault.target_role]
+    valid = list({"any": scenario.nodes, "learner": scenario.cluster.names,
+                  "syncer": scenario.cluster.keepers}[fault.target_role])
     links = scenario.cluster.link_names
     for name in fault.targets:
         if name in links:
@@ -143,7 +144,8 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                    f"[{', '.join(scenario.cluster.groups[name])}], or one of them")
             continue
         if name in scenario.nodes and name not in valid:
-            whom = "a learner" if fault.target_role == "learner" else "the syncer"
+            whom = "a learner" if fault.target_role == "learner" else (
+                "the syncer" if valid == [SYNCER] else f"a node whose `state` is known ({', '.join(valid)})")
             yield f"{fault.kind}: only {whom} can be hit by it"
         elif name not in valid:
             there = [*valid, *links] if fault.on_links else valid

@@ -205,8 +205,10 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
             self._gone(current, current.wait())
 
     def state_files(self, node: str) -> dict[str, int]:
-        """The files in its folder of state."""
-        return {path.name: path.stat().st_size for path in sorted(self._state_folder(node).glob("*")) if path.is_file()}
+        """The files in its folder of state, and below it; links are none of them."""
+        folder = self._state_folder(node)
+        return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*"))
+                if path.is_file() and not path.is_symlink()}
 
     def tape_size(self, node: str) -> int:
         """The tape of the newest incarnation."""
@@ -226,7 +228,11 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         spec = self._nodes[node].spec
         if not spec.state:
             raise ClusterError(f"{node} keeps no state")
-        return self._run / spec.state
+        folder = self._run / spec.state
+        if not folder.resolve().is_relative_to(self._run.resolve()):
+            raise ClusterError(f"{node}: its folder of state leads out of the run's, to {folder.resolve()}: nothing is "
+                               f"damaged there")
+        return folder
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

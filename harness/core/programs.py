@@ -81,6 +81,9 @@ class Program:
     """What its own processes are called -> an expression for a word of the command line, or `NAME=VALUE` of the
     environment, of each of them, whose group says which it is: `rank` -> `RANK=(\\d+)`."""
 
+    state: str = ""
+    """The folder in which it keeps what it goes on from, with placeholders; empty: nobody knows."""
+
     @property
     def waits_for(self) -> str:
         """What is waited for when it is started, in words; empty: nothing."""

@@ -19,8 +19,9 @@ from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
-_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit", "truncate",
-                        "corrupt", "delete", "power_loss", "clock_jump"})
+_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",
+                        "power_loss", "clock_jump"})
+_OF_STATE = frozenset({"corrupt", "truncate", "delete"})
 
 
 class Commands(Trainer):
@@ -84,4 +85,6 @@ class Commands(Trainer):
 
     def refusal(self, settings: Any, kind: str, part: str = "") -> str:
         """What needs the trainer's own protocol, memory or files."""
+        if kind in _OF_STATE and not settings.keepers:
+            return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
         return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""

@@ -37,6 +37,7 @@ _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
 _OF_FILES = ("name", "index", "incarnation", "run")
+_OF_STATE = ("name", "index", "run")
 
 
 def _expression(text: str) -> str:
@@ -49,6 +50,13 @@ def _any_expression(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ValueError(f"no regular expression: {error}") from error
+    return text
+
+
+def _within_the_run(text: str) -> str:
+    if text and (not text.startswith("{run}/") or ".." in text.split("/")):
+        raise ValueError("it must be within the run's folder, so that nothing else is ever damaged: "
+                         "'{run}/state/{name}'")
     return text
 
 
@@ -102,6 +110,9 @@ class NodeKind(_Part):
     restart: Restart = "never"
     """What its scheduler does when it ends by itself."""
     restart_delay: Seconds = 1.0
+    state: Annotated[str, AfterValidator(_within_the_run)] = ""
+    """The folder, within the run's, in which it keeps what it goes on from: `{run}/state/{name}`. Faults of state
+    damage files there."""
     exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
     """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
     negative: by a signal."""
@@ -279,7 +290,7 @@ class CommandSettings(SimpleSettings):
         waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
                        Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
-                       talks_to, meets, one.processes)
+                       talks_to, meets, one.processes, one.state)
 
     def lacking(self) -> str:
         """Programs and folders that are not there."""
@@ -311,6 +322,11 @@ class CommandSettings(SimpleSettings):
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
                                   "cwd": self.baseline.cwd}},
             "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of which the folder of state is known."""
+        return [name for kind, one in self.nodes.items() if one.state for name in one.names(kind)]
 
     def process_names(self, node: str) -> Sequence[str]:
         """As its kind says."""
@@ -375,6 +391,7 @@ class CommandSettings(SimpleSettings):
     def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         """(place below `trainer`, sentence) for everything that can't work."""
         yield from self._wrong_commands()
+        yield from self._wrong_states()
         if not self.names:
             yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
         known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
@@ -394,6 +411,13 @@ class CommandSettings(SimpleSettings):
         if silent := [name for name in self.names if name not in told]:
             yield (("progress",) if self.progress else ("nodes",),
                    f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
+
+    def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, one in self.nodes.items():
+            for placeholder in named([one.state]):
+                if placeholder not in _OF_STATE:
+                    yield (("nodes", kind, "state"), f"{{{placeholder}}} stands for nothing here: there are "
+                                                     f"{', '.join(f'{{{name}}}' for name in _OF_STATE)}")
 
     def _wrong_commands(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         for kind, one in self.nodes.items():

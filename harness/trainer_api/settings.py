@@ -297,6 +297,11 @@ class TrainerSettings(BaseModel):
         """Of the held-out loss."""
         return ""
 
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of whose state the files can be damaged."""
+        return [SYNCER]
+
     def process_names(self, node: str) -> Sequence[str]:
         """What the processes that a node starts are called, without their numbers."""
         return ()

@@ -3,7 +3,8 @@ It tells `chaos.progress`, where that is there.
 
     python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
     python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper,
-                                                    GROUP: two ranks, and says how they ended
+                                                    GROUP: two ranks, and says how they ended; KEEP FOLDER: begins
+                                                    with the newest round that it has kept there
 
 @FILE instead of either: the hub takes any port and writes its address there, the worker reads it.
 """
@@ -68,8 +69,19 @@ class Hub:
                 self.close_round()
 
 
-def work(where: str) -> None:
-    made = 0
+def kept(file: Path) -> int:
+    """The newest round that was kept."""
+    try:
+        return int(file.read_text())
+    except FileNotFoundError:
+        print("nothing was kept")
+    except ValueError as error:
+        print(f"what was kept is damaged: {error}")
+    return 0
+
+
+def work(where: str, keep: Path | None = None) -> None:
+    made = 0 if keep is None else kept(keep / "made")
     while True:
         try:
             host, _, port = (Path(where[1:]).read_text() if where.startswith("@") else where).rpartition(":")
@@ -80,6 +92,10 @@ def work(where: str) -> None:
                     file.flush()
                     number, members = map(int, file.readline().split())
                     made = number
+                    if keep is not None:
+                        keep.mkdir(parents=True, exist_ok=True)
+                        (keep / "new").write_text(f"{made:09d}")
+                        (keep / "new").replace(keep / "made")
                     print(f"round={made} members={members} loss={1 / made:.4f}")
                     if progress is not None:
                         progress.round(made, loss=1 / made, members=members)
@@ -103,4 +119,4 @@ if __name__ == "__main__":
     if sys.argv[3:] == ["GROUP"]:  # two ranks, each with a process below it that has its environment
         for rank in ("0", "1"):
             threading.Thread(target=see, args=(rank,), daemon=True).start()
-    work(sys.argv[2])
+    work(sys.argv[2], Path(sys.argv[4]) if sys.argv[3:4] == ["KEEP"] else None)

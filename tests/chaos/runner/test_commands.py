@@ -154,6 +154,47 @@ def test_a_process_that_nobody_can_tell_from_others_is_refused(fault, why):
         frozen(fault, of_workers=RANKS)
 
 
+KEEPS = {"state": "{run}/state/{name}"}
+
+
+@pytest.mark.parametrize(("kind", "says"), [("corrupt", "what was kept is damaged"), ("truncate", "what was kept"),
+                                            ("delete", "nothing was kept")])
+def test_files_of_a_workers_state_are_damaged_where_it_is_said_to_keep_them(run_toy, kind, says):
+    result = run_toy(f"{{{kind}: worker-1, at: 1s, restart_after: 500ms}}", child="KEEP {run}/state/{name}",
+                     of_workers=KEEPS)
+    assert log_of(result, "worker-1.0").count("nothing was kept") == 1, "it was its first process"
+    if kind != "truncate":  # which may leave some digits
+        assert says in log_of(result, "worker-1.1")
+    [verdict] = [one for one in result.judgement.checks if one.name == "faults_verified"]
+    assert verdict.verdict == "passed"
+    assert "made damaged" in verdict.evidence[0]
+
+
+def test_a_state_that_leads_out_of_the_runs_folder_is_not_touched(run_toy, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "made").write_text("000000001")
+    link = f"import os, sys; os.makedirs(sys.argv[1]); os.symlink('{outside}', sys.argv[1] + '/worker-1')"
+    result = run_toy("{delete: worker-1, at: 1s}", of_workers=KEEPS, nodes={
+        "prepare": {"run": f'{{python}} -c "{link}" {{run}}/state', "exits": [0]}})
+    assert result.outcome.kind == "broken"
+    assert "leads out of the run's" in result.outcome.message
+    assert (outside / "made").read_text() == "000000001"
+
+
+@pytest.mark.parametrize(("state", "why"), [
+    ("/etc", "it must be within the run's folder"), ("{run}/../x", "it must be within the run's folder"),
+    ("{run}/{host}", "{host} stands for nothing here"), ("", "nobody knows what these nodes keep")])
+def test_a_folder_of_state_that_can_not_be_is_refused(state, why):
+    with pytest.raises(ScenarioError, match=re.escape(why)):
+        frozen("{corrupt: worker-1, at: 1s}", of_workers={"state": state})
+
+
+def test_only_those_whose_state_is_known_can_be_damaged():
+    with pytest.raises(ScenarioError, match=r"only a node whose `state` is known \(worker-1, worker-2\) can be hit"):
+        frozen("{corrupt: hub, at: 1s}", of_workers=KEEPS)
+
+
 AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 
 
