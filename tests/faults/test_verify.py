@@ -125,7 +125,7 @@ def test_a_damaged_checkpoint_is_felt_by_who_found_it():
     assert observed(fault, killed, went_on, at_once=damaged) == (True, ignored, "no reaction")
     other = syncer(7, "repaired", incarnation=1, file="fragment-04.safetensors", reason="altered")
     assert not observed(fault, killed, other, at_once=damaged)[0]
-    assert observed(fault, found, at_once=damaged) == (False, "the syncer was not killed")
+    assert observed(fault, found, at_once=damaged) == (False, "syncer was not killed")
     assert observed(fault, killed, found, at_once={"damaged": ""}) == (False, "no file was damaged")
     refused = syncer(7, "refused_checkpoint", incarnation=1, reason="")
     assert observed("{delete: syncer, mirrors: true, at: 4s}", killed, refused, at_once=damaged)[0]
