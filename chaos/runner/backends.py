@@ -66,6 +66,8 @@ class Backend:
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 
     def _advice(self, missing: Collection[Ability]) -> str:
+        if "signal_process" in missing:
+            return "the processes of a node can be told apart on this machine only: leave --on out, which is --on local"
         if self.virtual:
             return "there is no engine in a simulation: run it with --on compose"
         if missing == {"restart_engine"}:

@@ -28,6 +28,16 @@ def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
     assert backends.local().refusals(plan) == []
 
 
+def test_processes_of_a_node_are_told_apart_on_this_machine_only():
+    plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
+                        "processes: {rank: 'RANK=([0-9])'}}}\n  progress: [{node: a, written: true}]\n"
+                        "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
+    assert backends.local().refusals(plan) == []
+    assert backends.simulated().refusals(plan)[0] == (
+        "kill_process: the processes of a node can be told apart on this machine only: leave --on out, which is "
+        "--on local")
+
+
 def test_what_repeats_a_run_names_its_place():
     assert [place.option for place in (backends.local(), backends.simulated())] == ["", " --on simulated"]
 
