@@ -72,7 +72,10 @@ class Hub:
 def kept(file: Path) -> int:
     """The newest round that was kept."""
     try:
-        return int(file.read_text())
+        made, again = map(int, file.read_bytes().split())
+        if made == again:
+            return made
+        print("what was kept is damaged")
     except FileNotFoundError:
         print("nothing was kept")
     except ValueError as error:
@@ -94,8 +97,9 @@ def work(where: str, keep: Path | None = None) -> None:
                     made = number
                     if keep is not None:
                         keep.mkdir(parents=True, exist_ok=True)
-                        (keep / "new").write_text(f"{made:09d}")
-                        (keep / "new").replace(keep / "made")
+                        new = keep.with_suffix(".new")
+                        new.write_text(f"{made} {made}")
+                        new.replace(keep / "made")
                     print(f"round={made} members={members} loss={1 / made:.4f}")
                     if progress is not None:
                         progress.round(made, loss=1 / made, members=members)
