@@ -43,6 +43,7 @@ from harness.units import floor_ms
 Duration = str | float
 """`"500ms"`, or seconds."""
 _WIDTH = 96
+_TRIGGERS = {"at", "when", "after"}
 
 
 class DidNotPassError(AssertionError):
@@ -110,7 +111,7 @@ class Launched:
         self.wait_steady()
         given = {key.removesuffix("_"): value for key, value in settings.items()}
         names = self._director.ask(lambda experiment: self._add(experiment, kind, targets, given))
-        if not given.keys() & {"at", "when", "after"}:
+        if not given.keys() & _TRIGGERS:
             self._wait(lambda seen: names[0] in seen.injected, None, f"{kind} of {targets}")
         return names[0]
 
@@ -205,7 +206,7 @@ class Launched:
     def _add(self, experiment: Experiment, kind: str, targets: str | Sequence[str],
              given: Mapping[str, Any]) -> list[str]:
         """Called by the run's thread."""
-        now = {} if given.keys() & {"at", "when", "after"} else {"at": f"{floor_ms(experiment.since_zero()):.3f}s"}
+        now = {} if given.keys() & _TRIGGERS else {"at": f"{floor_ms(experiment.since_zero()):.3f}s"}
         planned = added(self._scenario, experiment.plan, kind, targets, {**given, **now},
                         sorted(self._backend.abilities), experiment.active())
         experiment.add(planned)

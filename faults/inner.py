@@ -21,7 +21,6 @@ class OfProcess(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"signal_process"})
     sends: ClassVar[signal.Signals]
-    does: ClassVar[str]
 
     process: str = Field(pattern=r"^[a-z][a-z0-9-]*-[A-Za-z0-9_.]+$", max_length=80)
     """NAME-ID; NAME is what the scenario calls these processes."""
@@ -38,7 +37,7 @@ class OfProcess(Fault):
 
     def describe(self) -> str:
         """What it does, for people."""
-        return f"{self.does} {self.process} of {names(self.targets)}"
+        return f"{self.kind.removesuffix('_process')} {self.process} of {names(self.targets)}"
 
     def _signal(self, hit: FaultContext, number: signal.Signals) -> Observation:
         sent = {target: hit.having(Processes).signal_process(target, self.process, number) for target in self.targets}
@@ -53,7 +52,6 @@ class KillProcess(OfProcess):
 
     reversible: ClassVar[bool] = False
     sends: ClassVar[signal.Signals] = signal.SIGKILL
-    does: ClassVar[str] = "kill"
 
     kind: Literal["kill_process"] = "kill_process"
 
@@ -63,7 +61,6 @@ class TerminateProcess(OfProcess):
 
     reversible: ClassVar[bool] = False
     sends: ClassVar[signal.Signals] = signal.SIGTERM
-    does: ClassVar[str] = "terminate"
 
     kind: Literal["terminate_process"] = "terminate_process"
 
@@ -73,7 +70,6 @@ class PauseProcess(OfProcess):
 
     occupies: ClassVar[str] = "process"
     sends: ClassVar[signal.Signals] = signal.SIGSTOP
-    does: ClassVar[str] = "pause"
 
     kind: Literal["pause_process"] = "pause_process"
 

@@ -162,9 +162,11 @@ class References:
 def _too_short(plan: Plan, run: RunFolder) -> str:
     """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it made all its
     rounds, or its trainer knows of none."""
+    if not plan.cluster.tells_rounds:
+        return ""
     ends = run.tape().of("finished", node=SYNCER)
     made = ends[0]["processed"] if ends else 0
-    if not plan.cluster.tells_rounds or made >= plan.cluster.budget_tokens:
+    if made >= plan.cluster.budget_tokens:
         return ""
     said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]
     return (f"ended with round {made} of {plan.cluster.budget_tokens}; the last that it said:"

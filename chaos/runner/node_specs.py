@@ -27,11 +27,9 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
                      and planned.id not in over)
 
     if programs := plan.under_test.programs(plan.cluster):
-        own = {name: {"run": str(run.absolute()), "name": name, "index": str(program.index)}
-               for name, program in programs.items()}
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
-                         failpoints=points(name), state=filled(program.state, own[name], {}))
-                for name, program in programs.items()]
+                         state=filled(program.state, program.own(str(run.absolute()), name), {}),
+                         failpoints=points(name)) for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 

@@ -43,16 +43,15 @@ def added(scenario: Scenario, plan: Plan, kind: str, targets: str | Sequence[str
     except ValidationError as error:
         raise ScenarioError(kind, [Problem(first(error).removeprefix(f"{kind}.").replace("Value error, ", ""))]
                             ) from error
-    wrong = list(objections(scenario, fault, abilities, [*names, *(name.rpartition(".")[0] for name in names)],
-                            [planned.fault for planned in on]))
-    if fault.id and any(name == fault.id or name.startswith(f"{fault.id}.") for name in names):
+    known = list(dict.fromkeys([*(name.partition(".")[0] for name in names), *names]))
+    wrong = list(objections(scenario, fault, abilities, known, [planned.fault for planned in on]))
+    if fault.id in known:
         wrong.append(f"there is another fault {fault.id!r}")
     if wrong:
         raise ScenarioError(kind, [Problem(why) for why in wrong])
-    return singles(fault, fault.id or f"f{_next(names)}", plan.seed)
+    return singles(fault, fault.id or _next(known), plan.seed)
 
 
-def _next(names: Sequence[str]) -> int:
-    """The first number that no fault has."""
-    taken = {name.partition(".")[0] for name in names}
-    return next(number for number in range(1, len(taken) + 2) if f"f{number}" not in taken)
+def _next(known: Sequence[str]) -> str:
+    """The first name with a number that no fault has."""
+    return next(name for number in range(1, len(known) + 2) if (name := f"f{number}") not in known)

@@ -86,8 +86,9 @@ class Plan(BaseModel):
     @property
     def chance(self) -> str:
         """What virtual time draws from: cluster, seed and faults, not what the plan is called or held to."""
-        bare = self.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0})
-        return self.drawn_from or bare.digest
+        if self.drawn_from:
+            return self.drawn_from
+        return self.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0}).digest
 
     def with_more(self, faults: Sequence[PlannedFault]) -> Plan:
         """With faults that nobody knew of when it began: chance stays what it was."""

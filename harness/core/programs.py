@@ -25,7 +25,9 @@ LOG = "{run}/logs/{name}.{incarnation}.log"
 """Where a process' standard output and error go."""
 PROGRESS_FILE = "DILOCO_CHAOS_PROGRESS"
 """Environment variable: where a process that calls `chaos.progress` writes."""
-WRITTEN = "{run}/progress/{name}.{incarnation}.jsonl"
+PROGRESS = "progress"
+"""The folder of it, in the run's."""
+WRITTEN = f"{{run}}/{PROGRESS}/{{name}}.{{incarnation}}.jsonl"
 """What it says."""
 FAILPOINTS = "DILOCO_CHAOS_FAILPOINTS"
 """Environment variable: POINT:N,... where a process that calls `chaos.progress.hold` is to stand still."""
@@ -91,6 +93,10 @@ class Program:
                  f"an answer of {self.ready.url}" if self.ready.url else "",
                  "a connection at its port" if self.ready.port else ""]
         return " and ".join(filter(None, waits))
+
+    def own(self, run: str, name: str) -> dict[str, str]:
+        """What `{run}`, `{name}` and `{index}` stand for, whichever process it is."""
+        return {"run": run, "name": name, "index": str(self.index)}
 
     @property
     def strings(self) -> list[str]:

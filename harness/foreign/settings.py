@@ -274,7 +274,12 @@ class CommandSettings(SimpleSettings):
 
     def _cwd(self, node: str) -> str:
         """Where a node, or one of a kind, runs."""
-        return next((one.cwd for kind, one in self.nodes.items() if node in (kind, *one.names(kind))), "")
+        one = self.nodes.get(node) or self._kind_of(node)
+        return one.cwd if one else ""
+
+    def _kind_of(self, node: str) -> NodeKind | None:
+        """How a node, by its own name, is described."""
+        return next((one for kind, one in self.nodes.items() if node in one.names(kind)), None)
 
     def _of(self, node: str) -> list[str]:
         """The nodes that a kind, or a node, stands for."""
@@ -330,11 +335,11 @@ class CommandSettings(SimpleSettings):
 
     def process_names(self, node: str) -> Sequence[str]:
         """As its kind says."""
-        return next((list(one.processes) for kind, one in self.nodes.items() if node in one.names(kind)), [])
+        return list(one.processes) if (one := self._kind_of(node)) else ()
 
     def may_end_with(self, node: str) -> Sequence[int]:
         """As its kind says."""
-        return next((one.exits for kind, one in self.nodes.items() if node in one.names(kind)), ())
+        return one.exits if (one := self._kind_of(node)) else ()
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
 

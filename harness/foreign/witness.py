@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from harness.core.programs import STEADY, WRITTEN, filled
+from harness.core.programs import PROGRESS, STEADY, WRITTEN, filled
 from harness.foreign.progress import Hold, Holds, Reader, Source
 from harness.foreign.rounds import Rounds
 from harness.foreign.settings import CommandSettings
@@ -58,7 +58,7 @@ class LogWitness:
         self._run, self._epoch = run, epoch
         self._wall = time.time() - time.monotonic() + epoch  # what the clock on the wall said then
         self._workers = set(settings.names)
-        self._index = {name: program.index for name, program in settings.programs.items()}
+        self._programs = settings.programs
         self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
         self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.rounds)
         self._followed: dict[tuple[str, int], list[_Followed]] = {}
@@ -101,8 +101,8 @@ class LogWitness:
         return [source for source in self._sources if node in source.nodes]
 
     def _path(self, source: Source, node: str, incarnation: int) -> Path:
-        return Path(filled(source.file, {"run": str(self._run.absolute()), "name": node,
-                                         "index": str(self._index[node]), "incarnation": str(incarnation)}, {}))
+        own = self._programs[node].own(str(self._run.absolute()), node) | {"incarnation": str(incarnation)}
+        return Path(filled(source.file, own, {}))
 
     def _follow(self, node: str, incarnation: int) -> None:
         """A file that its predecessors wrote, too, is read on from where it is, and what comes is the newest's."""
@@ -142,7 +142,7 @@ class LogWitness:
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
             if event.event == "steady":
-                (self._run / Path(WRITTEN.removeprefix("{run}/")).parent / STEADY).touch()
+                (self._run / PROGRESS / STEADY).touch()
             key = (event.node, event.incarnation)
             if key not in self._out:
                 (self._run / "tape").mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from harness.cluster.local.process import Process
 from harness.cluster.local.readiness import is_ready
 from harness.cluster.local.sockets import holds, listening
 from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import FAILPOINTS, PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
+from harness.core.programs import FAILPOINTS, PROGRESS, PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
 from harness.links.addresses import join_address
 from harness.links.client import Links, Toxic
 from harness.wire.echo import EchoServer
@@ -96,7 +96,7 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def _start_commands(self, nodes: Sequence[NodeSpec]) -> None:
         """Ports and links are all there before the first of them starts: any may name any."""
-        (self._run / "progress").mkdir(exist_ok=True)
+        (self._run / PROGRESS).mkdir(exist_ok=True)
         self._echo = EchoServer(self._undo_log.token)
         for spec in nodes:
             if spec.listens:
@@ -264,8 +264,9 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
         """What a command may say of its own node."""
-        return {"python": sys.executable, "run": str(self._run), "name": spec.name, "index": str(program.index),
-                "incarnation": str(number), "host": _LOOPBACK, "port": str(self._ports.get(spec.name, 0))}
+        return program.own(str(self._run), spec.name) | {
+            "python": sys.executable, "incarnation": str(number), "host": _LOOPBACK,
+            "port": str(self._ports.get(spec.name, 0))}
 
     def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
         own = self._own(spec, program, number)
