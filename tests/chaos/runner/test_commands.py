@@ -58,7 +58,7 @@ MARK = "DILOCO_CHAOS_TEST_MARK"
 
 
 def carrying(mark):
-    """Processes, other than this one, that were started with this mark: (pid, command, the run's token)."""
+    """Processes, other than this one, that were started with this mark: (pid, command)."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -66,6 +66,11 @@ def carrying(mark):
             if environment.get(MARK) == mark and process.pid != os.getpid() and TOKEN in environment:
                 found.append((process.pid, process.cmdline()))
     return found
+
+
+def sleepers(mark):
+    """Commands of those that sleep; a process that is just ending has no command any more."""
+    return [command for _, command in carrying(mark) if command[:1] == ["sleep"]]
 
 
 @pytest.fixture
@@ -287,7 +292,7 @@ class Watching(NullAudience):
 
     def on_event(self, event):
         if event.event == "exit" and event.fields.get("target") == "worker-1" and self.sleeping is None:
-            self.sleeping = [command for _, command in carrying(self.mark) if command[0] == "sleep"]
+            self.sleeping = sleepers(self.mark)
 
 
 def test_a_fault_means_a_workers_children_too(tmp_path, mark):
@@ -383,7 +388,7 @@ def test_nothing_is_left_of_a_run_whose_harness_is_killed(tmp_path, mark, moment
     harness = subprocess.Popen([Path(sys.executable).with_name("diloco-chaos"), "run", "toy.yaml"], cwd=tmp_path,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 20
-    while [command[0] for _, command in carrying(mark)].count("sleep") < 2:
+    while len(sleepers(mark)) < 2:
         assert time.monotonic() < until
         time.sleep(0.02)
     time.sleep(moment)
