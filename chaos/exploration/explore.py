@@ -11,7 +11,7 @@ import math
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,8 +34,8 @@ from faults import FAULTS
 from harness.fingerprint import source_digest
 from harness.tape.reading import Tape
 
-ROUND = 48
-"""Schedules that are drawn at once."""
+ROUND, FIRST_ROUND = 48, 8
+"""Schedules that are drawn at once, at the most, and at first: what breaks at once is told at once."""
 CRASHED = "crashed"
 _STANDS_S, _TIMES_AS_LONG = 60.0, 2
 """A drawn cluster may be slower than the scenario's: its deadline is so many seconds beyond so many times the budget at
@@ -206,11 +206,10 @@ def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
     state.possible_in_a_row = coverage.possible_sequences(state.possible)
     state.taken_over = len(kept.known.keys() - {HEALTHY})
     goal = runs if state.taken_over < runs else state.taken_over + runs
-    for first in range(0, goal, ROUND):
-        numbers = range(first, min(first + ROUND, goal))
+    for numbers in rounds(goal):
         known = state.known
         jobs = [search.again(number, kept.seeds[number]) if 0 <= number < len(kept.seeds)
-                else search.job(number, kinds, known) for number in ([HEALTHY] if not first else []) + [*numbers]]
+                else search.job(number, kinds, known) for number in ([] if state.tried else [HEALTHY]) + [*numbers]]
         done = {job.number: kept.known[job.number] for job in jobs if job.number in kept.known}
         state.under_way = len(done.keys() - {HEALTHY})
         for tried in workers.run([job for job in jobs if job.number not in done]):
@@ -227,6 +226,15 @@ def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
             break
     tell(state)
     return state
+
+
+def rounds(goal: int) -> Iterator[range]:
+    """Numbers of the schedules of each round, of which each is as long as all before it together, or `ROUND`."""
+    first = 0
+    while first < goal:
+        last = min(first + max(FIRST_ROUND, min(first, ROUND)), goal)
+        yield range(first, last)
+        first = last
 
 
 def attempt(job: Job) -> Tried:

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
 from chaos.exploration.corpus import ExplorationError, Seed, Tried
-from chaos.exploration.explore import Exploration, Job, Search, as_json, attempt, explore, roomy
+from chaos.exploration.explore import ROUND, Exploration, Job, Search, as_json, attempt, explore, roomy, rounds
 from chaos.exploration.report import show
 from chaos.exploration.workers import InProcessWorkers, Processes
 from chaos.runner.simulate import simulate
@@ -33,6 +35,13 @@ def test_a_planted_bug_is_found_and_shrunk_to_a_file_that_repeats_it(bug, tmp_pa
     assert check in simulate(freeze(found, 0)).failed
     monkeypatch.undo()
     assert check not in simulate(freeze(found, 0)).failed
+
+
+@given(goal=st.integers(0, 500))
+def test_rounds_are_short_at_first_and_take_every_schedule_once(goal):
+    drawn = list(rounds(goal))
+    assert [number for numbers in drawn for number in numbers] == list(range(goal))
+    assert all(len(numbers) <= max(8, min(numbers[0], ROUND)) for numbers in drawn)
 
 
 def fingerprint(folder):

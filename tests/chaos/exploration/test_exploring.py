@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from benchmarks.measure.planted import PLANTED
 from chaos.cli import app
 from chaos.commands.common import Failure
+from chaos.exploration.explore import FIRST_ROUND
 from chaos.exploration.strategies import scenario
 from chaos.exploration.strategies import written as as_file
 
@@ -24,7 +25,7 @@ def explore(tmp_path, monkeypatch):
 def test_it_goes_on_for_so_long_and_keeps_its_results_under_the_scenarios_name(explore, tmp_path):
     done = explore("--for", "1s", "--json")
     told = json.loads(done.stdout)
-    assert told["runs"] >= 48
+    assert told["runs"] >= FIRST_ROUND
     assert len((tmp_path / "explored" / "small" / "results.jsonl").read_text().splitlines()) == told["runs"] + 1
 
 
@@ -34,7 +35,7 @@ def test_it_ends_with_the_round_in_which_something_broke(explore, monkeypatch):
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     assert check in told["found"]
-    assert told["runs"] == 48
+    assert told["runs"] == FIRST_ROUND
 
 
 def test_drawn_clusters_are_others(explore, tmp_path):
