@@ -4,7 +4,8 @@ Two runs at a time, of the micro model with many faults at once. Half of the har
 and `--longest` seconds later, half of them within three seconds of their first fault: alone, after the reaper was
 killed and replaced, or together with the reaper, after which `clean` is called as the next start would. Five seconds
 later nothing may be left but the run's folder: no process, stopped or not, no listening port, no undo log, no temporary
-file, no lock. Progress on standard error, one JSON object on standard output; exits with 1 where anything was left, or
+file, no lock. `--scenarios FILE...` kills runs of these instead, from where it is called: of a trainer of commands,
+say. Progress on standard error, one JSON object on standard output; exits with 1 where anything was left, or
 where a run ended that nobody had killed.
 """
 
@@ -45,8 +46,10 @@ _MODES: tuple[Mode, ...] = ("harness",) * 6 + ("reaper first",) * 2 + ("both",) 
 class Soak:
     """All kills, and what came of them."""
 
-    def __init__(self, home: Path, kills: int, seed: int, longest: float, say: Callable[[str], None]) -> None:
+    def __init__(self, home: Path, kills: int, seed: int, longest: float, scenarios: Sequence[Path],
+                 say: Callable[[str], None]) -> None:
         self._home, self._kills, self._seed, self._longest, self._say = home, kills, seed, longest, say
+        self._scenarios = scenarios
         self.ended: list[SoakVictim] = []
         self.alone: list[str] = []
         """Runs that ended before they were killed."""
@@ -96,9 +99,12 @@ class Soak:
         folder.mkdir()
         file = folder / "soak.yaml"
         mode, from_fault = chance.choice(_MODES), chance.random() < 0.5
-        reference = not from_fault and chance.random() < 0.4
+        reference = not from_fault and not self._scenarios and chance.random() < 0.4
         moment = chance.uniform(0.0, _AFTER_FAULT_S if from_fault else self._longest)
-        file.write_text(drawn(chance, reference))
+        if self._scenarios:
+            file = chance.choice(self._scenarios)
+        else:
+            file.write_text(drawn(chance, reference))
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "chaos.cli", "run", str(file), "--seed", str(number // AT_ONCE), "--runs-dir",
@@ -205,13 +211,15 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="of the scenarios and of the moments")
     parser.add_argument("--longest", type=float, default=9.0, help="latest moment, seconds after a run's start")
+    parser.add_argument("--scenarios", type=Path, nargs="+", default=(), help="of which each run is one, by chance")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="diloco-chaos-soak-"))
     for name, variable in (("state", "XDG_STATE_HOME"), ("cache", "XDG_CACHE_HOME"), ("tmp", "TMPDIR")):
         (home / name).mkdir()
         os.environ[variable] = str(home / name)
     print(f"{options.kills} kills, seed {options.seed}, in {home}", file=sys.stderr)
-    soak = Soak(home, options.kills, options.seed, options.longest, lambda text: print(text, file=sys.stderr))
+    soak = Soak(home, options.kills, options.seed, options.longest, options.scenarios,
+                lambda text: print(text, file=sys.stderr))
     began = time.monotonic()
     try:
         soak.run()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from chaos.checks.base import Finding, Unknown, Verdict
-from chaos.checks.preconditions import doubt
+from chaos.checks.preconditions import doubt, ended_early
 from chaos.checks.stalls import no_global_stall
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, seconds_within
@@ -52,20 +52,20 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
     """
     used = applicable(history, CHECKS if checks is None else checks)
     verdicts = [verdict for check in used.values() if (verdict := _one(check, history)) is not None]
-    reason, gaps = _soundness(history)
+    reason, early, gaps = _soundness(history)
     observed = next((verdict for verdict in verdicts if verdict.name == "faults_verified"), None)
     unverified = "a fault had no measurable effect" if observed is not None and observed.verdict == "unknown" else ""
     incomplete = "the event log is incomplete" if gaps else ""
     final = []
     for verdict in verdicts:
         check, holds = used[verdict.name], verdict.verdict == "passed"
-        why = ((reason if "sound run" in check.needs else "")
+        why = ((reason or (early if holds else "") if "sound run" in check.needs else "")
                or (unverified if holds and check.unverified == "unknown" else "")
                or (incomplete if holds or check.cumulative else ""))
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    return Judgement(checks=final, inconclusive=reason or excused, gaps=gaps,
+    return Judgement(checks=final, inconclusive=reason or early or excused, gaps=gaps,
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 
 
@@ -84,12 +84,12 @@ def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, li
     return {words: names for words, names in found.items() if names}
 
 
-def _soundness(history: History) -> tuple[str, list[str]]:
-    """Why the run as a whole proves nothing, and where its event log is incomplete."""
+def _soundness(history: History) -> tuple[str, str, list[str]]:
+    """Why the run as a whole proves nothing, why it proves nothing of what holds, and where its event log has gaps."""
     try:
-        return doubt(history, stands_still=_stands_still(history)), history.log_gaps
+        return doubt(history, stands_still=_stands_still(history)), ended_early(history), history.log_gaps
     except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field
-        return f"the harness' own tape can't be understood: {type(error).__name__} {error}", []
+        return f"the harness' own tape can't be understood: {type(error).__name__} {error}", "", []
 
 
 def _stands_still(history: History) -> bool:

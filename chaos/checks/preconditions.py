@@ -29,11 +29,7 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
     planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
     if planned and planned[-1]["plan"] != history.plan.digest:
         return "this tape was recorded from another plan than the one in its folder"
-    finished = history.tape.of("finished", node=SYNCER)
-    if finished and finished[0]["processed"] < history.plan.cluster.budget_tokens:
-        if history.plan.cluster.tells_rounds:
-            return (f"every worker had ended by round {finished[0]['processed']}, before round "
-                    f"{history.plan.cluster.budget_tokens}")
+    if _over_too_soon(history) is not None and not history.plan.cluster.tells_rounds:
         return "training was over before its budget of tokens was spent"
     if history.zero is None:
         if history.plan.cluster.tells_rounds:
@@ -42,6 +38,24 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
     if history.plan.cluster.blocking:
         return ""  # learners wait for every merge: they have no pace to hold
     return _lost_pace(history, history.zero, history.first_fault)
+
+
+def ended_early(history: History) -> str:
+    """Why what holds need not have held to the end; empty where training was as long as planned.
+
+    Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later.
+    """
+    over = _over_too_soon(history)
+    if over is None or not history.plan.cluster.tells_rounds:
+        return ""
+    return f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
+
+
+def _over_too_soon(history: History) -> int | None:
+    """Tokens, or rounds, at which training was over though more were planned."""
+    finished = history.tape.of("finished", node=SYNCER)
+    done = finished[0]["processed"] if finished else math.inf
+    return int(done) if done < history.plan.cluster.budget_tokens else None
 
 
 def _nobody_told(history: History) -> str:

@@ -39,8 +39,8 @@ def made(*rounds, **settings):
     return history([Event(0.0, "syncer", 0, "steady", {"step": 0}), *syncer, *fault], **settings)
 
 
-def history(events, checks="{}", shared=True):
-    trainer = {"kind": "commands", "rounds": 9, "shared": shared,
+def history(events, checks="{}", shared=True, rounds=9):
+    trainer = {"kind": "commands", "rounds": rounds, "shared": shared,
                "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\nchecks: {checks}\n"
@@ -141,3 +141,15 @@ def test_who_makes_rounds_alone_has_no_quorum_and_where_none_is_promised_none_is
     with pytest.raises(Unknown, match="finish no round together"):
         quorum((0, 1, {}), shared=False)
     assert CHECKS["round_quorum"](made((0, 1, {}))) is None
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(11.0, "failed"), (6.0, "unknown")])
+def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_till_then_might_not_have(last, verdict):
+    run = made(*[(number, 2, {}) for number in range(1, 50)], rounds=99, checks="{no_global_stall: {max_gap: 5s}}")
+    over = [Event(last, "syncer", 0, "finished", {"step": 49, "processed": 49, "merged": 49}),
+            Event(last, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    found = judge(History(run.plan, Tape([*run.tape.events, *over])))
+    stall = next(check for check in found.checks if check.name == "no_global_stall")
+    why = "every worker had ended by round 49, before round 99"
+    assert (stall.verdict, found.inconclusive, found.exit_code) == (verdict, why, 1 if verdict == "failed" else 3)
+    assert (stall.evidence[0] == f"{why}; it would have passed") is (verdict == "unknown")
