@@ -158,10 +158,9 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
     from harness.node.client import ClientDriver
-    workload = settings.workload()
-    tape.record("imported")
     part = _part(options, settings)
-    core = workload.worker(options.name, options.incarnation, os.environ[TOKEN], part)
+    core = settings.workload().worker(options.name, options.incarnation, os.environ[TOKEN], part)
+    tape.record("imported")
     return ClientDriver(core, tape, options.epoch, options.run, _failpoints(options, part),
                         settings.workings(options.run, options.name, options.incarnation))
 

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,6 +40,7 @@ from harness.wire.impersonation import About, Content, Impostor
 if TYPE_CHECKING:
     from harness.trainer.reference.rules import Rules
     from harness.trainer.reference.schedule import Schedule
+    from harness.trainer.runtime.replica_factory import MakeReplica
 
 _COPIES = 10
 """So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
@@ -65,9 +67,13 @@ class TrainingWorkload(Workload):
     """A model, what it is trained on, and the state machines that train it."""
 
     def __init__(self, config: TrainerConfig, data: Path | None, initial: Tensors, threads: int) -> None:
+        self._config, self._data, self._initial, self._threads = config, data, initial, threads
+
+    @cached_property
+    def _replicas(self) -> MakeReplica:
+        """Imports torch where the model needs it, which takes seconds: a syncer that is started again does without."""
         from harness.trainer.runtime.replica_factory import replicas
-        self._config, self._initial = config, initial
-        self._replicas = replicas(config, data, initial, threads)
+        return replicas(self._config, self._data, self._initial, self._threads)
 
     def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
         """The syncer, or the hub of data parallelism."""
@@ -102,7 +108,7 @@ class DecoupledDiLoCo(Trainer):
     # -- what is trained -----------------------------------------------------------------------------------------------
 
     def workload(self, settings: TrainerConfig, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
-        """Imports torch where the model needs it."""
+        """Imports torch where the model needs it, with the first replica."""
         return TrainingWorkload(settings, data, initial, threads)
 
     def prepare(self, settings: TrainerConfig, cache: Path, undo_log: UndoLog | None = None) -> Prepared:

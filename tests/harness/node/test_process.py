@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,11 @@ from harness.trainer.config.cluster_config import TrainerConfig
 
 
 @pytest.fixture
-def syncer(tmp_path):
+def syncer(tmp_path, request):
     """A syncer that listens, and its run's folder."""
     settings = tmp_path / "given.json"
-    settings.write_text(TrainerConfig.model_validate({"model": "quadratic"}).model_dump_json())
+    given = getattr(request, "param", {"model": "quadratic"})
+    settings.write_text(TrainerConfig.model_validate(given).model_dump_json())
     process = subprocess.Popen([sys.executable, "-m", "harness.node.process", "--role", "syncer", "--name", "syncer",
                                 "--run", str(tmp_path), "--alone", str(settings)], env=os.environ | {TOKEN: "t" * 32})
     until = time.monotonic() + 30
@@ -42,3 +44,11 @@ def test_one_that_is_killed_says_nothing(syncer):
     process.kill()
     process.wait()
     assert reading.read(run / "tape").of("exit") == []
+
+
+@pytest.mark.parametrize("syncer", [{"model": "small", "corpus": "markov"}], indirect=True)
+def test_a_syncer_starts_without_torch_which_takes_seconds_to_import(syncer):
+    process, _ = syncer
+    mapped = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "numpy" in mapped
+    assert "torch" not in mapped
