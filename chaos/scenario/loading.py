@@ -88,7 +88,8 @@ def _found(name: str, beside: Path | None = None) -> Path:
 
 
 def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple[Path, ...]) -> dict[str, Any]:
-    """The document with what it extends beneath it: `cluster` and `checks` key by key, everything else as a whole.
+    """The document with what it extends beneath it: `cluster` and `checks` key by key, `trainer` at all
+    depths unless it is of another kind, everything else as a whole.
 
     Raises:
         ScenarioError: what it extends can't be found, or has problems of its own.
@@ -112,7 +113,25 @@ def _extended(raw: Any, file: Path | str, abilities: Sequence[str], above: tuple
     for key in ("cluster", "checks"):
         if isinstance(below.get(key), dict) and isinstance(document.get(key, {}), dict):
             merged[key] = below[key] | document.get(key, {})
-    return merged
+    return merged | _trainer_over(document, below)
+
+
+def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+    """`trainer` and `cluster`, where the document says both as `trainer: {nodes: ...}`: over those of what it extends,
+    at all depths, unless that has another trainer."""
+    said, known = document.get("trainer"), below.get("cluster")
+    if not isinstance(said, dict):
+        return {}
+    kind = below.get("trainer", BUILT_IN)
+    found = settled(document | {"trainer": {"kind": kind} | said})
+    same = found["trainer"] == kind and isinstance(known, dict)
+    return {"trainer": found["trainer"], "cluster": _over(known or {}, found["cluster"]) if same else found["cluster"]}
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Both, at all depths; what is above counts."""
+    return below | {key: _over(below[key], item) if isinstance(item, dict) and isinstance(below.get(key), dict)
+                    else item for key, item in above.items()}
 
 
 def _numbers(document: dict[str, Any], kept: Iterable[int]) -> Numbers:

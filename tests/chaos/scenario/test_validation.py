@@ -527,6 +527,35 @@ def test_what_is_wrong_only_in_what_was_inherited_is_told_at_extends():
     assert all(problem.startswith(("3:", "4:")) for problem in found)
 
 
+@pytest.fixture
+def extending(tmp_path):
+    """extending(trainer) -> a scenario that says this of its trainer, and extends one of a hub and two workers."""
+    (tmp_path / "base.yaml").write_text(HEAD + """trainer:
+  kind: commands
+  nodes:
+    hub: {listens: true, run: "python3 hub.py {port}"}
+    worker: {worker: true, count: 2, run: "python3 work.py {hub}", env: {A: "1", B: "2"}}
+  progress: [{node: worker, log: 'round=(?P<round>[0-9]+)'}]
+  rounds: 9
+""")
+    return lambda trainer: parse(f"{HEAD}extends: base.yaml\ntrainer: {trainer}\n", tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("kind", ["kind: commands, ", ""])
+def test_what_is_said_of_a_trainer_extending_goes_over_what_is_extended_at_all_depths(extending, kind):
+    found = extending(f'{{{kind}rounds: 5, nodes: {{worker: {{env: {{B: "3"}}}}}}}}')
+    assert found.trainer == "commands"
+    assert found.cluster.rounds == 5
+    assert list(found.cluster.nodes) == ["hub", "worker"]
+    worker = found.cluster.nodes["worker"]
+    assert (worker.run, worker.count, worker.env) == ("python3 work.py {hub}", 2, {"A": "1", "B": "3"})
+
+
+def test_another_trainer_takes_no_settings_over(extending):
+    found = extending("{kind: decoupled-diloco, quorum: 2}")
+    assert (found.trainer, found.cluster.quorum, found.cluster.learners) == ("decoupled-diloco", 2, 4)
+
+
 def test_a_broken_file_that_is_extended_is_named(tmp_path):
     (tmp_path / "base.yaml").write_text(f"{HEAD}\n\nfaults:\n  - {{kil: learner-1, at: 1s}}\n")
     with pytest.raises(ScenarioError, match=r"base\.yaml"):
