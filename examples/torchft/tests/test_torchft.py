@@ -1,4 +1,4 @@
-"""A replica is killed and comes back; what the example's README calls passed is passed."""
+"""What the example's README says of replicas that are killed, and that can't reach each other."""
 
 import json
 import shutil
@@ -27,9 +27,13 @@ def verdicts(tmp_path):
     return run
 
 
-def test_a_replica_that_is_killed_comes_back(verdicts):
+def test_a_replica_that_is_killed_comes_back_and_where_torchft_ends_the_survivor_that_is_told(verdicts, tmp_path):
     code, found = verdicts("kill")
-    assert (code, set(found.values())) == (0, {"passed"}), found
+    [survivor] = tmp_path.glob("runs/*/logs/replica-2.0.log")
+    if "assert fut._fut" in survivor.read_text():  # in one run of six, says docs/found.md
+        assert (code, found["no_unplanned_exit"], found["no_global_stall"]) == (1, "failed", "failed"), found
+    else:
+        assert (code, set(found.values())) == (0, {"passed"}), found
 
 
 def test_both_killed_begin_again_at_zero_and_nobody_says_so(verdicts):
