@@ -29,7 +29,7 @@ def verdicts(tmp_path):
 
 def test_a_replica_that_is_killed_comes_back_and_where_torchft_ends_the_survivor_that_is_told(verdicts, tmp_path):
     code, found = verdicts("kill")
-    [survivor] = tmp_path.glob("runs/*/logs/replica-2.0.log")
+    *_, survivor = sorted(tmp_path.glob("runs/*/logs/replica-2.0.log"))  # of the last run that was needed
     if "assert fut._fut" in survivor.read_text():  # in one run of six, says docs/found.md
         assert (code, found["no_unplanned_exit"], found["no_global_stall"]) == (1, "failed", "failed"), found
     else:
