@@ -43,7 +43,8 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
 def ended_early(history: History) -> str:
     """Why what holds need not have held to the end; empty where training was as long as planned.
 
-    Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later.
+    Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later
+    on.
     """
     over = _over_too_soon(history)
     if over is None or not history.plan.cluster.tells_rounds:
