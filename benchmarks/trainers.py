@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +48,9 @@ checks:
   blast_radius: {{at_least: 0%}}
 """
 
+_TOLD = {"no_global_stall": "longest gap ", "reintegration": "", "rounds_never_go_back": " rounds lost"}
+"""Checks whose figures are told, and what of them the table's head says."""
+
 
 class Cell(NamedTuple):
     """A trainer under a scenario."""
@@ -84,7 +86,8 @@ def cells() -> list[Cell]:
     return [*(Cell(trainer, scenario) for scenario in (*_FAULTS, "apart")
               for trainer in ("torchft DDP", "torchft DiLoCo", "built-in")
               if trainer != "built-in" or scenario in _FAULTS),
-            Cell("torchrun", "kill-worker"), Cell("torchrun", "kill-agent"), Cell("own", "kill-one")]
+            *(Cell("torchrun", scenario) for scenario in ("kill-worker", "kill-agent", "kill-first-agent")),
+            Cell("own", "kill-one")]
 
 
 def performed(cell: Cell) -> dict[str, Any]:
@@ -121,7 +124,7 @@ workers each; and [a trainer of a hundred lines](../examples/own/README.md). *Lo
 a round, *reintegration* the time from a new process's start, or a fault's end, to its first round; one number for each
 run. What fails is explained in [found.md](found.md).
 
-| scenario | trainer | longest stall, s | reintegration, s | rounds lost | verdicts |
+| scenario | trainer | longest stall | reintegration | rounds lost | verdicts |
 |---|---|---|---|---|---|
 {chr(10).join(lines)}
 """
@@ -129,21 +132,14 @@ run. What fails is explained in [found.md](found.md).
 
 def columns(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Longest stall, reintegration, rounds lost, and what the verdicts were."""
-    for check in ("no_global_stall", "reintegration", "rounds_never_go_back"):
-        told = [run["checks"].get(check, ["", "-"])[1] for run in runs]
-        yield ", ".join(dict.fromkeys(told)) if len(set(told)) == 1 and not _number(told[0]) else ", ".join(
-            _number(one) or one for one in told)
+    for check, said in _TOLD.items():
+        told = [run["checks"][check][1].replace(said, "") for run in runs if check in run["checks"]]
+        yield ", ".join(told) or "-"
     outcomes = Counter({0: "passed", 1: "failed", 3: "inconclusive"}.get(run["exit"], f"exit {run['exit']}")
                        for run in runs)
     failed = Counter(name for run in runs for name, (verdict, *_) in run["checks"].items() if verdict == "failed")
     yield ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) + (
         ": " if failed else "") + ", ".join(f"{name} ({count})" for name, count in failed.most_common())
-
-
-def _number(measured: str) -> str:
-    """Of what a check measured."""
-    found = re.search(r"\d+(\.\d+)?", measured)
-    return found[0] if found else ""
 
 
 def main() -> int:

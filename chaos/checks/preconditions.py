@@ -29,8 +29,8 @@ def doubt(history: History, *, stands_still: bool = False) -> str:
     planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
     if planned and planned[-1]["plan"] != history.plan.digest:
         return "this tape was recorded from another plan than the one in its folder"
-    if _over_too_soon(history) is not None and not history.plan.cluster.tells_rounds:
-        return "training was over before its budget of tokens was spent"
+    if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
+        return "" if history.plan.cluster.tells_rounds else "training was over before its budget of tokens was spent"
     if history.zero is None:
         if history.plan.cluster.tells_rounds:
             return f"there never was a steady state: not every worker had a part in a round{_nobody_told(history)}"

@@ -124,8 +124,10 @@ def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, 
         return {}
     kind = below.get("trainer", BUILT_IN)
     found = settled(document | {"trainer": {"kind": kind} | said})
-    same = found["trainer"] == kind and isinstance(known, dict)
-    return {"trainer": found["trainer"], "cluster": _over(known or {}, found["cluster"]) if same else found["cluster"]}
+    trainer, cluster = found["trainer"], found["cluster"]
+    if trainer == kind and isinstance(known, dict):
+        cluster = _over(known, cluster)
+    return {"trainer": trainer, "cluster": cluster}
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

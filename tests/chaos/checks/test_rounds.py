@@ -153,3 +153,9 @@ def test_what_fails_before_the_workers_end_too_soon_has_failed_and_what_holds_ti
     why = "every worker had ended by round 49, before round 99"
     assert (stall.verdict, found.inconclusive, found.exit_code) == (verdict, why, 1 if verdict == "failed" else 3)
     assert (stall.evidence[0] == f"{why}; it would have passed") is (verdict == "unknown")
+
+
+def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
+    over = [Event(1.0, "syncer", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
+            Event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    assert judge(history(over)).inconclusive == "every worker had ended by round 0, before round 9"

@@ -542,7 +542,7 @@ def extending(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["kind: commands, ", ""])
-def test_what_is_said_of_a_trainer_extending_goes_over_what_is_extended_at_all_depths(extending, kind):
+def test_what_is_said_of_a_trainer_goes_over_what_is_extended_at_all_depths(extending, kind):
     found = extending(f'{{{kind}rounds: 5, nodes: {{worker: {{env: {{B: "3"}}}}}}}}')
     assert found.trainer == "commands"
     assert found.cluster.rounds == 5
