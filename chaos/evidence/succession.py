@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
@@ -11,28 +13,35 @@ from harness.tape.event import Event
 def usurpations(history: History) -> list[str]:
     """A line for each: a number that the harness never started, or one whose own process never made that connection.
 
-    A process says `disconnected` before it introduces itself again, so that a second hello without one is another's.
+    A process says `disconnected` before it introduces itself again, so that a second hello without one is another's. A
+    syncer that stood reads several of them at once: then what was said before the first of them counts for the next.
     """
+    together = history.plan.cluster.heartbeat_timeout
     started = {_node(event, "target") for event in history.tape.of("spawn", node="harness")}
     lines: list[str] = []
     holder: dict[str, int] = {}
     last: dict[Node, float] = {}
+    unused: dict[Node, int] = {}  # times that it said `disconnected` and its return has not been read
     for hello in history.tape.of("hello", node=SYNCER):
         if (node := _node(hello, "learner")) is None:
             continue
         name = f"{node[0]}.{node[1]}"
         before = f"{node[0]}.{holder[node[0]]}" if node[0] in holder else "nobody"
+        if hello.t > last.get(node, -math.inf) + together:
+            unused.pop(node, None)
+        own = unused.get(node, 0) + _disconnected(history, node, last.get(node, -math.inf), hello.t)
         if node not in started:
             lines.append(f"{hello.t:.2f} s: {name}, which this run never started, took the place of {before}")
-        elif node in last and not _disconnected(history, node, last[node], hello.t):
+        elif node in last and not own:
             lines.append(f"{hello.t:.2f} s: another process that calls itself {name} took its place, which {name} had "
                          f"not left")
+        unused[node] = max(0, own - (node in last))
         holder[node[0]], last[node] = node[1], hello.t
     return lines
 
 
-def _disconnected(history: History, node: Node, after: float, before: float) -> bool:
-    return any(event.incarnation == node[1] and after <= event.t <= before
+def _disconnected(history: History, node: Node, after: float, before: float) -> int:
+    return sum(event.incarnation == node[1] and after < event.t <= before
                for event in history.tape.of("disconnected", node=node[0]))
 
 

@@ -195,7 +195,7 @@ class ProgressCounters:
     positions: dict[str, int] = field(default_factory=dict)
     """Learner -> batches of its shard that are leased."""
     heard: dict[str, float] = field(default_factory=dict)
-    """Learner -> when it last said how far it is, seconds since the run began."""
+    """Learner -> until when what it said of itself is known to be true, seconds since the run began."""
     processed: int = 0
     """Tokens processed by all learners together, as far as they could report it."""
     phase: float = 0.0
@@ -204,15 +204,16 @@ class ProgressCounters:
     def __post_init__(self) -> None:
         self.phase = max(self.phase, self.step)
 
-    def report(self, learner: str, incarnation: int, tokens: int, position: int, now: float) -> None:
-        """Take in cumulative counts."""
+    def report(self, learner: str, incarnation: int, tokens: int, position: int, said: float) -> None:
+        """Take in cumulative counts. `said`: no later than when the learner said them, seconds since the run began; when
+        they arrive says nothing of that, since they may have waited while the syncer stood."""
         mine = self.tokens.setdefault(learner, {})
         more = tokens - mine.setdefault(incarnation, 0)
         if more > 0:
             mine[incarnation] = tokens
             self.processed += more
         self.positions[learner] = max(position, self.positions.get(learner, 0))
-        self.heard[learner] = max(now, self.heard.get(learner, now))
+        self.heard[learner] = max(said, self.heard.get(learner, said))
 
     def lease(self, learner: str, now: float, config: TrainerConfig) -> None:
         """Have a new process begin behind all that an older one can have trained on since it was last heard of, and

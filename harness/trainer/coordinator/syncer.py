@@ -146,15 +146,17 @@ class Syncer(LearnerSessions[LearnerSession]):
         fresh = all(version < 0 for version in hello.versions)
         step = hello.step if hello.tokens else self.counters.step  # one that has made no step begins where training is
         steps = [0] * len(self.fragments.table) if fresh else list(hello.steps)
-        if hello.incarnation > newest:
+        newcomer = hello.incarnation > newest
+        if newcomer:
             self.counters.lease(hello.node, now, self.config)
-        self.counters.report(hello.node, hello.incarnation, hello.tokens, hello.position, now)
+        # A newcomer has trained on nothing until now. When one that comes back said this nobody knows.
+        self.counters.report(hello.node, hello.incarnation, hello.tokens, hello.position, said=now if newcomer else 0.0)
         origin = Origin(now, step, hello.tokens, self.counters.positions[hello.node])
         peer = LearnerSession(hello.node, hello.incarnation, connection, step, self.counters.step, steps, now,
                               list(hello.versions),
                               origin)
         self.peers[hello.node] = self._by_connection[connection] = peer
-        if hello.incarnation > newest:  # a stale one must be refused by the syncer's own successor, too
+        if newcomer:  # a stale one must be refused by the syncer's own successor, too
             yield self.fragments.commit(0)
         yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
                                "versions": self.fragments.versions, "versions_held": hello.versions})
@@ -232,7 +234,8 @@ class Syncer(LearnerSessions[LearnerSession]):
         if lacking and not peer.renewing and peer.name not in self._recoveries:
             yield from self._renew(peer, "it has nothing to go on from", now)
         peer.renewing = peer.renewing and lacking
-        self.counters.report(peer.name, peer.incarnation, report.tokens, report.position, now)
+        said = min(now, sum(report.clock)) if report.clock else 0.0  # by the clock here, which it was told and echoes
+        self.counters.report(peer.name, peer.incarnation, report.tokens, report.position, said)
         if peer.place > self.counters.step or self._waiting or self._rounds or self._blocking:
             yield from self._advance(now)  # else the clock stands, and nobody is to be asked
         yield from self.fragments.snapshots()

@@ -44,3 +44,10 @@ def test_a_second_process_under_the_same_number_is_told_from_the_learners_own_re
     other = "4.00 s: another process that calls itself learner-1.0 took its place, which learner-1.0 had not left"
     assert found(spawn(0.1), hello(0.5), disconnected(2.0), hello(2.1), hello(4.0)) == [other]
     assert found(spawn(0.1), hello(0.5), hello(4.0), disconnected(4.1), hello(4.2)) == [other]
+
+
+def test_returns_that_waited_for_a_syncer_that_stood_are_the_learners_own_though_they_are_read_at_once():
+    waited = [spawn(0.1), hello(0.5), disconnected(2.0), disconnected(2.6), hello(5.0), hello(5.001)]
+    assert found(*waited) == []
+    assert [line[:6] for line in found(*waited, hello(5.002))] == ["5.00 s"]
+    assert [line[:6] for line in found(*waited[:-1], hello(9.0))] == ["9.00 s"]  # long after: that is somebody else

@@ -319,6 +319,23 @@ def test_a_stale_process_is_refused_also_by_a_syncer_that_never_met_its_successo
     assert [effect.final for effect in effects if isinstance(effect, Close)] == [True]
 
 
+@pytest.mark.parametrize("came_back", [False, True], ids=["its reports waited", "its hello waited"])
+def test_a_successor_begins_behind_what_its_learner_trained_on_while_its_last_words_waited(make_cluster, came_back):
+    cluster = make_cluster()
+    cluster.run(until=1.0)
+    counters, learner = cluster.syncer.counters, cluster.syncer.peers["learner-1"]
+    leased, sent = counters.positions["learner-1"], counters.heard["learner-1"]
+    fragments = [(version, 1, cluster.config.tokens_per_step_of("learner-1")) for version in learner.holds]
+    words = (Hello(token="token", node="learner-1", incarnation=0, step=learner.step, tokens=counters.tokens["learner-1"][0],
+                   position=leased, versions=learner.holds, steps=[1] * 4) if came_back
+             else Report(step=learner.step, tokens=counters.tokens["learner-1"][0], position=leased, fragments=fragments,
+                         clock=(sent, 0.0)))
+    read = cluster.now + 5.0
+    list(cluster.syncer.on_message(99 if came_back else learner.connection, words, {}, read))
+    counters.lease("learner-1", read, cluster.config)
+    assert counters.positions["learner-1"] >= leased + (read - sent) / cluster.config.quickest_step("learner-1")
+
+
 def test_who_holds_a_version_that_a_new_syncer_has_forgotten_is_told_the_current_one_at_once(make_cluster):
     losing = False
     cluster = make_cluster(anchor="latest", lose=lambda _, receiver, message: losing and receiver == "learner-2"
