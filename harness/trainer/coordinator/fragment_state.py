@@ -205,8 +205,8 @@ class ProgressCounters:
         self.phase = max(self.phase, self.step)
 
     def report(self, learner: str, incarnation: int, tokens: int, position: int, said: float) -> None:
-        """Take in cumulative counts. `said`: no later than when the learner said them, seconds since the run began; when
-        they arrive says nothing of that, since they may have waited while the syncer stood."""
+        """Take in cumulative counts. `said`: no later than when the learner said them, seconds since the run began;
+        when they arrive says nothing of that, since they may have waited while the syncer stood."""
         mine = self.tokens.setdefault(learner, {})
         more = tokens - mine.setdefault(incarnation, 0)
         if more > 0:

@@ -325,11 +325,11 @@ def test_a_successor_begins_behind_what_its_learner_trained_on_while_its_last_wo
     cluster.run(until=1.0)
     counters, learner = cluster.syncer.counters, cluster.syncer.peers["learner-1"]
     leased, sent = counters.positions["learner-1"], counters.heard["learner-1"]
-    fragments = [(version, 1, cluster.config.tokens_per_step_of("learner-1")) for version in learner.holds]
-    words = (Hello(token="token", node="learner-1", incarnation=0, step=learner.step, tokens=counters.tokens["learner-1"][0],
-                   position=leased, versions=learner.holds, steps=[1] * 4) if came_back
-             else Report(step=learner.step, tokens=counters.tokens["learner-1"][0], position=leased, fragments=fragments,
-                         clock=(sent, 0.0)))
+    same = {"step": learner.step, "tokens": counters.tokens["learner-1"][0], "position": leased}
+    each = cluster.config.tokens_per_step_of("learner-1")
+    words = (Hello(token="token", node="learner-1", incarnation=0, versions=learner.holds, steps=[1] * 4, **same)
+             if came_back else
+             Report(fragments=[(version, 1, each) for version in learner.holds], clock=(sent, 0.0), **same))
     read = cluster.now + 5.0
     list(cluster.syncer.on_message(99 if came_back else learner.connection, words, {}, read))
     counters.lease("learner-1", read, cluster.config)
