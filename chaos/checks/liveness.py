@@ -98,9 +98,11 @@ def _healing_s(history: History, start: float, end: float) -> float:
 
 def _returning_s(history: History, span: Span, target: str, start: float, end: float) -> float:
     """Seconds that count as coming back: where outages are excused, none that other faults took."""
-    if not history.plan.checks.excuses_outages or target == SYNCER:
+    if not history.plan.checks.excuses_outages:
         return history.seconds(start, end)
-    return history.seconds(start, end) - Availability(history, span.id).out_s(target, start, end)
+    others = Availability(history, span.id)
+    out_s = others.unable_s(start, end) if target == SYNCER else others.out_s(target, start, end)
+    return history.seconds(start, end) - out_s
 
 
 def _hindered(start: float, end: float) -> Late:
@@ -322,8 +324,10 @@ def _by_chance(history: History, learner: str, seconds: float) -> float:
 
 
 def _unfinished(history: History, learner: str, start: float, end: float) -> float:
-    """What the step that is under way when training ends would have added: nobody tells of it."""
-    return history.step_time(learner) / (end - start) if end >= history.end else 0.0
+    """What the step that is under way when training ends would have added: nobody tells of it. It may be the one at the
+    border."""
+    nominal = history.step_time(learner)
+    return nominal / (end - start) if end + nominal > history.end else 0.0
 
 
 def _starting(history: History, start: float, end: float) -> str:
