@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,8 @@ class Backend:
     stage: MakeStage
     virtual: str = ""
     """Digest of what virtual time is made of; empty: time is real."""
+    ready: Callable[[Plan], None] = lambda _: None
+    """Raises what a plan lacks here, before anything starts."""
 
     @property
     def option(self) -> str:
@@ -56,10 +58,12 @@ class Backend:
         if self.virtual and plan.under_test.programs(plan.cluster):
             found.append(f"trainer {plan.trainer}: commands are processes, and these take real time: they can't run "
                          f"under virtual time; leave --on out, which is --on local")
-        if self.name == "compose" and plan.trainer != BUILT_IN:
+        contained = self.name == "compose"
+        if contained and plan.trainer != BUILT_IN and not plan.under_test.programs(plan.cluster):
             found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
                          f"with --on local or --on simulated")
-        return found + ([why] if (why := plan.cluster.lacking()) else self._no_device(plan.cluster.computes_on))
+        why = plan.cluster.lacking(containers=contained)
+        return found + ([why] if why else self._no_device(plan.cluster.computes_on))
 
     def _no_device(self, device: str) -> list[str]:
         why = "containers have none" if self.name == "compose" and device != "cpu" else unavailable(device)
@@ -82,9 +86,11 @@ class Backend:
 
         Raises:
             ScenarioError: the plan needs what this backend can't do.
+            ClusterError: something is not there, or too old.
         """
         if found := self.refusals(plan):
             raise ScenarioError(plan.scenario, [Problem(why) for why in found])
+        self.ready(plan)
 
 
 def names() -> list[str]:
@@ -122,17 +128,23 @@ def compose(links_port: int = 0) -> Backend:
     """Containers of docker-compose.yml's services.
 
     Raises:
-        EngineError: there is no engine that can be used, or an image is missing or out of date.
+        EngineError: there is no engine that can be used.
         MissingExtraError: docker-py is not installed.
     """
     require("docker", "compose", "--on compose")
     from harness.cluster.compose.cluster import ComposeCluster, must_be_ready  # docker-py is not needed elsewhere
-    must_be_ready()
+    from harness.cluster.compose.engine import Engine
+    Engine().close()
+
+    def ready(plan: Plan) -> None:
+        trainer = plan.under_test
+        must_be_ready(programs=[program for cluster in (plan.cluster, trainer.baseline(plan.cluster))
+                                for program in trainer.programs(cluster).values()])
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return ComposeCluster(run, record, undo_log, links_port=links_port)
     able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
-    return Backend("compose", able, _live(make))
+    return Backend("compose", able, _live(make), ready=ready)
 
 
 def simulated(parameters: Parameters | None = None) -> Backend:

@@ -116,7 +116,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
     size = data.file.stat().st_size if data.file else 0
     if data.file:
         audience.say(f"corpus {data.name}: {size / 1e6:.1f} MB, digest {data.digest[:12]}")
-    at = backend if backend.virtual else local()
+    # What is kept is trained where it is cheapest; commands are wherever what they need is.
+    at = backend if backend.virtual or not plan.under_test.baselines_are_kept else local()
     references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)

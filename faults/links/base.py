@@ -55,7 +55,7 @@ class LinkFault(Fault):
 
     def inject(self, hit: FaultContext) -> Observation:
         """Put it on."""
-        before = self._carried(hit, "bytes_before")
+        before = self._carried(hit, "before")
         self.put(hit)
         return before
 
@@ -75,19 +75,20 @@ class LinkFault(Fault):
         several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
         observed: list[Observation] = several(lambda link: self._through(hit, link), links)
         told = next((one for one in observed if not one["ok"]), observed[-1])
-        return told | self._carried(hit, "bytes_after")
+        return told | self._carried(hit, "after")
 
     def observe_undone(self, hit: FaultContext) -> Observation:
         """Whether probes get through again."""
-        carried = self._carried(hit, "bytes_after")
+        carried = self._carried(hit, "after")
         return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))} | carried
 
-    def _carried(self, hit: FaultContext, what: str) -> Observation:
-        """Bytes that the links have carried until now, all together, where that is known."""
+    def _carried(self, hit: FaultContext, when: str) -> Observation:
+        """Bytes that the links have carried until now, and the connections that stand there, where that is known."""
         if not isinstance(hit.cluster, Carries):
             return {}
-        carried = hit.cluster.carried(hit.links(self.targets))
-        return {} if carried is None else {what: float(carried)}
+        links = hit.links(self.targets)
+        told = {"bytes": hit.cluster.carried(links), "connections": hit.cluster.connections(links)}
+        return {f"{what}_{when}": float(count) for what, count in told.items() if count is not None}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """What `took_effect` tells; a fault on a link that nobody uses has none."""
@@ -97,6 +98,8 @@ class LinkFault(Fault):
                 return Effect(False, f"nothing ever passed there: nobody uses that link{self._other_way()}")
             if not self.silences and after <= before:
                 return Effect(False, f"nothing passed there meanwhile{self._other_way()}")
+        elif on.observed.get("connections_before", 1) == on.observed.get("connections_after", 1) == 0:
+            return Effect(False, f"there was no connection: nobody uses that link{self._other_way()}")
         return self.took_effect(run, on)
 
     def _other_way(self) -> str:

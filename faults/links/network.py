@@ -159,6 +159,9 @@ class Partition(LinkFault):
             return Effect(False, "a probe got through" if "ok" in on.observed else "no probe was made")
         if "bytes_before" in on.observed:
             return Effect(True, f"no probe got through; {show_bytes(float(on.observed['bytes_before']))} had before")
+        if "connections_before" in on.observed:
+            return Effect(True, f"no probe got through; connections there before: "
+                                f"{on.observed['connections_before']:.0f}")
         silent = []
         for target in self.affected_nodes(run.learners):
             if self.direction != "both":

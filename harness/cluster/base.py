@@ -332,6 +332,10 @@ class Carries(Protocol):
         """Bytes that these links have taken from both sides since they were made, all together; None: not known."""
         ...
 
+    def connections(self, links: Sequence[str]) -> int | None:
+        """How many stand on these links now, all together; None: not known."""
+        ...
+
 
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,8 @@ FAILPOINTS = "DILOCO_CHAOS_FAILPOINTS"
 """Environment variable: POINT:N,... where a process that calls `chaos.progress.hold` is to stand still."""
 STEADY = "steady"
 """A file beside what is written, from the steady state on: failpoints are counted from there."""
+NODE = "DILOCO_CHAOS_NODE"
+"""Environment variable: NAME.NUMBER of the process that a command was started as."""
 Restart = Literal["never", "on-failure", "always"]
 
 
@@ -52,6 +55,23 @@ class Ready:
     """As soon as this answers with a status below 400; with placeholders; empty: it need not."""
     within: float = 30.0
     """Seconds that it may take."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a compose file states about a service."""
+
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a process of a command is started with, everything in its place."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,10 @@ class Program:
 
     state: str = ""
     """The folder in which it keeps what it goes on from, with placeholders; empty: nobody knows."""
+    image: str = ""
+    """Of its container, where it runs in one; empty: its service's."""
+    service: Service | None = None
+    """What else its container is made with."""
 
     @property
     def waits_for(self) -> str:
@@ -97,6 +121,22 @@ class Program:
     def own(self, run: str, name: str) -> dict[str, str]:
         """What `{run}`, `{name}` and `{index}` stand for, whichever process it is."""
         return {"run": run, "name": name, "index": str(self.index)}
+
+    def started(self, own: Mapping[str, str], addresses: Mapping[str, str], failpoints: Iterable[str]) -> Started:
+        """As a process of it.
+
+        Args:
+            own: what every word of `OWN` stands for.
+            addresses: node -> host:port, of every node that it names.
+            failpoints: POINT:N, where it is to stand still.
+        """
+        env = {"PYTHONUNBUFFERED": "1", NODE: f"{own['name']}.{own['incarnation']}",
+               PROGRESS_FILE: filled(WRITTEN, own, {})}
+        env |= {name: filled(text, own, addresses) for name, text in self.env.items()}
+        if points := ",".join(failpoints):
+            env[FAILPOINTS] = points
+        return Started([filled(word, own, addresses) for word in shlex.split(self.run)], env,
+                       filled(self.cwd, own, addresses))
 
     @property
     def strings(self) -> list[str]:

@@ -20,7 +20,7 @@ from harness.trainer_api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerE
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
 _NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",
-                        "power_loss", "clock_jump"})
+                        "power_loss", "clock_jump", "full_disk", "restart_links", "restart_engine"})
 _OF_STATE = frozenset({"corrupt", "truncate", "delete"})
 
 

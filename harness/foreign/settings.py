@@ -21,6 +21,7 @@ from harness.core.programs import (
     Program,
     Ready,
     Restart,
+    Service,
     compiler,
     link_name,
     named,
@@ -88,7 +89,29 @@ class ReadyWhen(_Part):
     """Seconds that it may take."""
 
 
-class NodeKind(_Part):
+class ServiceOf(_Part):
+    """A service of a compose file."""
+
+    file: str = Field(min_length=1)
+    """From where the harness runs."""
+    name: str = Field(min_length=1)
+
+
+class InContainer(_Part):
+    """What a command's container is made of, with `--on compose`."""
+
+    image: str = ""
+    """The container's image."""
+    service: ServiceOf | None = None
+    """A service that says the image, and what else the container may use."""
+
+    @property
+    def stated(self) -> Service | None:
+        """The service."""
+        return Service(self.service.file, self.service.name) if self.service else None
+
+
+class NodeKind(InContainer):
     """One node, or `count` that are alike."""
 
     run: str = Field(min_length=1)
@@ -172,7 +195,7 @@ class ProgressOf(ToldBy):
     """A kind of nodes, or one."""
 
 
-class BaselineRun(ToldBy):
+class BaselineRun(ToldBy, InContainer):
     """A run that the loss is held against, of a command of its own: alone, and without faults."""
 
     run: str = Field(min_length=1)
@@ -295,10 +318,12 @@ class CommandSettings(SimpleSettings):
         waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
                        Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
-                       talks_to, meets, one.processes, one.state)
+                       talks_to, meets, one.processes, one.state, one.image, one.stated)
 
-    def lacking(self) -> str:
-        """Programs and folders that are not there."""
+    def lacking(self, *, containers: bool = False) -> str:
+        """Programs and folders that are not there; in containers: what can't be done there."""
+        if containers:
+            return "; ".join(self._lacking_in_containers())
         found = []
         for name, program in self.programs.items():
             if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
@@ -317,6 +342,22 @@ class CommandSettings(SimpleSettings):
             found.append(why)
         return "; ".join(found)
 
+    def _lacking_in_containers(self) -> Iterator[str]:
+        for kind, one in self.nodes.items():
+            if not (one.image or one.service):
+                yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
+                       f"compose.yml, name: SERVICE}}`")
+            if one.peers == "caught":
+                yield f"{kind}: peers: caught: connections are caught on this machine only: run it with --on local"
+            if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
+                yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
+        for number, told in enumerate(self.progress):
+            if told.metrics is not None and not told.metrics.startswith("{run}/"):
+                yield (f"progress {number + 1}: {told.metrics!r} is in a container: write `metrics: "
+                       f"'{{run}}/state/...'`, which the harness sees, too")
+        if self.alone is not None and (why := self.alone.lacking(containers=True)):
+            yield why
+
     @cached_property
     def alone(self) -> CommandSettings | None:
         """The cluster of the baseline's command, if there is one."""
@@ -325,7 +366,8 @@ class CommandSettings(SimpleSettings):
         told = self.baseline.model_dump(include=set(ToldBy.model_fields))
         return CommandSettings.model_validate({
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
-                                  "cwd": self.baseline.cwd}},
+                                  "cwd": self.baseline.cwd, "image": self.baseline.image,
+                                  "service": self.baseline.service}},
             "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
 
     @property

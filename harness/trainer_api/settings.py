@@ -331,8 +331,9 @@ class TrainerSettings(BaseModel):
 
     # -- the machine ---------------------------------------------------------------------------------------------------
 
-    def lacking(self) -> str:
-        """What must be installed before this can be trained, as a sentence; empty where it can."""
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
+        it can."""
         return ""
 
     @property

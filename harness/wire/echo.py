@@ -16,14 +16,14 @@ _IDLE_S = 30.0
 
 
 class EchoServer(socketserver.ThreadingTCPServer):
-    """Listens on loopback from when it is made until `close`; see `harness.wire.probe.probe` for who asks."""
+    """Listens from when it is made until `close`; see `harness.wire.probe.probe` for who asks."""
 
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, token: str) -> None:
-        """`token`: of the run; nobody else is answered."""
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, token: str, host: str = "127.0.0.1") -> None:
+        """`token`: of the run; nobody else is answered. `host`: loopback, or this machine on an internal network."""
+        super().__init__((host, 0), _Answer)
         self.token = token
         self._thread = threading.Thread(target=self.serve_forever, daemon=True, name="echo")
         self._thread.start()

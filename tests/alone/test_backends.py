@@ -1,5 +1,8 @@
 """The same frozen plan gives the same verdicts as processes and in containers."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from chaos.report.live import NullAudience
@@ -8,6 +11,7 @@ from chaos.runner.run import run_plan
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 
+IMAGE = os.environ.get("DILOCO_CHAOS_BASE") or "python:3.11-slim"
 SMALL = """diloco_chaos: 1
 name: both
 deadline: 90s
@@ -57,3 +61,50 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
     assert verdicts["local"] == verdicts["compose"] == verdicts["simulated"]
     others_pay = {name: verdict for name, verdict in verdicts["local"].items() if verdict != "passed"}
     assert others_pay == {"blast_radius": "failed"}
+
+
+SUPPORT = Path(__file__).parents[1] / "support"
+COMMANDS = """diloco_chaos: 1
+name: toy
+deadline: 60s
+trainer:
+  kind: commands
+  nodes:
+    hub:
+      listens: true
+      service: {{file: "{file}", name: toy}}
+      run: "{{python}} /toy/elastic_toy.py hub {{host}}:{{port}}"
+    worker:
+      count: 2
+      worker: true
+      service: {{file: "{file}", name: toy}}
+      run: "{{python}} /toy/elastic_toy.py worker {{hub}}"
+      restart: on-failure
+  progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
+  rounds: 420
+faults:
+- {{kill: worker-1, at: 1s, restart_after: 500ms}}
+- {{latency: worker-2.hub, at: 3s, for: 1s, delay: 80ms}}
+- {{partition: worker-2, at: 5s, for: 1s}}
+- {{disconnect: worker-1, at: 8s, for: 1s}}
+checks: {{no_global_stall: {{max_gap: 3s}}, loss_parity: {{against_baseline: 5%}}, blast_radius: {{at_least: 5%}}}}
+"""
+
+
+def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):
+    from harness.cluster.compose.engine import Engine
+    file = tmp_path / "compose.yml"
+    file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro'], environment: {{A: b}}}}}}\n")
+    result = run_plan(freeze(parse(COMMANDS.format(file=file)), 0), tmp_path, NullAudience(), backends.compose())
+    verdicts = {check.name: check.verdict for check in result.judgement.checks}
+    assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {
+        "reintegration", "rounds_never_go_back", "no_unplanned_exit", "faults_verified", "all_undone", "loss_parity"}, (
+        result.judgement.checks)
+    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0, 1}
+    [delayed] = [event for event in result.history.tape.of("observed") if event["fault"] == "f2"]
+    assert 0.07 <= delayed["observed"]["delay_s"] <= 0.12
+    assert delayed["observed"]["connections_after"] == 1
+    engine = Engine()
+    left = [thing for thing in engine.labelled() if result.folder.path.name.lower() in thing.name]
+    engine.close()
+    assert left == []

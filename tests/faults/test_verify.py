@@ -194,6 +194,19 @@ def test_a_toxic_is_felt_by_its_probes(fault, measured, words):
     assert observed(line, healed=10.0) == (False, "no probe noticed it")
 
 
+@pytest.mark.parametrize(("fault", "words"), [
+    ("latency: learner-1, delay: 20ms", "21.0 ms each way"),
+    ("partition: learner-1", "no probe got through; connections there before: 1")])
+def test_where_connections_are_counted_a_link_on_which_there_is_none_proves_nothing(fault, words):
+    line = f"{{{fault}, at: 4s, for: 5s}}"
+
+    def judged(before, after):
+        later = {"ok": True, "delay_s": 0.021, "connections_after": after}
+        return observed(line, at_once={"connections_before": before}, later=later, healed=10.0)
+    assert judged(1.0, 0.0) == (True, words)
+    assert judged(0.0, 0.0) == (False, "there was no connection: nobody uses that link")
+
+
 def test_what_was_over_before_it_could_be_measured_was_not_felt():
     ok, words = observed("{latency: learner-1, at: 4s, for: 1ms}", healed=5.1,
                          later={"ok": False, "error": "it was over before it could be measured"})

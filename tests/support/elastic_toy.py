@@ -1,7 +1,7 @@
 """A trainer that is not ours: workers that count together, through a hub. It needs Python alone.
 It tells `chaos.progress`, where that is there.
 
-    python elastic_toy.py hub PORT                  adds up who has voted, without those who are gone
+    python elastic_toy.py hub [HOST:]PORT           adds up who has voted, without those who are gone
     python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper,
                                                     GROUP: two ranks, and says how they ended; KEEP FOLDER: begins
                                                     with the newest round that it has kept there
@@ -60,8 +60,8 @@ class Hub:
             self.votes.clear()
 
     async def run(self, where: str) -> None:
-        port = 0 if where.startswith("@") else int(where)
-        async with await asyncio.start_server(self.serve, "127.0.0.1", port) as server:
+        host, _, port = (":0" if where.startswith("@") else where).rpartition(":")
+        async with await asyncio.start_server(self.serve, host or "127.0.0.1", int(port)) as server:
             if where.startswith("@"):
                 Path(where[1:]).write_text("{}:{}".format(*server.sockets[0].getsockname()))
             while True:

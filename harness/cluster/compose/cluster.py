@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from docker.types import Mount
 from harness.cleanup.processes import TOKEN
 from harness.cleanup.undo_log import Containers, UndoLog
 from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
+from harness.cluster.commanded import CommandCluster
 from harness.cluster.compose import compose_file
 from harness.cluster.compose.container import Node
 from harness.cluster.compose.engine import Engine, EngineError, Watch
@@ -29,9 +30,10 @@ from harness.cluster.compose.small_disk import SmallDisk
 from harness.cluster.compose.toxiproxy import NAME as TOXIPROXY
 from harness.cluster.compose.toxiproxy import Toxiproxy
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.supervised import SupervisedCluster
+from harness.core.programs import Program
 from harness.fingerprint import node_digest
 from harness.links.client import LinkError, Links
+from harness.wire.probe import probe
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
@@ -40,9 +42,13 @@ _HEADROOM = 12 << 20
 _BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
 _SOURCES = "/app/sources"  # see docker/Dockerfile
 _PULL = "docker pull {image}, or without a registry: docker/offline.sh"
+_ANY = "0.0.0.0"  # noqa: S104 - of a container's own network, which is internal
+_FOR_COMMANDS: dict[str, Any] = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
+_SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
+           "keep containers from it? Let in what comes from Docker's networks, or run with --on local")
 
 
-class ComposeCluster(SupervisedCluster[Node]):
+class ComposeCluster(CommandCluster[Node]):
     """Implements `harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, url: str = "") -> None:
@@ -60,8 +66,8 @@ class ComposeCluster(SupervisedCluster[Node]):
         self._watch: Watch | None = None
         self._toxiproxy: Toxiproxy | None = None
         self._disk: SmallDisk | None = None
-        self._upstreams: dict[str, str] = {}  # link -> the node behind it
-        self._ports: dict[str, int] = {}  # link -> Toxiproxy's port for it
+        self._upstreams: dict[str, str] = {}  # side of a link -> what is behind it
+        self._ports: dict[str, int] = {}  # side of a link -> Toxiproxy's port for it
         self._owes: int | None = None
 
     # -- the beginning -------------------------------------------------------------------------------------------------
@@ -72,6 +78,10 @@ class ComposeCluster(SupervisedCluster[Node]):
         self._watch = Watch(self._engine, self._project.labels.run)
         self._project.begin()
         self._toxiproxy = Toxiproxy(self._project, self._links_port, self._watch.exits)
+        if any(spec.program for spec in nodes):
+            self._start_commands(nodes, self._project.gateway())
+            self._must_be_heard()
+            return
         for spec in (node for node in nodes if node.listens):
             if spec.disk:
                 self._disk = SmallDisk(self._project, spec.disk)
@@ -85,29 +95,68 @@ class ComposeCluster(SupervisedCluster[Node]):
         """Make the link, start the node."""
         if node.disk:
             raise ClusterError(f"{node.name}: only a node that others connect to can have a disk of its own")
-        self._ports[node.name] = _FIRST_LINK + len(self._ports)
-        self._upstreams[node.name] = f"{node.connects_to}:{_LISTEN}"
-        self._make_link(node.name)
+        self._addresses[node.name] = self._proxy(node.name, f"{node.connects_to}:{_LISTEN}")
         self._spawn(node, node.incarnation)
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         assert self._watch is not None, "the cluster was started"
         log = self._run / "logs" / f"{spec.name}.{number}.log"
-        stated = self._project.stated(_SERVICES[spec.listens]) | {"user": self._project.user}
-        self._nodes[spec.name] = Node(spec, number, self._undo_log, self._watch, log,
-                                      partial(self._made, spec, number, stated), stated.get("cpu_quota", -1))
+        if spec.program is None:
+            stated = self._project.stated(_SERVICES[spec.listens]) | {"user": self._project.user}
+            create = partial(self._made, spec, number, stated)
+        else:
+            stated = {"user": self._project.user} | _stated(spec.program) | {"init": True}
+            create = partial(self._made_of_command, spec, spec.program, number, stated)
+        self._nodes[spec.name] = Node(spec, number, self._undo_log, self._watch, log, create,
+                                      stated.get("cpu_quota", -1))
         self._record("spawn", target=spec.name, incarnation=number)
 
     def _made(self, spec: NodeSpec, number: int, stated: dict[str, Any]) -> Any:
         """Make and start the container of an incarnation; called in the node's own thread."""
-        connect = f"{TOXIPROXY}:{self._ports[spec.name]}" if spec.connects_to else ""
-        command = spec.command(number, python="python3", host="0.0.0.0", listen=_LISTEN, connect=connect)  # noqa: S104
+        command = spec.command(number, python="python3", host=_ANY, listen=_LISTEN,
+                               connect=self._addresses.get(spec.name, ""))
         mounts = [self._project.run_mount(),
                   *(Mount(str(path), str(path), type="bind", read_only=True) for path in spec.reads)]
         if spec.disk and self._disk is not None:
             mounts.append(self._disk.mount(self._run / spec.state))
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
                                        env={TOKEN: self._undo_log.token})
+
+    # -- nodes that are commands ---------------------------------------------------------------------------------------
+
+    def _made_of_command(self, spec: NodeSpec, program: Program, number: int, stated: dict[str, Any]) -> Any:
+        """The same for somebody's command, with what its image or service says."""
+        started = self._started(spec, program, number)
+        env = {**stated.pop("environment", {}), **started.env, TOKEN: self._undo_log.token}
+        mounts = [self._project.run_mount(), *stated.pop("mounts", [])]
+        if started.cwd:
+            stated["working_dir"] = started.cwd
+        return self._project.container(spec.name, f"{spec.name}-{number}", stated, started.argv, mounts=mounts, env=env)
+
+    def _must_be_heard(self) -> None:
+        """Links of commands are measured by an echo on this machine."""
+        for link in list(self._echoes)[:1]:
+            if self._echo is not None and not probe(self.address(link), self._undo_log.token).answered:
+                raise ClusterError(_SILENT.format(link=link, address=self._echo.address))
+
+    def _port_for(self, spec: NodeSpec, program: Program) -> int:
+        return program.port or _LISTEN  # each has a network address of its own
+
+    def _found_at(self, node: str) -> str:
+        return node
+
+    def _seen_at(self, node: str) -> str:
+        return self._project.address(self._nodes[node].container)
+
+    def _link_server(self) -> int:
+        return self._toxiproxy.pid if self._toxiproxy is not None else 0
+
+    def carried(self, links: Sequence[str]) -> int | None:
+        """Nothing is known of it: Toxiproxy counts connections that have ended."""
+        return None
+
+    def _place(self) -> dict[str, str]:
+        return {"python": "python3", "host": _ANY}
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -161,22 +210,29 @@ class ComposeCluster(SupervisedCluster[Node]):
             time.sleep(0.02)
 
     def _gone(self, node: Node, status: int) -> None:
-        if not (node.expected_exit or status == 0):
+        if not (node.expected_exit or status == 0 or node.spec.program):  # a command may end as it likes
             self._somebody_else(node.name, node.meddled)
         super()._gone(node, status)
 
     def _last_lines(self, name: str, incarnation: int, count: int = 12) -> str:
-        if (node := self._nodes.get(name)) is not None and node.incarnation == incarnation:
+        if (node := self._nodes.get(name)) is not None and node.incarnation == incarnation and not node.spec.program:
             self._quietly(node.save_log)
         return super()._last_lines(name, incarnation, count)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def _make_link(self, link: str) -> None:
+    def _proxy(self, side: str, upstream: str) -> str:
+        self._ports[side], self._upstreams[side] = _FIRST_LINK + len(self._ports), upstream
+        self._make(side)
+        return f"{TOXIPROXY}:{self._ports[side]}"
+
+    def _asked_at(self, address: str) -> str:
         assert self._toxiproxy is not None, "there are no links before `start`"
-        self._links().create(link, self._upstreams[link], listen=f"0.0.0.0:{self._ports[link]}",
-                             enabled=link not in self._disabled)
-        self._addresses[link] = f"{self._toxiproxy.host}:{self._ports[link]}"
+        return f"{self._toxiproxy.host}:{address.rpartition(':')[2]}"
+
+    def _make(self, side: str) -> None:
+        self._links().create(side, self._upstreams[side], listen=f"{_ANY}:{self._ports[side]}",
+                             enabled=side not in self._disabled)
 
     def _links(self) -> Links:
         if self._toxiproxy is None:
@@ -188,10 +244,10 @@ class ComposeCluster(SupervisedCluster[Node]):
         assert self._toxiproxy is not None, "there are no links before `start`"
         began = time.monotonic()
         self._toxiproxy.restart()
-        for link in self._ports:
-            self._make_link(link)
-            for toxic in self._toxics.get(link, {}).values():
-                self._links().add(link, toxic)
+        for side in self._ports:
+            self._make(side)
+            for toxic in self._toxics.get(side, {}).values():
+                self._links().add(side, toxic)
         return time.monotonic() - began
 
     # -- what processes do not have ------------------------------------------------------------------------------------
@@ -267,6 +323,7 @@ class ComposeCluster(SupervisedCluster[Node]):
             node.reap(until)
         if self._watch is not None:
             self._watch.close()
+        self._close_echo()
         if self._owes is not None and self._quietly(self._project.remove):
             self._undo_log.complete(self._owes)
             self._owes = None
@@ -282,23 +339,40 @@ class ComposeCluster(SupervisedCluster[Node]):
         return True
 
 
-def must_be_ready(url: str = "") -> None:
-    """Tell before anything starts what is missing.
+def must_be_ready(url: str = "", programs: Collection[Program] = ()) -> None:
+    """Tell before anything starts what is missing. `programs`: commands that are to run in images of somebody else's;
+    where there are none, the nodes are ours.
 
     Raises:
         EngineError: there is no engine that can be used, an image is not there, or nodes' image holds another version
             of the trainer than this installation.
+        ClusterError: a compose file can't be read, or says what a run can't take over.
     """
     engine, file = Engine(url), compose_file.find()
     ours, links = (compose_file.service(file, service)["image"] for service in ("syncer", TOXIPROXY))
     try:
-        engine.image(ours, _BUILD.format(image=ours))
+        for image in dict.fromkeys(_stated(program).get("image", "") for program in programs):
+            engine.image(image, "build it, or `docker pull` it: runs pull nothing")
         engine.image(links, _PULL.format(image=links))
-        if (engine.file_of(ours, _SOURCES) or b"").decode().strip() != node_digest():
-            raise EngineError(f"image {ours} holds another version of the trainer than this installation, or none; "
-                              f"build it again: {_BUILD.format(image=ours)}")
+        if not programs:
+            _must_be_of_this_version(engine, ours)
     finally:
         engine.close()
+
+
+def _must_be_of_this_version(engine: Engine, image: str) -> None:
+    engine.image(image, _BUILD.format(image=image))
+    if (engine.file_of(image, _SOURCES) or b"").decode().strip() != node_digest():
+        raise EngineError(f"image {image} holds another version of the trainer than this installation, or none; "
+                          f"build it again: {_BUILD.format(image=image)}")
+
+
+def _stated(program: Program) -> dict[str, Any]:
+    """What the container of a command is made with, beside the command."""
+    if program.service is None:
+        return {"image": program.image} | _FOR_COMMANDS
+    stated = compose_file.service(Path(program.service.file), program.service.name, foreign=True)
+    return stated | ({"image": program.image} if program.image else {})
 
 
 def _anonymous(pid: int) -> int | None:

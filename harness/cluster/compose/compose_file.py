@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from docker.types import Mount
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -48,7 +50,27 @@ _TAKEN: dict[str, Callable[[Any], dict[str, Any]]] = {
     "pids_limit": lambda value: {"pids_limit": int(value)},
     "mem_limit": lambda value: {"mem_limit": value, "memswap_limit": value}}
 _AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "security_opt", "user",
-                          "shm_size"})
+                          "shm_size", "working_dir"})
+
+
+def _environment(value: Any) -> dict[str, Any]:
+    """`{NAME: value}`, or a list of `NAME=value`."""
+    pairs = value.items() if isinstance(value, dict) else (str(one).split("=", 1) for one in value)
+    return {"environment": {str(name): "" if setting is None else str(setting) for name, setting in pairs}}
+
+
+def _folders(path: Path, value: Any) -> dict[str, Any]:
+    """`SOURCE:TARGET` or `SOURCE:TARGET:ro`, where the source is a path: a run has no volumes but its own."""
+    mounts = []
+    for one in value:
+        source, target, *mode = str(one).split(":")
+        if not source.startswith(("/", "./", "../", "~")) or mode not in ([], ["ro"], ["rw"]):
+            raise ValueError(f"{one!r} is no folder of this machine: write ./SOURCE:TARGET or ./SOURCE:TARGET:ro")
+        folder = (path.parent / Path(source).expanduser()).resolve()
+        if not folder.exists():
+            raise ValueError(f"there is no {folder}")
+        mounts.append(Mount(target, str(folder), type="bind", read_only=mode == ["ro"]))
+    return {"mounts": mounts}
 
 
 def find() -> Path:
@@ -63,8 +85,9 @@ def find() -> Path:
     raise ClusterError("docker-compose.yml is missing from this installation: install diloco-chaos again")
 
 
-def service(path: Path, name: str) -> dict[str, Any]:
-    """Arguments for `docker.models.containers.create` that the file states for a service.
+def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:
+    """Arguments for `docker.models.containers.create` that the file states for a service. `foreign`: of a file that is
+    somebody else's, of which the environment and folders of this machine are taken over, too.
 
     Raises:
         ClusterError: the file can't be read, or says something that a run can't take over.
@@ -73,14 +96,15 @@ def service(path: Path, name: str) -> dict[str, Any]:
     stated = services.get(name) if isinstance(services, dict) else None
     if not isinstance(stated, dict):
         raise ClusterError(f"{path}: there is no service {name}")
-    unknown = sorted(set(stated) - _OWN - set(_TAKEN) - _AS_THEY_ARE)
+    taken = _TAKEN | ({"environment": _environment, "volumes": partial(_folders, path)} if foreign else {})
+    unknown = sorted(set(stated) - (_OWN - set(taken)) - set(taken) - _AS_THEY_ARE)
     if unknown:
         raise ClusterError(f"{path}: services.{name}: a run can't take over {', '.join(unknown)}; remove it there, or "
                            f"run with --on local")
     arguments: dict[str, Any] = {key: stated[key] for key in sorted(set(stated) & _AS_THEY_ARE)}
-    for key in sorted(set(stated) & set(_TAKEN)):
+    for key in sorted(set(stated) & set(taken)):
         try:
-            arguments |= _TAKEN[key](stated[key])
+            arguments |= taken[key](stated[key])
         except (TypeError, ValueError) as error:
             raise ClusterError(f"{path}: services.{name}.{key}: {stated[key]!r} is wrong: {error}") from error
     return arguments

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, DockerException, NotFound
 
 from harness.cleanup.processes import children, cpu_seconds, file_limits, state
 from harness.cleanup.undo_log import UndoLog
@@ -28,6 +28,7 @@ _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6
 _LEAST_HISTORY_S = 1.5
 _NOT_RUNNING = 409
+_LOG_ENDS_S = 5.0
 _GONE = (404, _NOT_RUNNING)
 
 
@@ -45,6 +46,11 @@ class Node(Incarnation):
         self._cycle: QuotaCycle | None = None
         self._used: deque[tuple[float, float]] = deque(maxlen=_HISTORY)
         self._pid = 0
+        self._follower: threading.Thread | None = None
+        self._followed = False
+        if spec.program is not None:  # its log is evidence while it runs
+            self._follower = threading.Thread(target=self._follow, daemon=True, name=f"log of {spec.name}.{number}")
+            self._follower.start()
 
     @property
     def container(self) -> Any:
@@ -93,7 +99,7 @@ class Node(Incarnation):
     def gone(self, status: int, now: float) -> None:
         """Its log is kept beside the run's other ones."""
         saved = self._soon(f"read the log of {self.name}", self.save_log)
-        if not self.expected_exit:  # then its last lines explain what happened
+        if not self.expected_exit or self._follower is not None:  # then its last lines explain what happened
             saved.result()
         super().gone(status, now)
 
@@ -204,7 +210,17 @@ class Node(Incarnation):
 
     def save_log(self) -> None:
         """Keep what it has said until now beside the run's other logs."""
-        self._log.write_bytes(self.container.logs())
+        if self._follower is not None:
+            self._follower.join(_LOG_ENDS_S)
+        if self._follower is None or self._follower.is_alive() or not self._followed:
+            self._log.write_bytes(self.container.logs())
+
+    def _follow(self) -> None:
+        """Write what it says as it says it; what was missed is there at its end."""
+        with suppress(EngineError, DockerException, OSError), open(self._log, "wb", 0) as log:
+            for said in self.container.logs(stream=True, follow=True):
+                log.write(said)
+            self._followed = True
 
     def _soon(self, what: str, act: Callable[[], object]) -> Future[None]:
         """Do it after all that was asked before; what is done to one that is gone is done to nobody."""

@@ -14,6 +14,7 @@ from docker.types.healthcheck import Healthcheck
 
 from harness.cluster.compose import compose_file
 from harness.cluster.compose.engine import Engine, Labels, asked
+from harness.core.programs import PROGRESS
 from harness.memory import ORDERS
 
 TRAINING, OUTSIDE = "training", "outside"
@@ -104,6 +105,27 @@ class Project:
             container.reload()
         return self.networks[TRAINING].name in container.attrs["NetworkSettings"]["Networks"]
 
+    def address(self, container: Any) -> str:
+        """Of a container on the internal network: this machine reaches it there, too.
+
+        Raises:
+            EngineError: it is not there.
+        """
+        with asked("look at a container's networks"):
+            container.reload()
+        networks = container.attrs["NetworkSettings"]["Networks"]
+        return str(networks.get(self.networks[TRAINING].name, {}).get("IPAddress", ""))
+
+    def gateway(self) -> str:
+        """This machine's own address on the internal network.
+
+        Raises:
+            EngineError: the engine refused.
+        """
+        with asked("look at the run's networks"):
+            self.networks[TRAINING].reload()
+        return str(self.networks[TRAINING].attrs["IPAM"]["Config"][0]["Gateway"])
+
     def remove(self) -> None:
         """Remove all of it.
 
@@ -128,7 +150,7 @@ def tail(container: Any, lines: int = 12) -> str:
 def _user(run: Path) -> str:
     if os.getuid() != 0:
         return f"{os.getuid()}:{os.getgid()}"
-    for name in ("tape", "state", "snapshots", "checkpoints", "workings", ORDERS):  # what nodes write becomes theirs
+    for name in ("tape", "state", "snapshots", "checkpoints", "workings", ORDERS, PROGRESS):  # what nodes write
         (run / name).mkdir(exist_ok=True)
         for path in (run / name, *(run / name).rglob("*")):  # a run that goes on has files there
             os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)

@@ -39,6 +39,11 @@ class Toxiproxy:
         """The container's."""
         return str(self._container.id)
 
+    @property
+    def pid(self) -> int:
+        """Of its first process, on this machine; 0 where that is not known."""
+        return int(self._container.attrs["State"]["Pid"])
+
     def restart(self) -> None:
         """Restart it; its links were in its memory only."""
         with asked("restart Toxiproxy"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -15,26 +14,21 @@ from pathlib import Path
 
 from harness.cleanup.processes import TOKEN, with_token
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
+from harness.cluster.base import ClusterError, NodeSpec, Recorder
+from harness.cluster.commanded import ECHO, CommandCluster
 from harness.cluster.incarnation import STOP_TIMEOUT_S
 from harness.cluster.local.catching import Catcher
-from harness.cluster.local.command import NODE, CommandProcess, started_as
+from harness.cluster.local.command import CommandProcess, started_as
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
-from harness.cluster.local.readiness import is_ready
-from harness.cluster.local.sockets import holds, listening
-from harness.cluster.supervised import SupervisedCluster
-from harness.core.programs import FAILPOINTS, PROGRESS, PROGRESS_FILE, WRITTEN, Program, filled, link_name, search_path
+from harness.cluster.sockets import holds, listening
+from harness.core.programs import Program, link_name, search_path
 from harness.links.addresses import join_address
 from harness.links.client import Links, Toxic
-from harness.wire.echo import EchoServer
 
 _LINKS = "links"
 _LOOPBACK = "127.0.0.1"
 _OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-_ECHO = ":echo"
-"""What the name of a link's echo ends with."""
-_LOOK_S = 0.05
 
 
 def _free(node: str, port: int) -> int:
@@ -55,7 +49,7 @@ def _free(node: str, port: int) -> int:
     return port
 
 
-class LocalCluster(SupervisedCluster[Process]):
+class LocalCluster(CommandCluster[Process]):
     """Implements `harness.cluster.base.Cluster`.
 
     Nodes die with the thread that made the cluster (PR_SET_PDEATHSIG), so make it in a thread that lives as long as the
@@ -70,11 +64,7 @@ class LocalCluster(SupervisedCluster[Process]):
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._links_port, self._toxiproxy = links_port, toxiproxy
         self._server: LinkServer | None = None
-        self._ports: dict[str, int] = {}
         self._held: list[socket.socket] = []
-        self._echo: EchoServer | None = None
-        self._echoes: dict[str, str] = {}  # link -> where its echo is asked
-        self._proxies: dict[str, list[str]] = {}  # link -> what the server has for it, where that is several
         self._catcher: Catcher | None = None
         self._caught: dict[tuple[str, str, int], int] = {}  # (link, host, port there) -> port here
         self._linking = threading.RLock()  # connections are caught in threads of their own
@@ -84,57 +74,35 @@ class LocalCluster(SupervisedCluster[Process]):
         """Start the links, the nodes that listen, then all others; commands in their own order."""
         self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0, _OURS),
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
-        if commands := [node for node in nodes if node.program is not None]:
-            self._start_commands(commands)
+        if any(spec.program and spec.program.meets for spec in nodes):
+            self._catcher = Catcher(self._run, self._undo_log.token, self._way)
+        if any(spec.program for spec in nodes):
+            self._start_commands(nodes, _LOOPBACK)
             return
         for spec in (node for node in nodes if node.listens):
-            self._ports[spec.name] = self._hold_port()
+            self._listens[spec.name] = self._hold_port()
             self._spawn(spec, spec.incarnation)
             self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self.join(spec)
 
-    def _start_commands(self, nodes: Sequence[NodeSpec]) -> None:
-        """Ports and links are all there before the first of them starts: any may name any."""
-        (self._run / PROGRESS).mkdir(exist_ok=True)
-        self._echo = EchoServer(self._undo_log.token)
-        for spec in nodes:
-            if spec.listens:
-                self._ports[spec.name] = _free(spec.name, spec.program.port) if spec.program else free_port()
-        for spec in nodes:
-            for link, to in spec.links.items():
-                self._echoes[link] = self._addresses[link] = self._links().create(f"{link}{_ECHO}", self._echo.address)
-                self._proxies[link] = [f"{link}{_ECHO}"]
-                if spec.program and to in spec.program.talks_to:
-                    self._addresses[link] = self._links().create(link, f"{_LOOPBACK}:{self._ports[to]}")
-                    self._proxies[link].append(link)
-        if any(spec.program and spec.program.meets for spec in nodes):
-            self._catcher = Catcher(self._run, self._undo_log.token, self._way)
-        for spec in nodes:
-            assert spec.program is not None, "only commands are started here"
-            self._spawn(spec, spec.incarnation)
-            self._wait_ready(spec, spec.program)
+    def _port_for(self, spec: NodeSpec, program: Program) -> int:
+        return _free(spec.name, program.port)
 
-    def _wait_ready(self, spec: NodeSpec, program: Program) -> None:
-        """Until it is as the scenario says.
+    def _proxy(self, side: str, upstream: str) -> str:
+        return self._links().create(side, upstream)
 
-        Raises:
-            ClusterError: it ended before, or took too long.
-        """
-        if not program.waits_for:
-            return
-        until, log = time.monotonic() + program.ready.within, self._run / "logs" / f"{spec.name}.{spec.incarnation}.log"
-        address = _LOOPBACK, self._ports.get(spec.name, 0)
-        url = filled(program.ready.url, self._own(spec, program, spec.incarnation), {})
-        while not is_ready(program.ready, log, address, url, _LOOK_S * 10):
-            if (status := self._nodes[spec.name].ended()) is not None:
-                raise ClusterError(f"{spec.name} ended before it was ready ({status_words(status)}):\n"
-                                   f"{self._last_lines(spec.name, spec.incarnation)}")
-            if time.monotonic() > until:
-                raise ClusterError(f"{spec.name} was not ready within {program.ready.within:g} s: {program.waits_for} "
-                                   f"was waited for. Raise `ready: {{within: ...}}`, or say how it can be known. Its "
-                                   f"log ends:\n{self._last_lines(spec.name, spec.incarnation)}")
-            time.sleep(_LOOK_S)
+    def _found_at(self, node: str) -> str:
+        return _LOOPBACK
+
+    def _seen_at(self, node: str) -> str:
+        return _LOOPBACK
+
+    def _link_server(self) -> int:
+        return self._server.process.pid if self._server is not None else 0
+
+    def _place(self) -> dict[str, str]:
+        return {"python": sys.executable, "host": _LOOPBACK}
 
     def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
         """Of a command; see `harness.cluster.base.Processes`."""
@@ -144,20 +112,12 @@ class LocalCluster(SupervisedCluster[Process]):
             return []
         return running.signal_process(running.spec.program.processes[name], which, number)
 
-    def address(self, link: str) -> str:
-        """Where questions about a link are asked: behind a command's stands somebody who does not understand them."""
-        return self._echoes.get(link) or super().address(link)
-
     def carried(self, links: Sequence[str]) -> int | None:
         """Of commands' links; of the real server's nothing is known: it counts connections that have ended."""
         if self._toxiproxy or not set(links) & self._echoes.keys():
             return None
         counts = self._links().carried()
-        return sum(counts.get(side, 0) for link in links for side in self._sides(link) if not side.endswith(_ECHO))
-
-    def _sides(self, link: str) -> Sequence[str]:
-        """Its echo has the same toxics, and so has whatever was caught."""
-        return self._proxies.get(link, [link])
+        return sum(counts.get(side, 0) for link in links for side in self._sides(link) if not side.endswith(ECHO))
 
     def _way(self, node: str, host: str, port: int) -> int:
         """The port of the link from a node to whoever listens there; 0: nobody of this run does, or it does itself."""
@@ -180,12 +140,13 @@ class LocalCluster(SupervisedCluster[Process]):
     def _catch(self, link: str, host: str, port: int) -> int:
         """A proxy more for a link, with all that is on the link now."""
         side = f"{link}:{host}:{port}"
-        like = f"{link}{_ECHO}"
+        like = f"{link}{ECHO}"
         if cut := like in self._disabled:
             self._owe_link(Enable, side)
             self._disabled.add(side)
         address = self._links().create(side, join_address(host, port), enabled=not cut)
         self._proxies[link].append(side)
+        self._sides_at[side] = address
         for toxic in self._toxics.get(like, {}).values():
             self._put(side, toxic)
         return int(address.rpartition(":")[2])
@@ -218,8 +179,8 @@ class LocalCluster(SupervisedCluster[Process]):
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
-        upstream = f"{_LOOPBACK}:{self._ports[node.connects_to]}"
-        self._addresses[node.name] = self._links().create(node.name, upstream)
+        upstream = f"{_LOOPBACK}:{self._listens[node.connects_to]}"
+        self._addresses[node.name] = self._proxy(node.name, upstream)
         self._spawn(node, node.incarnation)
 
     def stop(self) -> None:
@@ -239,9 +200,7 @@ class LocalCluster(SupervisedCluster[Process]):
             self._paid_link(link, what)
         for held in self._held:
             held.close()
-        if self._echo is not None:
-            self._echo.close()
-            self._echo = None
+        self._close_echo()
 
     def _hold_port(self) -> int:
         """A port that nobody else gets while its node is dead: it is bound here, too, where nobody listens."""
@@ -256,34 +215,20 @@ class LocalCluster(SupervisedCluster[Process]):
             popen = self._command(spec, spec.program, number)
             self._nodes[spec.name] = CommandProcess(spec, number, popen, self._undo_log)
         else:
-            argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._ports.get(spec.name, 0),
+            argv = spec.command(number, python=sys.executable, host=_LOOPBACK, listen=self._listens.get(spec.name, 0),
                                 connect=self._addresses.get(spec.name, ""))
             popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number, _OURS)
             self._nodes[spec.name] = Process(spec, number, popen, self._undo_log)
         self._record("spawn", target=spec.name, incarnation=number, pid=popen.pid)
 
-    def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
-        """What a command may say of its own node."""
-        return program.own(str(self._run), spec.name) | {
-            "python": sys.executable, "incarnation": str(number), "host": _LOOPBACK,
-            "port": str(self._ports.get(spec.name, 0))}
-
     def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
-        own = self._own(spec, program, number)
-        there = {to: self._addresses[link_name(spec.name, to)] for to in program.talks_to}
-        if spec.name in self._ports:
-            there[spec.name] = f"{_LOOPBACK}:{self._ports[spec.name]}"  # it may name itself
-        env = {PROGRESS_FILE: filled(WRITTEN, own, {})} | {
-            name: filled(text, own, there) for name, text in program.env.items()}
-        if spec.failpoints:
-            env[FAILPOINTS] = ",".join(spec.failpoints)
+        started = self._started(spec, program, number)
+        env = started.env
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         if self._catcher is not None and program.meets:
             env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))
-        return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()),
-                            *(filled(word, own, there) for word in shlex.split(program.run))], spec.name, number,
-                           {"PYTHONUNBUFFERED": "1", NODE: f"{spec.name}.{number}"} | env,
-                           filled(program.cwd, own, there) or None)
+        return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()), *started.argv],
+                           spec.name, number, env, started.cwd or None)
 
     def _popen(self, argv: Sequence[str], name: str, incarnation: int, env: Mapping[str, str],
                cwd: str | None = None) -> subprocess.Popen[bytes]:

@@ -19,9 +19,7 @@ from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec
 from harness.cluster.duty_cycle import Signalled
 from harness.cluster.local.process import Process
-
-NODE = "DILOCO_CHAOS_NODE"
-"""Environment variable: NAME.NUMBER of the process that a command was started as."""
+from harness.core.programs import NODE
 
 
 class CommandProcess(Process):

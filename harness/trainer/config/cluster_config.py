@@ -428,7 +428,7 @@ class TrainerConfig(TrainerSettings):
         """Shapes and initial values of the model."""
         return MODELS[self.model]
 
-    def lacking(self) -> str:
+    def lacking(self, *, containers: bool = False) -> str:
         """What must be installed before this model can be trained, as a sentence; empty where it can."""
         return "" if isinstance(self.spec, QuadraticSpec) else lacking("torch", "trainer", f"model {self.model}")
 

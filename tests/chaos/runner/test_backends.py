@@ -1,5 +1,7 @@
 """What each place can do."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from chaos.runner import backends
@@ -51,10 +53,37 @@ def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
 @pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
 def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monkeypatch, command):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)
-    monkeypatch.setattr("harness.cluster.compose.cluster.must_be_ready", lambda: None)
+    monkeypatch.setattr("harness.cluster.compose.engine.Engine", Mock())
     plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 1s}")), 0)
     found = backends.compose().refusals(plan)
     assert found == [] if command else "set DILOCO_CHAOS_ENGINE_RESTART" in found[0]
+
+
+COMMANDS = """diloco_chaos: 1
+name: theirs
+trainer:
+  kind: commands
+  nodes:
+    store: {{listens: true, run: "{{python}} store.py {{port}}"{store}}}
+    worker: {{worker: true, run: "no-such-program {{store}}"{worker}}}
+  progress: [{{node: worker, {progress}}}]
+faults: [{{kill: worker, at: 1s}}]
+"""
+
+
+@pytest.mark.parametrize(("store", "worker", "progress", "why"), [
+    ("", ", image: mine", "written: true", ["store: which image does its container have? Write `image: NAME`, or"]),
+    (", image: mine", ", service: {file: compose.yml, name: worker}", "written: true", []),
+    (", image: mine", ", image: mine, peers: caught, cwd: here", "written: true", [
+        "worker: peers: caught: connections are caught on this machine only", "cwd: 'here' must be a whole path"]),
+    (", image: mine", ", image: mine", "metrics: rounds.jsonl", [
+        "progress 1: 'rounds.jsonl' is in a container: write `metrics: '{run}/state/...'`"])])
+def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, store, worker, progress, why):
+    monkeypatch.setattr("harness.cluster.compose.engine.Engine", Mock())
+    plan = freeze(parse(COMMANDS.format(store=store, worker=worker, progress=progress)), 0)
+    found = "; ".join(backends.compose().refusals(plan))
+    assert all(part in found for part in why)
+    assert bool(found) == bool(why)
 
 
 # -- by name, ours and other packages' --------------------------------------------------------------------------

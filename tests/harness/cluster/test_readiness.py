@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from harness.cluster.local.readiness import is_ready
+from harness.cluster.readiness import is_ready
 from harness.core.programs import Ready
 
 PATIENCE_S = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.programs import PlaceholderError, filled, link_name, named, target
+from harness.core.programs import PlaceholderError, Program, Started, filled, link_name, named, target
 
 OWN = {"python": "/usr/bin/python3", "run": "/runs/1", "name": "replica-2", "index": "1", "incarnation": "0",
        "host": "127.0.0.1", "port": "4001"}
@@ -50,3 +50,13 @@ def test_what_is_no_placeholder_stays():
 
 def test_a_link_is_named_after_both():
     assert link_name("replica-1", "store") == "replica-1.store"
+
+
+def test_a_process_is_started_with_all_in_its_place_and_what_it_must_know():
+    program = Program("{python} 't t.py' --to {store}", env={"RANK": "{index}", "DILOCO_CHAOS_NODE": "mine"},
+                      cwd="{run}/w")
+    usual = {"PYTHONUNBUFFERED": "1", "DILOCO_CHAOS_PROGRESS": "/runs/1/progress/replica-2.0.jsonl", "RANK": "1",
+             "DILOCO_CHAOS_NODE": "mine"}
+    argv = ["/usr/bin/python3", "t t.py", "--to", "127.0.0.1:4000"]
+    assert program.started(OWN, THERE, ()) == Started(argv, usual, "/runs/1/w")
+    assert program.started(OWN, THERE, ["a:1", "b:2"]).env == usual | {"DILOCO_CHAOS_FAILPOINTS": "a:1,b:2"}

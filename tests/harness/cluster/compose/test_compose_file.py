@@ -150,3 +150,25 @@ def test_a_variable_that_is_written_in_another_way_is_never_taken_for_plain_text
     except ClusterError:
         return
     assert "$" not in stated["image"]
+
+
+def test_of_somebody_elses_file_the_environment_and_folders_of_this_machine_are_taken_over(write, tmp_path):
+    (tmp_path / "code").mkdir()
+    path = write('image: mine\ncommand: ignored\nenvironment: {A: 1, B: }\nvolumes: ["./code:/code:ro", "/tmp:/all"]\n'
+                 'working_dir: /code')
+    stated = compose_file.service(path, "x", foreign=True)
+    assert stated == {"image": "mine", "working_dir": "/code", "environment": {"A": "1", "B": ""}, "mounts": [
+        docker.types.Mount("/code", str(tmp_path / "code"), type="bind", read_only=True),
+        docker.types.Mount("/all", "/tmp", type="bind", read_only=False)]}
+    assert compose_file.service(path, "x") == {"image": "mine", "working_dir": "/code"}, "ours are a run's own"
+
+
+@pytest.mark.parametrize(("line", "why"), [
+    ('volumes: ["data:/data"]', "'data:/data' is no folder of this machine: write ./SOURCE:TARGET or"),
+    ('volumes: ["./gone:/data"]', "there is no .*/gone"),
+    ("volumes: [{type: bind, source: /tmp, target: /data}]", "is no folder of this machine"),
+    ("environment: [A]", "is wrong"),
+    ("gpus: all", "a run can't take over gpus")])
+def test_what_cant_be_taken_over_of_it_is_an_error(write, line, why):
+    with pytest.raises(ClusterError, match=why):
+        compose_file.service(write(f"image: mine\n{line}"), "x", foreign=True)

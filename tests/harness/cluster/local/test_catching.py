@@ -12,7 +12,7 @@ import pytest
 
 from harness.cluster.base import ClusterError
 from harness.cluster.local.catching import Catcher
-from harness.cluster.local.command import NODE
+from harness.core.programs import NODE
 
 CLIENT = """
 import errno, select, socket, sys

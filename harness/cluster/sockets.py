@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-_LISTENS = "0A"
-_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_ESTABLISHED, _LISTENS = "01", "0A"
+_TABLES = ("tcp", "tcp6")
 _WORD = struct.Struct("=I")
 
 
@@ -27,6 +27,14 @@ def listening(host: str, port: int) -> list[str]:
     return [name for at, name in found if at == wanted] or [name for _, name in found]
 
 
+def connections(pid: int, port: int) -> int | None:
+    """How many that came to this port stand, on the network that a process is on; None where that can't be read."""
+    try:
+        return sum(1 for _ in _sockets(_ESTABLISHED, port, f"/proc/{pid}/net"))
+    except OSError:
+        return None
+
+
 def holds(pid: int, sockets: Iterable[str]) -> bool:
     """Whether a process has one of these open; no, where it is gone or not ours to ask."""
     wanted = set(sockets)
@@ -39,13 +47,20 @@ def holds(pid: int, sockets: Iterable[str]) -> bool:
 
 
 def _listeners(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, str]]:
-    ending = f":{port:04X}"
+    for fields in _sockets(_LISTENS, port, "/proc/net"):
+        yield _address(fields[1].partition(":")[0]), f"socket:[{fields[9]}]"
+
+
+def _sockets(state: str, port: int, network: str) -> Iterator[list[str]]:
+    """Lines of the kernel's tables, in fields, of those that have this port here."""
     for table in _TABLES:
-        with suppress(FileNotFoundError), open(table) as lines:  # a kernel without IPv6
+        if table == "tcp6" and not os.path.exists(f"{network}/{table}"):
+            continue  # a kernel without IPv6
+        with open(f"{network}/{table}") as lines:
             for line in lines:
                 fields = line.split()
-                if fields[3] == _LISTENS and fields[1].endswith(ending):
-                    yield _address(fields[1].removesuffix(ending)), f"socket:[{fields[9]}]"
+                if fields[3] == state and fields[1].endswith(f":{port:04X}"):
+                    yield fields
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness.cluster.local.sockets import holds, listening
+from harness.cluster.sockets import connections, holds, listening
 
 
 @pytest.mark.parametrize(("family", "bound", "asked"), [
@@ -40,3 +40,15 @@ def test_a_process_without_it_and_one_that_is_gone_do_not_hold_it():
         assert not holds(other.pid, found)
         other.communicate(b"\n")
         assert not holds(other.pid, found)
+
+
+def test_connections_to_a_port_are_counted_while_they_stand():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert connections(os.getpid(), port) == 0
+        with socket.create_connection(("127.0.0.1", port)):
+            accepted, _ = server.accept()
+            with accepted:
+                assert connections(os.getpid(), port) == 1
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    assert connections(int(ended.stdout), port) is None
