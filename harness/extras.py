@@ -13,8 +13,9 @@ class MissingExtraError(Exception):
 
 
 def lacking(package: str, extra: Extra, what: str) -> str:
-    """What to install for `what`, as a sentence; empty where the package is there. Imports nothing."""
-    if find_spec(package) is not None:
+    """What to install for `what`, as a sentence; empty where the package is there. Imports nothing. A folder of that
+    name on the path, as many projects have a `docker`, is none."""
+    if (found := find_spec(package)) is not None and found.origin is not None:
         return ""
     return f"{what} needs {package}, which is not installed: pip install 'diloco-chaos[{extra}]'"
 

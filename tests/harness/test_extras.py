@@ -30,6 +30,12 @@ def test_one_that_is_not_there_is_named_with_what_brings_it(bare):
         require("torch", "trainer", "model tiny")
 
 
+def test_a_folder_of_its_name_is_no_package(monkeypatch, tmp_path):
+    (tmp_path / "shipyard").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "needs shipyard, which is not installed" in lacking("shipyard", "compose", "anything")
+
+
 def test_a_plan_whose_model_needs_torch_is_refused_and_a_quadratic_one_is_not(bare):
     plan = freeze(load("kill-one")[0], 0)
     with pytest.raises(ScenarioError, match=r"model tiny needs torch.*diloco-chaos\[trainer\]"):
