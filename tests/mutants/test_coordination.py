@@ -311,9 +311,9 @@ def leases_nothing(patch):
         learner, config.warm_start))
     usual = ProgressCounters.report
 
-    def without_positions(self, learner, incarnation, tokens, position, now):
+    def without_positions(self, learner, incarnation, tokens, position, said):
         before = self.positions.get(learner)
-        usual(self, learner, incarnation, tokens, position, now)
+        usual(self, learner, incarnation, tokens, position, said)
         if before is not None:
             self.positions[learner] = before
     patch.setattr(ProgressCounters, "report", without_positions)

@@ -85,9 +85,9 @@ def clock_is_not_listened_to(patch):
 def counts_steps_twice(patch):
     report = ProgressCounters.report
 
-    def twice(self, name, incarnation, tokens, position, now):
+    def twice(self, name, incarnation, tokens, position, said):
         before = self.processed
-        report(self, name, incarnation, tokens, position, now)
+        report(self, name, incarnation, tokens, position, said)
         self.processed += self.processed - before
     patch.setattr(ProgressCounters, "report", twice)
 
@@ -106,20 +106,20 @@ def forgets_what_the_dead_did(patch):
     """A new process of a learner takes the place of the old one in the count."""
     report = ProgressCounters.report
 
-    def forgetful(self, name, incarnation, tokens, position, now):
+    def forgetful(self, name, incarnation, tokens, position, said):
         mine = self.tokens.setdefault(name, {})
         for old in [number for number in mine if number < incarnation]:
             self.processed -= mine[old]
             mine[old] = 0
-        report(self, name, incarnation, tokens, position, now)
+        report(self, name, incarnation, tokens, position, said)
     patch.setattr(ProgressCounters, "report", forgetful)
 
 
 def counts_one_learner_only(patch):
     report = ProgressCounters.report
 
-    def deaf(self, name, incarnation, tokens, position, now):
-        report(self, name, incarnation, tokens if name != "learner-2" else 0, position, now)
+    def deaf(self, name, incarnation, tokens, position, said):
+        report(self, name, incarnation, tokens if name != "learner-2" else 0, position, said)
     patch.setattr(ProgressCounters, "report", deaf)
 
 
