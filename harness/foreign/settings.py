@@ -11,7 +11,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from harness.core.programs import (
     LOG,
@@ -37,6 +46,7 @@ _NAME = r"^[a-z][a-z0-9-]*$"
 _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
+_LINKS = "toxiproxy"
 _OF_FILES = ("name", "index", "incarnation", "run")
 _OF_STATE = ("name", "index", "run")
 
@@ -104,6 +114,11 @@ class InContainer(_Part):
     """The container's image."""
     service: ServiceOf | None = None
     """A service that says the image, and what else the container may use."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan that says nothing of containers has the digest that it had before there were any."""
+        return {key: value for key, value in write(self).items() if value or key not in InContainer.model_fields}
 
     @property
     def stated(self) -> Service | None:
@@ -343,6 +358,8 @@ class CommandSettings(SimpleSettings):
         return "; ".join(found)
 
     def _lacking_in_containers(self) -> Iterator[str]:
+        if _LINKS in self.all_nodes:
+            yield f"{_LINKS}: the links' container has that name there: choose another one"
         for kind, one in self.nodes.items():
             if not (one.image or one.service):
                 yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "

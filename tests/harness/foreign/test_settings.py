@@ -162,3 +162,15 @@ def test_a_health_address_is_the_nodes_own():
 def test_what_may_end_is_known_by_its_kind():
     found = settings({"prepare": {"run": "p.py", "exits": [0, -15]}, **replica()})
     assert (found.may_end_with("prepare"), found.may_end_with("replica")) == ((0, -15), ())
+
+
+def test_a_plan_that_says_nothing_of_containers_is_written_as_before_there_were_any():
+    nodes = {"a": {"run": "x", "worker": True}, "b": {"run": "x", "image": "mine"}}
+    written = settings(nodes, progress=[]).model_dump(mode="json")["nodes"]
+    assert not {"image", "service"} & set(written["a"])
+    assert (written["b"]["image"], "service" in written["b"]) == ("mine", False)
+
+
+def test_in_containers_no_node_has_the_name_of_the_links():
+    told = settings({"toxiproxy": {"run": "x", "image": "mine"}}, progress=[]).lacking(containers=True)
+    assert told == "toxiproxy: the links' container has that name there: choose another one"
