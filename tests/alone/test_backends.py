@@ -51,8 +51,9 @@ def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_th
 
 @pytest.mark.parametrize("mode", ["streaming", "diloco", "data_parallel", "elastic_data_parallel"])
 def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtual_time(engine_there, tmp_path, mode):
+    # Everybody waits for who was killed: for as long as a process takes to load torch, 4 s on the slowest machine seen.
     plan = freeze(parse(SMALL.format(fault=PLANS["killed-mid-upload"]).replace(
-        "model: micro", f"mode: {mode}, model: micro")), 0)
+        "model: micro", f"mode: {mode}, model: micro").replace("max_gap: 5s", "max_gap: 8s")), 0)
     verdicts = {}
     for place in (backends.simulated(), backends.local(), backends.compose()):
         result = judged(plan, tmp_path, place)
