@@ -22,17 +22,17 @@ EVERY = 25
 """Steps from one checkpoint to the next; reporting one takes a second or two."""
 
 
-def restored(model):
+def restored(model: torch.nn.Module) -> int:
     """Load the newest checkpoint; the step that it was made at."""
     if (kept := ray.train.get_checkpoint()) is None:
         return 0
     with kept.as_directory() as folder:
         state = torch.load(os.path.join(folder, "model.pt"), weights_only=True)
     model.load_state_dict(state["model"])
-    return state["step"]
+    return int(state["step"])
 
 
-def report(model, step, loss):
+def report(model: torch.nn.Module, step: int, loss: float) -> None:
     """Every worker tells how far it is, and the first one brings the checkpoint."""
     first = ray.train.get_context().get_world_rank() == 0
     with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +41,7 @@ def report(model, step, loss):
         ray.train.report({"loss": loss}, checkpoint=ray.train.Checkpoint.from_directory(folder) if first else None)
 
 
-def work(config):
+def work(config: dict[str, int]) -> None:
     """What every worker does."""
     plain = torch.nn.Linear(32, 1)
     first = restored(plain)
