@@ -27,9 +27,9 @@ def usurpations(history: History) -> list[str]:
             continue
         name = f"{node[0]}.{node[1]}"
         before = f"{node[0]}.{holder[node[0]]}" if node[0] in holder else "nobody"
-        if hello.t > last.get(node, -math.inf) + together:
-            unused.pop(node, None)
-        own = unused.get(node, 0) + _disconnected(history, node, last.get(node, -math.inf), hello.t)
+        since = last.get(node, -math.inf)
+        own = _disconnected(history, node, since, hello.t)
+        own += unused.get(node, 0) if hello.t <= since + together else 0
         if node not in started:
             lines.append(f"{hello.t:.2f} s: {name}, which this run never started, took the place of {before}")
         elif node in last and not own:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,11 +136,16 @@ def compose(links_port: int = 0) -> Backend:
     from harness.cluster.compose.cluster import ComposeCluster, must_be_ready  # docker-py is not needed elsewhere
     from harness.cluster.compose.engine import Engine
     Engine().close()
+    ours_must_be_ready = cache(must_be_ready)  # looking into an image takes a container
 
     def ready(plan: Plan) -> None:
         trainer = plan.under_test
-        must_be_ready(programs=[program for cluster in (plan.cluster, trainer.baseline(plan.cluster))
-                                for program in trainer.programs(cluster).values()])
+        programs = [program for cluster in (plan.cluster, trainer.baseline(plan.cluster))
+                    for program in trainer.programs(cluster).values()]
+        if programs:
+            must_be_ready(programs=programs)
+        else:
+            ours_must_be_ready()
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return ComposeCluster(run, record, undo_log, links_port=links_port)

@@ -34,6 +34,8 @@ FAILPOINTS = "DILOCO_CHAOS_FAILPOINTS"
 """Environment variable: POINT:N,... where a process that calls `chaos.progress.hold` is to stand still."""
 STEADY = "steady"
 """A file beside what is written, from the steady state on: failpoints are counted from there."""
+LINKS = "toxiproxy"
+"""The name of the links' container, where nodes are containers."""
 NODE = "DILOCO_CHAOS_NODE"
 """Environment variable: NAME.NUMBER of the process that a command was started as."""
 Restart = Literal["never", "on-failure", "always"]

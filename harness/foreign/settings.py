@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from harness.core.programs import (
+    LINKS,
     LOG,
     NO_COMPILER,
     WRITTEN,
@@ -46,7 +47,6 @@ _NAME = r"^[a-z][a-z0-9-]*$"
 _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
-_LINKS = "toxiproxy"
 _OF_FILES = ("name", "index", "incarnation", "run")
 _OF_STATE = ("name", "index", "run")
 
@@ -358,8 +358,8 @@ class CommandSettings(SimpleSettings):
         return "; ".join(found)
 
     def _lacking_in_containers(self) -> Iterator[str]:
-        if _LINKS in self.all_nodes:
-            yield f"{_LINKS}: the links' container has that name there: choose another one"
+        if LINKS in self.all_nodes:
+            yield f"{LINKS}: the links' container has that name there: choose another one"
         for kind, one in self.nodes.items():
             if not (one.image or one.service):
                 yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "

@@ -27,10 +27,9 @@ from harness.cluster.compose.container import Node
 from harness.cluster.compose.engine import Engine, EngineError, Watch
 from harness.cluster.compose.project import Project
 from harness.cluster.compose.small_disk import SmallDisk
-from harness.cluster.compose.toxiproxy import NAME as TOXIPROXY
 from harness.cluster.compose.toxiproxy import Toxiproxy
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.core.programs import Program
+from harness.core.programs import LINKS, Program, Service
 from harness.fingerprint import node_digest
 from harness.links.client import LinkError, Links
 from harness.wire.probe import probe
@@ -105,7 +104,7 @@ class ComposeCluster(CommandCluster[Node]):
             stated = self._project.stated(_SERVICES[spec.listens]) | {"user": self._project.user}
             create = partial(self._made, spec, number, stated)
         else:
-            stated = {"user": self._project.user} | _stated(spec.program) | {"init": True}
+            stated = {"user": self._project.user, **_stated(spec.program.image, spec.program.service), "init": True}
             create = partial(self._made_of_command, spec, spec.program, number, stated)
         self._nodes[spec.name] = Node(spec, number, self._undo_log, self._watch, log, create,
                                       stated.get("cpu_quota", -1))
@@ -181,7 +180,7 @@ class ComposeCluster(CommandCluster[Node]):
         if self._toxiproxy is not None and watch.exits.pop(self._toxiproxy.id, None) is not None \
                 and not self._toxiproxy.runs():  # else it is the end before our own restart that was told
             container = self._toxiproxy.id
-            self._somebody_else(TOXIPROXY, lambda: watch.meddled.get(container, ""))
+            self._somebody_else(LINKS, lambda: watch.meddled.get(container, ""))
             raise ClusterError(f"Toxiproxy died on its own:\n{self._toxiproxy.last_lines()}")
 
     def _went_away(self) -> EngineError:
@@ -224,7 +223,7 @@ class ComposeCluster(CommandCluster[Node]):
     def _proxy(self, side: str, upstream: str) -> str:
         self._ports[side], self._upstreams[side] = _FIRST_LINK + len(self._ports), upstream
         self._make(side)
-        return f"{TOXIPROXY}:{self._ports[side]}"
+        return f"{LINKS}:{self._ports[side]}"
 
     def _asked_at(self, address: str) -> str:
         assert self._toxiproxy is not None, "there are no links before `start`"
@@ -349,10 +348,10 @@ def must_be_ready(url: str = "", programs: Collection[Program] = ()) -> None:
         ClusterError: a compose file can't be read, or says what a run can't take over.
     """
     engine, file = Engine(url), compose_file.find()
-    ours, links = (compose_file.service(file, service)["image"] for service in ("syncer", TOXIPROXY))
+    ours, links = (compose_file.service(file, name)["image"] for name in ("syncer", LINKS))
     try:
-        for image in dict.fromkeys(_stated(program).get("image", "") for program in programs):
-            engine.image(image, "build it, or `docker pull` it: runs pull nothing")
+        for image, service in dict.fromkeys((program.image, program.service) for program in programs):
+            engine.image(_stated(image, service).get("image", ""), "build it, or `docker pull` it: runs pull nothing")
         engine.image(links, _PULL.format(image=links))
         if not programs:
             _must_be_of_this_version(engine, ours)
@@ -367,12 +366,12 @@ def _must_be_of_this_version(engine: Engine, image: str) -> None:
                           f"build it again: {_BUILD.format(image=image)}")
 
 
-def _stated(program: Program) -> dict[str, Any]:
+def _stated(image: str, service: Service | None) -> dict[str, Any]:
     """What the container of a command is made with, beside the command."""
-    if program.service is None:
-        return {"image": program.image} | _FOR_COMMANDS
-    stated = compose_file.service(Path(program.service.file), program.service.name, foreign=True)
-    return stated | ({"image": program.image} if program.image else {})
+    if service is None:
+        return {"image": image, **_FOR_COMMANDS}
+    stated = compose_file.service(Path(service.file), service.name, foreign=True)
+    return stated | ({"image": image} if image else {})
 
 
 def _anonymous(pid: int) -> int | None:

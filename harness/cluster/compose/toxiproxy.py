@@ -12,9 +12,9 @@ from docker.errors import NotFound
 from harness.cluster.compose.engine import EngineError, asked
 from harness.cluster.compose.project import OUTSIDE, TRAINING, Project, tail
 from harness.cluster.local.link_server import START_TIMEOUT_S, free_port
+from harness.core.programs import LINKS
 from harness.links.client import LinkError, Links
 
-NAME = "toxiproxy"
 _API = 8474
 _TRIES = 3
 _TAKEN = ("port is already allocated", "address already in use")
@@ -67,7 +67,7 @@ class Toxiproxy:
             port = wanted or free_port()
             try:
                 return self._project.container(
-                    NAME, f"{NAME}-{attempt}", self._project.stated(NAME), ["/toxiproxy", "-host=0.0.0.0"],
+                    LINKS, f"{LINKS}-{attempt}", self._project.stated(LINKS), ["/toxiproxy", "-host=0.0.0.0"],
                     networks=(TRAINING, OUTSIDE), ports={f"{_API}/tcp": ("127.0.0.1", port)}), port
             except EngineError as error:
                 if not any(words in str(error) for words in _TAKEN):

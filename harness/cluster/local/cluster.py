@@ -90,7 +90,7 @@ class LocalCluster(CommandCluster[Process]):
         return _free(spec.name, program.port)
 
     def _proxy(self, side: str, upstream: str) -> str:
-        return self._links().create(side, upstream)
+        return self._links().create(side, upstream, enabled=side not in self._disabled)
 
     def _found_at(self, node: str) -> str:
         return _LOOPBACK
@@ -141,12 +141,10 @@ class LocalCluster(CommandCluster[Process]):
         """A proxy more for a link, with all that is on the link now."""
         side = f"{link}:{host}:{port}"
         like = f"{link}{ECHO}"
-        if cut := like in self._disabled:
+        if like in self._disabled:
             self._owe_link(Enable, side)
             self._disabled.add(side)
-        address = self._links().create(side, join_address(host, port), enabled=not cut)
-        self._proxies[link].append(side)
-        self._sides_at[side] = address
+        address = self._side(link, side, join_address(host, port))
         for toxic in self._toxics.get(like, {}).values():
             self._put(side, toxic)
         return int(address.rpartition(":")[2])
