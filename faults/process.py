@@ -173,14 +173,14 @@ class Pause(Fault):
             hit.cluster.resume(target)
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """Every target recorded nothing for as long as it was to last, or did if it was undone before."""
+        """Every target recorded nothing for as long as it was to last, or did if it was undone before. A process whose
+        successor was there already is not the one that stood."""
         end = run.until(on)
         asked = min(self.duration or 0.0, end - on.began)
         silences = []
         for target in self.targets:
-            told = sorted(t for (node, _), events in run.tape.by_process().items() if node == target
-                          for t in times(events) if on.began < t < end)
-            inside = [on.began, *told, end]
+            stands = run.tape.by_process().get((target, _newest(run, target, on.began)), ())
+            inside = [on.began, *sorted(t for t in times(stands) if on.began < t < end), end]
             silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
         shortest = min(silences)
         return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
@@ -272,6 +272,12 @@ def _beside(run: Evidence, target: str, began: float) -> int | None:
         elif event.t >= began - 0.1:
             return None if event["incarnation"] - 1 in gone else int(event["incarnation"])
     return None
+
+
+def _newest(run: Evidence, target: str, at: float) -> int:
+    """The newest incarnation at a time."""
+    return max((event["incarnation"] for event in run.tape.of("spawn", node="harness")
+                if event["target"] == target and event.t <= at), default=0)
 
 
 def _ghost(run: Evidence, target: str, at: float) -> int | None:

@@ -20,6 +20,8 @@ _CLOCK_S = 1e-4
 """Times are written to the microsecond, each by its own process."""
 _LOOKS_S = 0.5
 """The harness looks now and then."""
+_OWN_SHARE = 0.5
+"""Who had the machine to itself for less than this share of the bound may be late."""
 _AFTER_S = 5.0
 """So long after a fault it may still be why a process ends."""
 
@@ -66,7 +68,7 @@ def end_correct(history: History) -> Finding:
               for node in stayed]
     awaited = len(told[0]["awaited"])
     return Finding(not wrong, f"{len(wrong)} of {awaited} did not end", f"0 within {show_seconds(within)}", wrong[:5],
-                   [Late(over, over + 2 * within, within)] if len(stayed) == len(wrong) else [])
+                   [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [])
 
 
 def _ended(history: History, node: str, until: float) -> bool:

@@ -146,8 +146,7 @@ class Experiment:
             if self._stage.size > self.plan.tape_limit:
                 return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
-            if sample := self._stage.machine():
-                self._record(SAMPLE, **sample.fields())
+            self._look_at_the_machine()
             self.observer.on_tick(now)
             self._sleep()
 
@@ -184,8 +183,13 @@ class Experiment:
                 self.observer.on_event(event)
                 if event.event == "failpoint":
                     self._let_go(event.node)
+            self._look_at_the_machine()  # who is late may be so because others have it
             states = self._cluster.states()
             left = [node for node in left if states[node].state in ("running", "paused")]
+
+    def _look_at_the_machine(self) -> None:
+        if sample := self._stage.machine():
+            self._record(SAMPLE, **sample.fields())
 
     def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import gc
 import os
 import secrets
 import signal
@@ -173,4 +174,6 @@ def _failpoints(options: argparse.Namespace, part: Content | None) -> Failpoints
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    gc.freeze()  # else torch's many objects are looked through once more before the process ends, for a second
+    sys.exit(status)

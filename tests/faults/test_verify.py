@@ -72,6 +72,15 @@ def test_a_pause_that_took_its_time_to_begin_is_felt_all_the_same():
     assert observed(fault, *steps, healed=7.4) == (True, "silent for 2.1 s")
 
 
+def test_a_pause_of_one_whose_predecessor_is_still_there_is_felt_by_its_own_silence():
+    fault = "{pause: learner-1, at: 4s, for: 2s}"
+    spawn = harness(AT - 1, "spawn", target="learner-1", incarnation=1)
+    before = [learner(t / 10) for t in range(10, 300)]
+    after = [learner(t / 10, incarnation=1) for t in range(42, 300) if not 50 <= t <= 70]
+    assert observed(fault, spawn, *before, *after, healed=7.0) == (True, "silent for 2.0 s")
+    assert not observed(fault, spawn, *before, *after, learner(6.0, incarnation=1), healed=7.0)[0]
+
+
 def test_a_zombie_is_felt_when_it_saw_that_it_is_not_wanted_and_ended():
     fault = "{zombie: learner-1, at: 4s, for: 3s}"
     spawn = harness(AT, "spawn", target="learner-1", incarnation=1)

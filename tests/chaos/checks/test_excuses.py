@@ -9,9 +9,9 @@ QUIET = {"seconds": 1.0, "cores": 2, "idle": 0.6, "ours": 1.3, "others": 0.0, "s
 LAST_HEALED = 14.188  # when the last fault of `storm` was undone
 
 
-def watched(story, start, end, **busy):
+def watched(story, start, end, until=None, **busy):
     """One sample a second; from start to end with other work on the machine."""
-    for second in range(1, int(story.end) + 2):
+    for second in range(1, int(until or story.end) + 2):
         sample = QUIET | (busy or {"others": 1.0, "idle": 0.0} if start < second <= end else {})
         story = story.said(float(second), "harness", "machine", 0, **sample)
     return story
@@ -123,3 +123,17 @@ def test_a_run_that_was_stopped_before_the_first_fault_is_told_as_that_and_not_a
                          and event.t < 4)
     words = watched(slow, 1, 2, late=1.9, idle=1.9).judged().inconclusive
     assert words.startswith("the run stood still for 1.9 s before the first fault, while this machine had nothing else")
+
+
+def never_ended(story, *nodes):
+    """These were still there when the harness ended the run."""
+    return story.without(lambda event: event.event == "exit" and event.fields.get("target") in nodes)
+
+
+def test_who_is_slow_to_end_while_others_have_the_machine_proves_nothing(calm):
+    late = never_ended(calm, "learner-1", "learner-2").said(calm.end + 9.0, "harness", "residue", left=[])
+    assert watched(late, 0, 0, until=late.end + 9).verdict("end_correct").verdict == "failed"
+    assert watched(late, late.end, late.end + 3, until=late.end + 9).verdict("end_correct").verdict == "failed"
+    verdict = watched(late, late.end, late.end + 6, until=late.end + 9).verdict("end_correct")
+    assert verdict.verdict == "unknown"
+    assert verdict.evidence[0].startswith("this machine had other things to do, for ")
