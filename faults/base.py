@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -13,7 +13,7 @@ from faults.triggers import After, When
 from harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
 from harness.core.programs import ends
 from harness.links.probe import Sounding
-from harness.units import Seconds, show_seconds
+from harness.units import Seconds, Written, show_seconds
 from harness.wire.impersonation import About, Content, Impostor
 
 C = TypeVar("C")
@@ -132,7 +132,8 @@ class Fault(BaseModel):
 
     kind: str
     targets: tuple[str, ...] = Field(min_length=1, strict=False)
-    id: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9_-]*)?$")
+    id: Annotated[str, Written(r"^([A-Za-z][A-Za-z0-9_-]*)?$", "a fault's id: a letter, and then letters, digits, "
+                               "hyphens and underscores")] = ""
     """Another fault may come `after:` it; f1, f2, ... where none is given."""
     at: Seconds | None = None
     """Time since the steady state."""

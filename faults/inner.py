@@ -6,14 +6,14 @@ In a scenario they are called as those of nodes are, with a process as their tar
 from __future__ import annotations
 
 import signal
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from faults.base import Fault, FaultContext, Observation
 from faults.evidence import Effect, Evidence, Injection
 from harness.cluster.base import Ability, Processes
-from harness.units import names
+from harness.units import Written, names
 
 
 class OfProcess(Fault):
@@ -22,7 +22,8 @@ class OfProcess(Fault):
     needs: ClassVar[frozenset[Ability]] = frozenset({"signal_process"})
     sends: ClassVar[signal.Signals]
 
-    process: str = Field(pattern=r"^[a-z][a-z0-9-]*-[A-Za-z0-9_.]+$", max_length=80)
+    process: Annotated[str, Written(r"^[a-z][a-z0-9-]*-[A-Za-z0-9_.]+$", "a process: write NAME-ID, like rank-3")] = (
+        Field(max_length=80))
     """NAME-ID; NAME is what the scenario calls these processes."""
 
     def inject(self, hit: FaultContext) -> Observation:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
 MOST_STEPS = 10**9
@@ -75,7 +85,7 @@ def steps(value: Any) -> Any:
 
 
 def share(value: Any) -> Any:
-    """A share of one from `80%` or 0.8; parity margins may be above 100%."""
+    """A share of one from `80%` or 0.8; margins may be above 100%."""
     if isinstance(value, str):
         found = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*", value)
         if not found:
@@ -92,6 +102,25 @@ def between(low: float, high: float, words: str) -> AfterValidator:
         return value
     checker: Callable[[Any], Any] = check
     return AfterValidator(checker)
+
+
+@dataclass(frozen=True)
+class Written:
+    """That a text has a form; who writes another one is told which, in words."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+    def _checked(self, text: str) -> str:
+        if not re.search(self.pattern, text):
+            raise ValueError(f"{text!r} is not {self.words}")
+        return text
 
 
 def _written(pattern: str, what: str, *more: dict[str, Any]) -> WithJsonSchema:
@@ -150,3 +179,5 @@ def floor_ms(value: float) -> float:
 def round_up(value: float, step: float, at_least: float = 0.0) -> float:
     """The first multiple of `step` that comes after `value`, but not before `at_least`."""
     return max(at_least, (math.floor(value / step + 1e-9) + 1) * step)
+Part = Annotated[Share, between(0.0, 1.0, "at most 100%")]
+"""A share of what can't be more than all."""

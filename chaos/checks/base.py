@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from chaos.evidence.history import History
 from chaos.registry import Check, Need
 from harness.trainer_api.settings import FragmentRules
+from harness.units import show_seconds
 
 Word = Literal["passed", "failed", "unknown"]
 
@@ -84,6 +85,13 @@ def need(condition: object, why: str) -> None:
     """Raise Unknown where the evidence is missing."""
     if not condition:
         raise Unknown(why)
+
+
+def need_before(seconds: float, least: float, known: str) -> None:
+    """Raise Unknown where the first fault came too soon to know what was usual before it."""
+    need(seconds >= least,
+         f"the first fault came too soon to know {known} before it: {show_seconds(seconds)} after the steady state, and "
+         f"{show_seconds(least)} are needed; let it come later (`at`)")
 
 
 def zero(history: History) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import Finding, Late, Unknown, check, need, zero
+from chaos.checks.base import Finding, Late, Unknown, check, need, need_before, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Within
@@ -35,9 +35,8 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         return None  # where all wait for all, and that is excused, no_global_stall tells all that there is
     start, within = zero(history), bound.within
     window = _window_s(history)
-    need(history.seconds(start, history.first_fault) >= (
-        window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S),
-        "the first fault came too soon to know what was before it")
+    need_before(history.seconds(start, history.first_fault),
+                window if history.plan.checks.excuses_outages else _LEAST_BASELINE_S, "how often merges came")
     rate, contributors = _pulse(history, start, history.first_fault)
     need(rate, "no merges before the first fault")
     if history.plan.checks.excuses_outages:

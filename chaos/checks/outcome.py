@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from chaos.checks.base import PROMISE, QUIET_S, Finding, Late, Unknown, check, need, zero
+from chaos.checks.base import PROMISE, QUIET_S, Finding, Late, Unknown, check, need, need_before, zero
 from chaos.checks.injection import measure
 from chaos.checks.rounds import goodput_of_rounds
 from chaos.evidence.availability import Availability
@@ -158,7 +158,7 @@ def _left(history: History, start: float) -> float:
                or cluster.blocking)
     usual = history.plan.predicted_availability(undisturbed=True)
     if not cluster.merges_from_all:
-        need(history.first_fault - start >= QUIET_S, "the first fault came too soon to know goodput before it")
+        need_before(history.first_fault - start, QUIET_S, "goodput")
         usual = min(usual, goodput_between(history, start, history.first_fault))
     return max(0.0, usual * _UNDISTURBED - out / (cluster.learners * wall))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.checks.base import QUIET_S, Finding, check, need, zero
+from chaos.checks.base import QUIET_S, Finding, check, need, need_before, zero
 from chaos.evidence.history import History
 from chaos.scenario.bounds import Lost, RoundQuorum
 
@@ -58,7 +58,7 @@ def goodput_of_rounds(history: History, least: float) -> Finding:
     """New rounds, by their members, held against the pace before the first fault: a round that is made again is no
     progress."""
     start, first, end = zero(history), history.first_fault, history.end
-    need(first - start >= QUIET_S, "the first fault came too soon to know the pace before it")
+    need_before(first - start, QUIET_S, "the pace")
     own, whole = (_made(history, start, until) / history.seconds(start, until) for until in (first, end))
     need(own > 0, "no round was made before the first fault")
     value = min(1.0, whole / own)

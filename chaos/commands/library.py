@@ -13,6 +13,7 @@ from rich.table import Table
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.scenario import plan as plans
 from chaos.scenario.loading import load
+from chaos.scenario.model import Scenario
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import ScenarioError
 from chaos.scenario.schema import schema as scenario_schema
@@ -22,22 +23,47 @@ from scenarios import find
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
-    """List the scenarios of the library.
+def list_(
+    words: Annotated[str, typer.Argument(help="Only those whose name, description or kinds of faults have this.")] = "",
+    tier: Annotated[str, typer.Option(help="Only those of this tier: ci or full.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the scenarios of the library: those of tier ci, which take minutes together, and all others.
 
-    Example: `diloco-chaos list`
+    Example: `diloco-chaos list partition`
     """
-    found = [load(str(path))[0] for path in find().values()]
+    tiers = {"ci": "Tier ci: quick, and together the most telling", "full": "Tier full: all others"}
+    if tier and tier not in tiers:
+        raise Failure(f"no tier {printable(tier)!r}; there are {' and '.join(tiers)}", 2)
+    found = [one for path in find().values() if _has(one := load(str(path))[0], words) and tier in ("", one.tier)]
     if as_json:
-        print_json({"scenarios": [{"name": one.name, "tier": one.tier, "description": one.description}
-                                   for one in found]})
+        print_json({"scenarios": [{"name": one.name, "tier": one.tier, "description": one.description,
+                                   "faults": _kinds(one)} for one in found]})
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("name", "tier", "what happens"):
-        table.add_column(column)
-    for one in found:
-        table.add_row(one.name, one.tier, one.description)
-    Console().print(table)
+    if not found:
+        raise Failure(f"no scenario has {printable(words)!r} in its name, its description or its kinds of faults; "
+                      f"`diloco-chaos list` has all", 2)
+    for each, title in tiers.items():
+        here = [one for one in found if one.tier == each]
+        if here:
+            Console().print(f"[bold]{title}[/]")
+        rows = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for width in (27, 15):
+            rows.add_column(width=width)
+        rows.add_column()
+        for one in here:
+            rows.add_row(one.name, ", ".join(_kinds(one)) or "none", one.description)
+        Console().print(rows)
+
+
+def _kinds(scenario: Scenario) -> list[str]:
+    """Of its faults, each once."""
+    return sorted({fault.kind for fault in scenario.faults})
+
+
+def _has(scenario: Scenario, words: str) -> bool:
+    texts = (scenario.name, scenario.description, *_kinds(scenario))
+    return any(words.casefold() in text.casefold() for text in texts)
 
 
 @app.command()
@@ -53,11 +79,14 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
         print_json({"file": str(path), "scenario": loaded.model_dump(mode="json", by_alias=True),
                      "predicted_availability": frozen.predicted_availability()})
         return
-    console = Console()
-    console.print(Syntax(printable(path.read_text()), "yaml", background_color="default", word_wrap=True))
-    for planned in frozen.faults:
-        console.print(f"{planned.id}  {planned.fault.describe()}, {planned.fault.describe_trigger()}", markup=False)
-    console.print(f"predicted availability {frozen.predicted_availability():.0%}", highlight=False)
+    console, text = Console(), printable(path.read_text())
+    if console.is_terminal:
+        console.print(Syntax(text, "yaml", background_color="default", word_wrap=True))
+    else:
+        typer.echo(text.rstrip("\n"))  # as it is: it may become a file
+    told = [f"{one.id}  {one.fault.describe()}, {one.fault.describe_trigger()}" for one in frozen.faults]
+    for line in (*told, f"predicted availability {frozen.predicted_availability():.0%}"):
+        typer.echo(printable(f"# {line}"))
 
 
 @app.command()

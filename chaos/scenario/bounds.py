@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from chaos.registry import CHECKS
-from harness.units import Seconds, Share
+from harness.units import Part, Seconds, Share
 
 
 class _Bound(BaseModel):
@@ -35,7 +35,7 @@ class Stall(_Bound):
 class AtLeast(_Bound):
     """A share that must be reached."""
 
-    at_least: Share
+    at_least: Part
 
 
 class Within(_Bound):
@@ -54,7 +54,7 @@ class Lost(_Bound):
 class Goodput(_Bound):
     """goodput."""
 
-    at_least: Share | None = None
+    at_least: Part | None = None
     """None: 90% of the availability that the plan predicts; of a trainer that tells of rounds, nothing: what is
     predicted needs a pace."""
 
@@ -85,8 +85,8 @@ class Participation(_Bound):
     """participation: a learner's share of the rounds: while faults that last hit it, or always if none is to."""
 
     learner: str
-    at_least: Share | None = None
-    at_most: Share | None = None
+    at_least: Part | None = None
+    at_most: Part | None = None
 
     @model_validator(mode="after")
     def _some(self) -> Participation:

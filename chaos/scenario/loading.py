@@ -184,6 +184,7 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a mapping", message)
     message = message.replace("a valid tuple", "a list")
+    message = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should ", "it must ", message)
     if detail["type"] in ("int_type", "float_type") and isinstance(detail["input"], str):
         message += f"; {detail['input']!r} is text (leave the quotes out)"
     key = str(where[-1]).removesuffix("_") if where else ""
@@ -195,6 +196,8 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
         kind = detail["ctx"]["tag"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
                    f"in `- kill: learner-1`; kinds are {'. '.join([', '.join(sorted(FAULTS)), *FAULTS.broken()])}")
+    elif where == ["diloco_chaos"] and detail["type"] == "literal_error":
+        message = f"diloco_chaos: this version reads scenarios of format 1, and this one is of {detail['input']!r}"
     elif detail["type"] == "missing":
         message = f"{key} is missing"
     elif where:

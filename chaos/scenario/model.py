@@ -15,8 +15,9 @@ from harness.errors import printable
 from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer
-from harness.units import Seconds, Size, between
+from harness.units import Seconds, Size, Written, between
 
+_NAME = Written(r"^[a-z0-9][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and no hyphen is first")
 LEARNERS = "learners"
 """As a target: every learner."""
 
@@ -27,7 +28,7 @@ class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     diloco_chaos: Literal[1]
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=80)
+    name: Annotated[str, _NAME] = Field(max_length=80)
     description: Annotated[str, AfterValidator(printable)] = ""
     extends: str = ""
     """Another scenario, by name or file, whose keys hold where this one says nothing."""

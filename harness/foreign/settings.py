@@ -41,9 +41,9 @@ from harness.core.programs import (
 from harness.foreign.losses import POINTS
 from harness.foreign.progress import Expression, JsonLines, Source, compiled
 from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
-from harness.units import Seconds
+from harness.units import Seconds, Written
 
-_NAME = r"^[a-z][a-z0-9-]*$"
+_NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 _BASELINE = "baseline"
 _MOST_NODES = 64
 _MOST_CAUGHT = 16
@@ -93,7 +93,7 @@ class ReadyWhen(_Part):
     """As soon as its port takes connections."""
     log: Annotated[str, AfterValidator(_any_expression)] = ""
     """As soon as a line of its log matches this expression."""
-    url: str = Field("", pattern=r"^(https?://.*)?$")
+    url: Annotated[str, Written(r"^(https?://.*)?$", "an address: it begins with http:// or https://")] = ""
     """As soon as this answers with a status below 400: `http://{host}:{port}/health`."""
     within: Seconds = 30.0
     """Seconds that it may take."""
@@ -154,7 +154,7 @@ class NodeKind(InContainer):
     exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
     """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
     negative: by a signal."""
-    processes: dict[Annotated[str, Field(pattern=_NAME)], Annotated[str, AfterValidator(_with_one_group)]] = {}
+    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_one_group)]] = {}
     r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
     expression is for a word of the command line, or `NAME=VALUE` of the environment."""
     peers: Literal["caught", "direct"] = "direct"
@@ -222,7 +222,7 @@ class BaselineRun(ToldBy, InContainer):
 class CommandSettings(SimpleSettings):
     """See the module."""
 
-    nodes: dict[Annotated[str, Field(pattern=_NAME, max_length=40)], NodeKind] = Field(min_length=1)
+    nodes: dict[Annotated[str, _NAME, Field(max_length=40)], NodeKind] = Field(min_length=1)
     """Kind -> how it is started, in the order of starting."""
     progress: tuple[ProgressOf, ...] = Field((), strict=False)
     baseline: BaselineRun | None = None

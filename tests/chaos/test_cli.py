@@ -91,6 +91,8 @@ def test_clean_says_so_where_there_is_nothing(tmp_path):
     (["show", "nothing"], "no scenario of this name"),
     (["frobnicate"], "No such command"),
     (["list", "--frobnicate"], "No such option"),
+    (["list", "--tier", "quick"], "no tier 'quick'; there are ci and full"),
+    (["list", "zzz"], "no scenario has 'zzz' in its name, its description or its kinds of faults"),
 ])
 def test_a_mistake_is_told_with_what_to_type_instead(arguments, message):
     done = command(*arguments)
@@ -114,6 +116,23 @@ def test_a_runs_dir_that_can_not_be_made_is_told_before_any_reference_is_trained
 def test_json_is_one_object_on_standard_output(arguments):
     done = command(*arguments)
     assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_what_is_shown_into_a_file_is_a_scenario(tmp_path):
+    shown = command("show", "flagship", COLUMNS="40")
+    (tmp_path / "mine.yaml").write_text(shown.stdout)
+    assert command("validate", str(tmp_path / "mine.yaml")).stdout == "1 valid\n"
+    assert "\n# f3  learner-3 +12 ms" in shown.stdout
+
+
+def test_the_list_has_groups_and_takes_a_word_and_a_tier():
+    def names(*more):
+        return {one["name"] for one in json.loads(command("list", *more, "--json").stdout)["scenarios"]}
+    assert names("Partition") == {"flagship", "one-way", "split", "syncer-cut-off"}
+    assert names("partition", "--tier", "ci") == {"flagship"}
+    assert names("--tier", "ci") | names("--tier", "full") == names()
+    whole = command("list", COLUMNS="80").stdout
+    assert whole.index("Tier ci: ") < whole.index("flagship") < whole.index("Tier full: ") < whole.index("zombie")
 
 
 def test_every_command_explains_itself_with_an_example():

@@ -151,7 +151,7 @@ def test_a_process_that_is_not_there_proves_nothing(run_toy):
     ("{kill: worker-1/rnk-1, at: 1s}", "no process of worker-1 is called 'rnk'; did you mean 'rank'?"),
     ("{kill: hub/rank-1, at: 1s}", "no process of hub is called 'rank'"),
     ("{kill: worker-9/rank-1, at: 1s}", "there is no node 'worker-9' here"),
-    ("{kill: worker-1/rank, at: 1s}", "process: string should match pattern"),
+    ("{kill: worker-1/rank, at: 1s}", "process: 'rank' is not a process: write NAME-ID, like rank-3"),
     ("{kill: [worker-1/rank-1, worker-2], at: 1s}", "there is no node 'worker-1/rank-1' here"),
     ("{latency: worker-1/rank-1, at: 1s, for: 1s, delay: 5ms}", "there is no node or link 'worker-1/rank-1' here")])
 def test_a_process_that_nobody_can_tell_from_others_is_refused(fault, why):

@@ -69,7 +69,7 @@ checks: {uptime: {at_least: 200 percent}}
     ("{kill: learner-1, when: {node: learner-1, failpoint: merge.before_commit}}", "only the syncer holds at"),
     ("{kill: [learner-1, learner-1], at: 1s}", "named twice"),
     ("{kill: learner-1, when: {node: nobody, event: step}}", "no node 'nobody'"),
-    ("kill", "should be a mapping"),
+    ("kill", "it must be a mapping"),
     ("{straggler: syncer, at: 1s, for: 2s}", "only a learner can be hit"),
     ("{kill: learner-1, when: {node: learner-2, event: uplod}}", "no event 'uplod'; did you mean 'upload'?"),
 ])
@@ -77,6 +77,18 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     found = problems(f"{HEAD}faults:\n  - {fault}\n")
     assert message in found[0], found
     assert found[0].startswith("mine.yaml:4:")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (HEAD.replace("chaos: 1", "chaos: 2"), "this version reads scenarios of format 1, and this one is of 2"),
+    (HEAD.replace("mine", "Mine"), "name: 'Mine' is not a name: it has small letters"),
+    (HEAD + "checks: {uptime: {at_least: 150%}}\n", "checks.uptime.at_least: it must be at most 100%"),
+    (HEAD + "checks: {goodput: {at_least: 150%}}\n", "checks.goodput.at_least: it must be at most 100%"),
+    (HEAD + "checks: {blast_radius: {at_least: 1.5}}\n", "checks.blast_radius.at_least: it must be at most 100%"),
+    (HEAD + "faults: [{kill: learner-1, at: 1s, id: 7up}]\n", "faults.0.id: '7up' is not a fault's id: a letter, and"),
+])
+def test_what_is_wrong_is_told_in_words_of_ours(text, message):
+    assert message in problems(text)[0]
 
 
 @pytest.mark.parametrize(("cluster", "message"), [
@@ -87,7 +99,7 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     ("{overlap: 0}", "set quorum to the number of learners"),
     ("{budget: many}", "write it like 600 steps"),
     ("{learners: '4'}", "'4' is text (leave the quotes out)"),
-    ("{quorum: true}", "should be a valid integer"),
+    ("{quorum: true}", "it must be a valid integer"),
     ("{step_time: 2s}", "use more than two steps"),
     ("{mode: synchronous}", "is made as a reference"),
     ("{mode: data_parallel, quorum: 2}", "mode data_parallel means quorum 4: leave quorum out"),

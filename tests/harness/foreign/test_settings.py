@@ -101,7 +101,7 @@ def test_workers_whose_rounds_nobody_tells_are_named():
 
 @pytest.mark.parametrize(("given", "why"), [
     ({"nodes": {}}, "at least 1 item"),
-    ({"nodes": {"A": {"run": "x"}}}, "should match pattern"),
+    ({"nodes": {"A": {"run": "x"}}}, "'A' is not a name: it has small letters"),
     ({"nodes": {"a": {"run": ""}}}, "at least 1 character"),
     ({"nodes": {"a": {"run": "x", "restart": "maybe"}}}, "'never', 'on-failure' or 'always'"),
     ({"nodes": {"a": {"run": "x", "cuont": 2}}}, "Extra inputs are not permitted"),
