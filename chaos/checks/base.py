@@ -90,8 +90,8 @@ def need(condition: object, why: str) -> None:
 def need_before(seconds: float, least: float, known: str) -> None:
     """Raise Unknown where the first fault came too soon to know what was usual before it."""
     need(seconds >= least,
-         f"the first fault came too soon to know {known} before it: {show_seconds(seconds)} after the steady state, and "
-         f"{show_seconds(least)} are needed; let it come later (`at`)")
+         f"the first fault came too soon to know {known} before it: {show_seconds(seconds)} after the steady state, "
+         f"and {show_seconds(least)} are needed; let it come later (`at`)")
 
 
 def zero(history: History) -> float:

@@ -1,7 +1,8 @@
-"""The command that shows what a scenario reads in a trainer's log, before anything is run."""
+"""The command that shows what a scenario reads in a trainer's logs, before anything is run."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.scenario.loading import load
+from chaos.scenario.model import Scenario
 from harness.core.rounds_told import Lint, Report
 from harness.errors import printable
 from harness.trainer_api.trainer import TrainerError
@@ -19,33 +21,53 @@ from harness.trainer_api.trainer import TrainerError
 _SHOWN = 3
 _PROBLEMS_SHOWN = 10
 _MOST_BYTES = 1 << 28
+_OF_A_RUN = re.compile(r"(.+)\.\d+\.log")
 
 
 @app.command()
 def progress(
-    file: Annotated[Path, typer.Argument(help="A log of the trainer.")],
+    logs: Annotated[list[Path], typer.Argument(help="Logs of the trainer: a run has its own in logs/.")],
     scenario: Annotated[str, typer.Option("--with", help="The scenario whose `progress` reads it.")],
-    node: Annotated[str, typer.Option(help="Whose log it is; any node's, if not given.")] = "",
+    node: Annotated[str, typer.Option(help="Whose they are; if not given, that of a run is of the node it is called "
+                                           "after, and any other is anybody's.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a scenario of commands would find in a log, and what is wrong with it.
+    """Show what a scenario of commands would find in logs, and what is wrong with them.
 
     That is: nothing that matches, rounds that go back or are left out, a clock that is another one.
 
     Example: `diloco-chaos progress train.log --with mine.yaml`
     """
     loaded = load(scenario)[0]
-    lines, written = _log(file)
-    try:
-        found = loaded.under_test.read_log(loaded.cluster, lines, node, written)
-    except TrainerError as error:
-        raise Failure(f"{scenario}: {error}", 2) from error
+    found: list[tuple[Path, Lint]] = []
+    unread: list[str] = []
+    for file in logs:
+        whose = node or _named_after(file, loaded)
+        lines, written = _log(file)
+        try:
+            found.append((file, loaded.under_test.read_log(loaded.cluster, lines, whose, written)))
+        except TrainerError as error:
+            if node or not whose:
+                raise Failure(f"{scenario}: {error}", 2) from error
+            unread.append(f"{file}: {error}")
+    if not found:
+        raise Failure("\n".join(unread), 2)
     if as_json:
-        print_json({"lines": found.lines, "rounds": [report._asdict() for report in found.reports],
-                    "problems": list(found.problems)})
+        print_json({"logs": [{"file": str(file), "lines": one.lines, "problems": list(one.problems),
+                              "rounds": [report._asdict() for report in one.reports]} for file, one in found],
+                    "unread": unread})
     else:
-        _show(file, found)
-    raise typer.Exit(2 if found.problems else 0)
+        for file, one in found:
+            _show(file, one, f"{file.name}: " if len(logs) > 1 else "")
+        for line in unread:
+            typer.echo(printable(line))
+    raise typer.Exit(2 if any(one.problems for _, one in found) else 0)
+
+
+def _named_after(file: Path, scenario: Scenario) -> str:
+    """The node that a run calls its log after: `logs/NODE.INCARNATION.log`; empty: it is none of these."""
+    name = _OF_A_RUN.fullmatch(file.name)
+    return name[1] if name and name[1] in scenario.cluster.all_nodes else ""
 
 
 def _log(file: Path) -> tuple[list[str], datetime]:
@@ -59,7 +81,8 @@ def _log(file: Path) -> tuple[list[str], datetime]:
     return data.decode("utf-8", "replace").splitlines(), written
 
 
-def _show(file: Path, found: Lint) -> None:
+def _show(file: Path, found: Lint, before: str) -> None:
+    """`before`: what a problem of this log begins with."""
     typer.echo(printable(f"{file}: {len(found.reports)} of {found.lines} lines tell a round"))
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in Report._fields:
@@ -74,9 +97,9 @@ def _show(file: Path, found: Lint) -> None:
     if found.reports:
         Console().print(table)
     for problem in found.problems[:_PROBLEMS_SHOWN]:
-        typer.echo(printable(problem), err=True)
+        typer.echo(printable(f"{before}{problem}"), err=True)
     if (more := len(found.problems) - _PROBLEMS_SHOWN) > 0:
-        typer.echo(f"and {more} problems more", err=True)
+        typer.echo(f"{before}and {more} problems more", err=True)
 
 
 def _cells(report: Report) -> list[str]:

@@ -55,10 +55,26 @@ def test_of_many_problems_the_first_are_told(show):
 
 
 def test_it_is_one_object_as_json(show):
-    told = json.loads(show(log(1, 2), "--json").stdout)
+    [told] = json.loads(show(log(1, 2), "--json").stdout)["logs"]
     assert told["lines"] == 3
     assert [one["round"] for one in told["rounds"]] == [1, 2]
     assert told["problems"] == []
+
+
+def test_of_several_logs_each_is_read_as_its_nodes(tmp_path):
+    (tmp_path / "mine.yaml").write_text(SCENARIO)
+    for name, text in (("w.0.log", log(1, 2)), ("w.1.log", log(3, 9)), ("store.0.log", "up\n"), ("old.log", log(4))):
+        (tmp_path / name).write_text(text)
+
+    def shown(*names):
+        return CliRunner().invoke(app, ["progress", *(str(tmp_path / name) for name in names), "--with",
+                                        str(tmp_path / "mine.yaml")])
+    all_of_them = shown("w.0.log", "w.1.log", "store.0.log", "old.log")
+    assert all_of_them.exit_code == 2
+    assert "w.1.log: line 3: round 9 comes after round 3: 5 are not told" in all_of_them.output
+    assert f"{tmp_path}/store.0.log: `progress` has nothing for 'store'" in all_of_them.output
+    assert shown("w.0.log", "store.0.log", "old.log").exit_code == 0
+    assert isinstance(shown("store.0.log").exception, Failure)
 
 
 @pytest.mark.parametrize(("options", "scenario", "said"), [
