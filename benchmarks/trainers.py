@@ -46,6 +46,7 @@ checks:
   reintegration: {{within: 15s}}
   uptime: {{at_least: 80%}}
   blast_radius: {{at_least: 0%}}
+  goodput: {{at_least: 0%}}              # of the others it is not asked either
 """
 
 _TOLD = {"no_global_stall": "longest gap ", "reintegration": "", "rounds_never_go_back": " rounds lost"}

@@ -255,7 +255,8 @@ def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend 
 
 
 def report(result: Result) -> str:
-    """The report as text for a log; its first word says whether a check failed or the run proves nothing."""
+    """The report as text for a log. Its last lines say whether a check failed or the run proves nothing, and what to
+    type next."""
     out = io.StringIO()
     show(result, Console(file=out, width=_WIDTH, no_color=True))
     return out.getvalue().strip("\n")

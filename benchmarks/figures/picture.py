@@ -24,7 +24,7 @@ def main() -> None:
     """Print the report into a recording console and export it, without fonts from elsewhere."""
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     result = judged(RunFolder.open(Path(sys.argv[1])))
-    show(result, console)
+    show(result, console, verbose=True)
     svg = console.export_svg(title=f"diloco-chaos run {result.history.plan.scenario}", theme=SVG_EXPORT_THEME,
                              unique_id="report")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -122,7 +122,14 @@ def _one(check: Check, history: History) -> Verdict | None:
         return None
     excuse = [] if finding.holds else _excuse(history, finding)
     return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if excuse else "failed",
-                   measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence])
+                   measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence],
+                   windows=[] if finding.holds else _windows(finding))
+
+
+def _windows(finding: Finding) -> list[tuple[float, float]]:
+    """Where it does not hold, the worst first."""
+    late = [one for one in finding.late if one.end - one.start > one.allowed]
+    return [(one.start, one.end) for one in sorted(late, key=lambda one: one.allowed - (one.end - one.start))]
 
 
 def _excuse(history: History, finding: Finding) -> list[str]:
@@ -132,4 +139,4 @@ def _excuse(history: History, finding: Finding) -> list[str]:
     if not late or any(one.end - one.start - seconds_within(found, one.start, one.end) > one.allowed for one in late):
         return []
     start, end, _ = late[0]
-    return [f"{EXCUSED}, {describe(found, start, end)} between {start:.1f} s and {end:.1f} s"]
+    return [f"{EXCUSED}, {describe(found, start, end)} between {start:.2f} s and {end:.2f} s"]

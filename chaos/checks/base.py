@@ -75,6 +75,9 @@ class Verdict(BaseModel):
     measured: str
     bound: str
     evidence: list[str] = []
+    """In words; times since the run began have two decimals there, and durations have none or one."""
+    windows: list[tuple[float, float]] = []
+    """Parts of the run in which something took longer than it may, the longest first, in seconds since it began."""
 
     def __bool__(self) -> bool:
         """Whether it passed: `assert run.verdict("reintegration")`."""

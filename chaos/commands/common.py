@@ -37,6 +37,10 @@ JsonOption = Annotated[bool, typer.Option(
     "--json", help="One JSON object on standard output, the rest on standard error.")]
 
 
+VerboseOption = Annotated[bool, typer.Option(
+    "--verbose", "-v", help="Also the figures of every check, the loss, tokens, the wire, events and logs.")]
+
+
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What a tape that somebody wrote by hand may bring about."""
 

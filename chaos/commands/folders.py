@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import Failure, JsonOption, app, print_json, understood
+from chaos.commands.common import Failure, JsonOption, VerboseOption, app, print_json, understood
 from chaos.evidence.run_folder import RunFolder
 from harness.errors import first
 from harness.extras import MissingExtraError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
           report: Annotated[str, typer.Option(help="Print the report of this name instead: json, or another "
                                               "package's.")] = "",
-          ) -> None:
+          verbose: VerboseOption = False) -> None:
     """Judge a recorded run again: the same folder gives the same verdicts.
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
@@ -44,7 +44,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
         if write is not None:
             sys.stdout.write(write(result))
         else:
-            show_report(result, Console())
+            show_report(result, Console(), verbose)
         code = exit_code(result)
     try:
         run.write(REPORT, story)

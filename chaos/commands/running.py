@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, app, print_json, understood
+from chaos.commands.common import Failure, JsonOption, VerboseOption, app, print_json, understood
 from chaos.report.live import Terminal
 from chaos.runner import backends
 from chaos.runner.backends import Backend
@@ -55,6 +55,7 @@ def run(
                                                       "it is inconclusive. A failed run is never repeated.")] = 0,
     evidence: Annotated[str, typer.Option(help="How much of what nodes compute with is kept, for it to be computed "
                                           "again: sampled (64 MB at the most), full, or off.")] = "sampled",
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario and judge it.
@@ -85,7 +86,7 @@ def run(
     with Terminal(console) as terminal:
         result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, backend, amount),
                                            retries_inconclusive, terminal.say)
-    print_json(document(result)) if as_json else show_report(result, console)
+    print_json(document(result)) if as_json else show_report(result, console, verbose)
     raise typer.Exit(exit_code(result))
 
 
@@ -98,6 +99,7 @@ def resume(
                                                   "given.")] = None,
     toxiproxy: Annotated[str, typer.Option(help="Same as for `run`.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Same as for `run`.")] = 0,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Resume a run after everything was killed, from its last global checkpoint, and judge it.
@@ -127,7 +129,7 @@ def resume(
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
         result = go_on(run, origin, runs, terminal, backend)
-    print_json(document(result)) if as_json else show_report(result, console)
+    print_json(document(result)) if as_json else show_report(result, console, verbose)
     raise typer.Exit(exit_code(result))
 
 

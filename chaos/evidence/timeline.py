@@ -20,8 +20,8 @@ class Look:
 LOOKS = {
     "starting": Look("·", "bright_black"),
     "training": Look("━", "green"),
-    "merging": Look("━", "cyan"),
-    "serving": Look("━", "cyan"),
+    "merging": Look("≡", "cyan"),
+    "serving": Look("≡", "cyan"),
     "slow": Look("╌", "yellow"),
     "far": Look("~", "blue"),
     "paused": Look("=", "yellow"),

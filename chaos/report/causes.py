@@ -1,104 +1,203 @@
-"""The story of a failure: which fault, which symptom, the events around it, what the logs say, and what repeats it."""
+"""Why a check failed: who was there to take part at each moment of the failing window, against what the trainer needed,
+and which faults kept the others away; beside it what the check itself tells, and what the logs say.
+
+All times are seconds since the steady state, as in the timeline.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from chaos.checks import DOUBTED
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
+from chaos.evidence.history import History, Span
+from chaos.evidence.presence import Absence, Moment, Presence
 from chaos.evidence.succession import usurpations
 from chaos.runner.run import Result
 from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
 from harness.tape.event import Event
+from harness.units import names
 
 _AROUND_S = 1.0
-_MOST_EVENTS = 8
+_MOST_EVENTS, _MOST_LINES = 8, 3
 _WIDEST = 110
 _QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
           SAMPLE}
+_MOST_OF = 0.5
+"""Share of a window: who was away for as much of it is why."""
+_CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
+"""A time of the run's own clock, see `Verdict.evidence`."""
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
 """A check's verdict, as people read it."""
+MARKS = {"passed": "✓", "failed": "✗", "unknown": "?"}
 
 
-def story(result: Result) -> list[str]:
-    """Plain lines; empty where every check passed."""
+def story(result: Result, verbose: bool = False) -> list[str]:
+    """Plain lines; empty where every check passed. `verbose`: with all that is told, the events around it and the ends
+    of the logs."""
     bad = [verdict for verdict in result.judgement.checks if verdict.verdict != "passed"]
     if not bad:
         return []
     doubted = [verdict.name for verdict in bad if verdict.evidence and DOUBTED in verdict.evidence[0]]
     lines = _strangers(result)
-    for verdict in sorted(bad, key=lambda verdict: verdict.verdict != "failed"):
+    for verdict in sorted(bad, key=lambda verdict: verdict.verdict == "failed"):  # what failed comes last: it is read
         if verdict.name not in doubted:
-            lines += _one(result, verdict)
+            lines += _one(result, verdict, verbose)
     if doubted:
-        lines += [f"Inconclusive for that reason: {', '.join(doubted)}", ""]
-    lines += _logs(result)
+        lines += [f"? inconclusive for that reason: {', '.join(doubted)}"]
+    return _logs(result, verbose) + lines
+
+
+def since_steady(text: str, history: History) -> str:
+    """With the times of the run's own clock as those since the steady state."""
+    zero = history.zero or 0.0
+    return _CLOCK.sub(lambda found: f"{float(found[1]) - zero:.2f} s", text)
+
+
+def why(history: History, start: float, end: float) -> list[str]:
+    """What kept merges, or rounds, from being made between these times, in seconds since the run began."""
+    cluster = history.plan.cluster
+    moments = list(Presence(history).moments(start, end))
+    blocked = [one for one in moments if _blocked(history, one)]
+    if sum(one.end - one.start for one in blocked) < _MOST_OF * (end - start):
+        return _consistent(history, start, end)
+    worst = max(_runs(blocked), key=lambda run: run[-1].end - run[0].start)
+    longest = max(worst, key=lambda one: one.end - one.start)
+    away = {one.node for one in longest.absent}
+    there = len(cluster.names) - len(away - {SYNCER})
+    unit = "worker" if cluster.tells_rounds else "learner"
+    if SYNCER in away:
+        head = "the syncer was away"
+    elif cluster.tells_rounds:
+        head = f"{there} of {len(cluster.names)} {unit}s were there"
+    else:
+        head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} {unit}s available"
+    zero = history.zero or 0.0
+    return [f"{worst[0].start - zero:.2f}-{worst[-1].end - zero:.2f} s  {head}",
+            *(f"  {line}" for line in _absent(history, longest.absent))]
+
+
+def _blocked(history: History, moment: Moment) -> bool:
+    """Whether nothing could be made of it: of a trainer that tells rounds, whether anybody was away."""
+    away = {one.node for one in moment.absent}
+    cluster = history.plan.cluster
+    if cluster.tells_rounds:
+        return bool(away - {SYNCER})
+    return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
+
+
+def _runs(moments: Sequence[Moment]) -> list[list[Moment]]:
+    """Those that follow each other at once, together."""
+    found: list[list[Moment]] = []
+    for one in moments:
+        if found and found[-1][-1].end == one.start:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return found
+
+
+def _absent(history: History, absent: Sequence[Absence]) -> Iterator[str]:
+    """Who was away, those for the same reason in one line."""
+    zero = history.zero or 0.0
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for one in absent:
+        if one.node == SYNCER and history.plan.cluster.tells_rounds:
+            continue  # it is what logs told, and no process
+        faults = ", ".join(_named(history, span) for span in one.faults) or "no fault of the plan"
+        groups.setdefault((one.state, f"{one.since - zero:.2f} s", faults), []).append(one.node)
+    for (state, since, faults), nodes in groups.items():
+        yield f"{names(nodes)}  {state} since {since}  {faults}"
+
+
+def _named(history: History, span: Span) -> str:
+    return f"{span.id} {span.planned.fault.kind} ({span.began - (history.zero or 0.0):.2f} s)"
+
+
+def _consistent(history: History, start: float, end: float) -> list[str]:
+    """Nothing proves it: what was on meanwhile."""
+    near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)]
+    if not near:
+        return ["no fault was on, and enough were there: nothing in the event log says why"]
+    return [f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near]
+
+
+def _one(result: Result, verdict: Verdict, verbose: bool) -> list[str]:
+    lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.bound)}"]
+    if verdict.verdict == "failed":
+        lines += [f"    {line}" for line in _causes(result, verdict)]
+    told = verdict.evidence if verbose else verdict.evidence[:_MOST_LINES]
+    lines += [f"    {since_steady(line, result.history)}" for line in told]
+    if len(told) < len(verdict.evidence):
+        lines.append(f"    and {len(verdict.evidence) - len(told)} more (--verbose)")
+    at = _moment(verdict)
+    if verbose and verdict.verdict == "failed" and at is not None:
+        lines += [f"    {line}" for line in _around(result, at)]
     return lines
 
 
-def _one(result: Result, verdict: Verdict) -> list[str]:
-    measured = f"{verdict.measured}; bound {verdict.bound}" if verdict.bound else verdict.measured
-    lines = [f"{verdict.name} {VERDICTS[verdict.verdict]}: {measured}"]
-    lines += [f"  {line}" for line in verdict.evidence]
-    if verdict.verdict == "failed":
-        at = _moment(verdict)
-        lines += [f"  fault {line}" for line in _suspects(result, at)]
-        if at is not None:
-            lines += [f"  {line}" for line in _around(result, at)]
-    return [*lines, ""]
+def _limit(bound: str) -> str:
+    """What a check allows, in words."""
+    if not bound:
+        return ""
+    return f"; at least {bound[2:]}" if bound.startswith("≥ ") else f"; limit {bound.removeprefix('≤ ')}"
+
+
+def _causes(result: Result, verdict: Verdict) -> list[str]:
+    """Why, where the check tells when; else which faults were on at the time that it names, or all of them."""
+    history = result.history
+    if verdict.windows:
+        return why(history, *verdict.windows[0])
+    at = _moment(verdict)
+    spans = [span for span in history.spans if span.injected is not None]
+    near = [span for span in spans if at is not None and span.overlaps(at - 5.0, at + _AROUND_S)] or spans
+    return [f"consistent with {_named(history, span)}: {measure(history, span).requested}" for span in near]
 
 
 def _strangers(result: Result) -> list[str]:
     """Who had no business here, before anything else is blamed."""
     found = usurpations(result.history)
-    more = [f"  and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
+    more = [f"    and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
     return ["somebody else who has this run's token took part; what follows may be their doing",
-            *(f"  {line}" for line in found[:_MOST_EVENTS]), *more, ""] if found else []
+            *(f"    {since_steady(line, result.history)}" for line in found[:_MOST_EVENTS]), *more] if found else []
 
 
 def _moment(verdict: Verdict) -> float | None:
     """The first time that the evidence names, in seconds since the run began."""
-    for line in verdict.evidence:
-        if (found := re.search(r"(\d+\.\d\d) s", line)):
-            return float(found[1])
-    return None
-
-
-def _suspects(result: Result, at: float | None) -> list[str]:
-    """The faults that were on at that moment, or all of them."""
-    history = result.history
-    spans = [span for span in history.spans if span.injected is not None]
-    near = [span for span in spans if at is not None and span.overlaps(at - 5.0, at + _AROUND_S)] or spans
-    return [f"{span.planned.id} at {span.injected:.2f} s: {measure(history, span).requested} "
-            f"(observed: {measure(history, span).observed})" for span in near]
+    found = (_CLOCK.search(line) for line in verdict.evidence)
+    return next((float(one[1]) for one in found if one), None)
 
 
 def _around(result: Result, at: float) -> list[str]:
     events = [event for event in result.history.tape.events
               if abs(event.t - at) <= _AROUND_S and event.event not in _QUIET]
     events.sort(key=lambda event: abs(event.t - at))
-    there = result.history.plan.cluster.all_nodes
-    return [_line(event, SYNCER in there) for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
+    there, zero = result.history.plan.cluster.all_nodes, result.history.zero or 0.0
+    return [_line(event, SYNCER in there, zero)
+            for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
 
 
-def _line(event: Event, hub: bool) -> str:
+def _line(event: Event, hub: bool, zero: float) -> str:
     """`hub`: there is a coordinator; else what it records is what logs told."""
     fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
                        if isinstance(value, (str, int, float)))
     who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
-    return _short(f"{event.t:7.2f} s  {who} {event.event}  {fields}")
+    return _short(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}")
 
 
 def _short(line: str) -> str:
     return line if len(line) <= _WIDEST else line[:_WIDEST - 1] + "…"
 
 
-def _logs(result: Result) -> list[str]:
-    """The ends of the logs that say anything."""
+def _logs(result: Result, verbose: bool) -> list[str]:
+    """The ends of the logs that say anything; else of those alone whose process ended by itself."""
+    gone = {str(event.fields.get("target")) for event in result.history.tape.of("exit", node="harness")
+            if event.fields.get("status") and not event.fields.get("killed")}
     lines: list[str] = []
     for name in (*result.history.plan.cluster.all_nodes, "links"):
-        tail = [line for line in result.folder.log_tail(name) if line.strip()]
-        lines += [f"the end of {name}'s log:", *(_short(f"  {line}") for line in tail), ""] if tail else []
+        tail = [line for line in result.folder.log_tail(name) if line.strip()] if verbose or name in gone else []
+        lines += [f"the end of {name}'s log:", *(_short(f"    {line}") for line in tail)] if tail else []
     return lines

@@ -43,7 +43,7 @@ class Progress:
         """Take in one event."""
         self.lanes.on_event(event)
         if event.event == "steady":
-            self.zero = event.t
+            self.zero = event.t if self.zero is None else self.zero
         elif event.event == "merge":
             self.processed = max(self.processed, event["processed"])
             self._first = self._first or (event.t, self.processed)
@@ -51,6 +51,10 @@ class Progress:
             self.contributors = [*self.contributors[-49:], len(event["contributions"])]
         elif event.event == "step":
             self._loss.on_step(event)
+
+    def clock(self, t: float) -> str:
+        """A time of the run as reports have it: since the steady state; before it, since the start."""
+        return f"start+{t:2.0f} s" if self.zero is None else f"{t - self.zero:8.2f} s"
 
     @property
     def share(self) -> float:
@@ -101,7 +105,7 @@ class PlainView:
             self._print(now, self._progress.describe())
 
     def _print(self, t: float, text: str) -> None:
-        self._console.print(f"{t:7.2f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"{self._progress.clock(t)}  {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _announce(event: Event) -> str:
@@ -143,7 +147,7 @@ class LiveView:
         """Take it in; the next tick draws it."""
         self._progress.on_event(event)
         if (text := _announce(event)):
-            self._last = [*self._last[-2:], f"{event.t:6.1f} s  {text}"]
+            self._last = [*self._last[-2:], f"{self._progress.clock(event.t)}  {text}"]
 
     def on_tick(self, now: float) -> None:
         """Draw, at most eight times a second."""

@@ -1,5 +1,5 @@
-"""The final report: verdicts, timeline, loss, tokens, and on a failure the story. Readable at 80 columns, in a log, and
-without colour."""
+"""The final report: timeline, faults, and last of all why a check failed, the verdict, and what to type next. Figures
+of every check, the loss, tokens and the wire are there on demand. Readable at 80 columns, in a log, without colour."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from chaos.evidence.interference import Interference, interference
 from chaos.evidence.timeline import DRAWN, Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
-from chaos.report.causes import VERDICTS, story
+from chaos.report.causes import MARKS, VERDICTS, since_steady, story
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
 from harness.storage.global_checkpoint import CHECKPOINTS
 from harness.units import show_seconds
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
-_MARKS = {verdict: f"{mark} {VERDICTS[verdict]}" for verdict,
-          mark in {"passed": "✓", "failed": "✗", "unknown": "?"}.items()}
-_WIDEST = 100
+_WIDEST = 140
+_STALL = "no_global_stall"
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
 _MOST_WINDOWS = 4
@@ -35,28 +34,25 @@ _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
 
-def show(result: Result, console: Console) -> None:
-    """Print the whole report."""
+def show(result: Result, console: Console, verbose: bool = False) -> None:
+    """Print the report; `verbose`: with the figures of every check, the loss, tokens, the wire, and the logs' ends."""
     width = min(console.width, _WIDEST)
-    for section in (_head(result), _verdicts(result.judgement.checks), *_out_of_reach(result.judgement),
-                    *_timeline(result, width), *_faults(result), *_loss(result, width), _tokens(result),
-                    *_wire(result), *_story(result)):
+    figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result), *_wire(result)]
+    for section in (_head(result), *_timeline(result, width), *_faults(result), *(figures if verbose else []),
+                    *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
         console.print(section, width=width)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
 
 
 def _head(result: Result) -> RenderableType:
-    plan, code = result.history.plan, exit_code(result)
-    words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
-    text = Text.assemble(("\n" + words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")),
-                         (f"  {plan.scenario}", "bold"),
+    plan = result.history.plan
+    text = Text.assemble((f"\n{plan.scenario}", "bold"),
                          f"  {plan.cluster.algorithm or plan.trainer}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of("continued", node="harness"):
-        text.append(f"\nResumed at {event.t:.2f} s, from global checkpoint {event['checkpoint']} of {event['run']}.")
-    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
-        text.append(f"\n{line}", "yellow")
+        text.append(f"\nResumed at {event.t - (result.history.zero or 0.0):.2f} s, from global checkpoint "
+                    f"{event['checkpoint']} of {event['run']}.")
     for gap in result.judgement.gaps:
         text.append(f"\nThe event log is incomplete, and judged up to there: {gap}", "yellow")
     return text
@@ -70,13 +66,16 @@ def _verdicts(checks: list[Verdict]) -> RenderableType:
     table.add_column("verdict", no_wrap=True)
     for verdict in checks:
         table.add_row(verdict.name, verdict.measured, verdict.bound,
-                      Text(_MARKS[verdict.verdict], _STYLES[verdict.verdict]))
+                      Text(f"{MARKS[verdict.verdict]} {VERDICTS[verdict.verdict]}", _STYLES[verdict.verdict]))
     return Padding(table, (1, 0, 0, 0))
 
 
-def _out_of_reach(judgement: Judgement) -> list[RenderableType]:
+def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
     if not judgement.out_of_reach:
         return []
+    if not verbose:
+        count = sum(map(len, judgement.out_of_reach.values()))
+        return [Text(f"\n{count} checks out of reach: this trainer does not tell what they need (--verbose)", "dim")]
     lines = [f"{', '.join(checks)} ({bringing})" for bringing, checks in judgement.out_of_reach.items()]
     return [_title("Out of reach", "what these need this trainer does not tell; docs/extending.md says how one does"),
             Text("; ".join(lines), "dim")]
@@ -92,7 +91,9 @@ def _timeline(result: Result, width: int) -> list[RenderableType]:
     zero = result.history.zero if result.history.zero is not None else 0.0
     found = interference(result.history)
     busy = [charts.windows("machine", [(one.start, one.end) for one in found], 0.0, end, width)] if found else []
-    return [_title("Timeline", "seconds since the steady state"), charts.lanes(view, 0.0, end, width), *busy,
+    still = [window for verdict in result.judgement.checks if verdict.name == _STALL for window in verdict.windows]
+    stalls = [charts.windows("stalls", still, 0.0, end, width)] if still else []
+    return [_title("Timeline", "seconds since the steady state"), charts.lanes(view, 0.0, end, width), *stalls, *busy,
             charts.scale(0.0, end, zero, width), charts.legend(view), *_machine(found, zero)]
 
 
@@ -175,16 +176,49 @@ def _wire(result: Result) -> list[RenderableType]:
     return [_title("Wire", note), table]
 
 
-def _story(result: Result) -> list[RenderableType]:
-    lines = story(result)
-    return [_title("What went wrong", ""), Text("\n".join(lines))] if lines else []
+def _story(result: Result, verbose: bool) -> list[RenderableType]:
+    lines = story(result, verbose)
+    looks = {mark: _STYLES[verdict] for verdict, mark in MARKS.items()}
+    found = [Padding(Text(line.lstrip(), looks.get(line[:1], "")), (0, 0, 0, len(line) - len(line.lstrip())))
+             for line in lines]
+    return [_title("What went wrong", "seconds since the steady state"), *found] if lines else []
+
+
+def _passed(result: Result, verbose: bool) -> list[RenderableType]:
+    """What passed, in a line."""
+    passed = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "passed"]
+    if verbose or not passed:
+        return []
+    return [Text.assemble("\n", (f"{MARKS['passed']} {len(passed)} passed", _STYLES["passed"]),
+                          (f"  {', '.join(passed)}", "dim"))]
+
+
+def _last(result: Result) -> Text:
+    """The verdict, in a line: and why where it is not one of a check."""
+    plan, code, checks = result.history.plan, exit_code(result), result.judgement.checks
+    words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
+    text = Text()
+    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
+        text.append(f"{since_steady(line, result.history)}\n", "yellow")
+    told = [plan.scenario]
+    told += [f"{count} of {len(checks)} checks {VERDICTS[word]}" for word in ("failed", "unknown")
+             if (count := sum(verdict.verdict == word for verdict in checks))]
+    told += [] if len(told) > 1 or not checks else [f"{len(checks)} checks"]
+    if result.history.spans:
+        seen = sum(measure(result.history, span).ok for span in result.history.spans)
+        told.append(f"{seen} of {len(result.history.spans)} faults verified")
+    wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
+    told += [f"seed {plan.seed}", show_seconds(wall)]
+    return text.append(words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
+        f"  {' · '.join(told)}")
 
 
 def _foot(result: Result) -> RenderableType:
-    wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
     path, tape = result.folder.path, result.history.tape
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
-    text = Text.assemble("\n", ("saved   ", "dim"), f"{path} ({show_seconds(wall)})\n")
+    text = Text("\n").append_text(_last(result)).append("\n")
+    text.append("saved   ", "dim").append(f"{path}\n")
+    text.append("all     ", "dim").append(f"diloco-chaos check {path} --verbose\n")
     if goes_on:
         text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")
     return text.append("repeat  ", "dim").append(f"{result.folder.repeat}\n")

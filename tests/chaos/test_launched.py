@@ -100,7 +100,7 @@ def test_what_does_not_come_in_time_is_told_and_so_is_the_end(launched):
 
 def test_a_run_that_did_not_pass_fails_the_block_with_its_report(launched):
     strict = "checks: {reintegration: {within: 1ms}}"
-    with pytest.raises(DidNotPassError, match="reintegration failed"), launched(must_pass=True, more=strict) as run:
+    with pytest.raises(DidNotPassError, match="✗ reintegration "), launched(must_pass=True, more=strict) as run:
         run.kill("learner-1", restart_after="500ms")
     assert not run.verdict("reintegration")
     with pytest.raises(LookupError, match="did you mean 'reintegration'"):

@@ -1,0 +1,117 @@
+"""Who was there to take part in a merge, moment by moment, replayed from the event log: connected, and brought up to
+date. `availability` says who can have been, going by the plan; this one says who was, and since when not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from chaos.evidence.history import History, Span
+from chaos.scenario.model import SYNCER
+from harness.tape.event import Event
+
+_THERE = "there"
+_HIDDEN = {"paused": "paused", "partitioned": "partitioned"}
+"""What a fault does to a node that the node can't tell of -> what it is called."""
+_BEFORE_S = 1.0
+"""So long before a node was missed may have come what is why."""
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A node that could not take part."""
+
+    node: str
+    state: str
+    """What it was instead."""
+    since: float
+    faults: tuple[Span, ...]
+    """Those that had hit it by then, in the order of time."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time in which nobody goes and nobody comes."""
+
+    start: float
+    end: float
+    absent: tuple[Absence, ...]
+
+
+class Presence:
+    """See the module."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._names = history.plan.cluster.names
+        self._newest: dict[str, int] = {}
+        nodes = (*self._names, SYNCER)
+        self._changes: dict[str, list[tuple[float, str]]] = {name: [(0.0, "not started")] for name in nodes}
+        for event in history.tape.each("spawn", "exit", "hello", "lost", "ready", "step", "resumed", "merge"):
+            self._on(event)
+        self._hidden = {name: [(span, _HIDDEN[span.planned.fault.shown_as]) for span in history.spans
+                               if span.injected is not None and span.planned.fault.shown_as in _HIDDEN
+                               and name in span.planned.fault.affected_nodes(self._names)] for name in nodes}
+
+    def moments(self, start: float, end: float) -> Iterator[Moment]:
+        """What [start, end) is made of."""
+        borders = {t for changes in self._changes.values() for t, _ in changes}
+        borders |= {t for hidden in self._hidden.values() for span, _ in hidden
+                    for t in (span.began, self._history.until(span))}
+        for left, right in pairwise([start, *sorted(t for t in borders if start < t < end), end]):
+            absent = (self._absence(node, (left + right) / 2) for node in self._changes)
+            yield Moment(left, right, tuple(one for one in absent if one is not None))
+
+    def _absence(self, node: str, t: float) -> Absence | None:
+        state, since, gone = self._state(node, t)
+        if state == _THERE:
+            hidden = next(((span, what) for span, what in self._hidden[node]
+                           if span.began <= t < self._history.until(span)), None)
+            if hidden is None:
+                return None
+            state, since, gone = hidden[1], hidden[0].began, hidden[0].began
+        hit = [span for span in self._history.spans if span.overlaps(gone - _BEFORE_S, t)
+               and node in span.planned.fault.affected_nodes(self._names)]
+        return Absence(node, state, since, tuple(sorted(hit, key=lambda span: span.began)))
+
+    def _state(self, node: str, t: float) -> tuple[str, float, float]:
+        """What it was by its own doings, since when, and since when it was not there."""
+        before = [change for change in self._changes[node] if change[0] <= t]
+        since, state = before[-1]
+        gone = since
+        for began, was in reversed(before):
+            if was == _THERE:
+                break
+            gone = began
+        return state, since, gone
+
+    def _on(self, event: Event) -> None:
+        match event.event:
+            case "spawn":
+                self._newest[str(event["target"])] = event["incarnation"]
+                self._set(event["target"], event.t, "starting")
+            case "exit" if "target" in event.fields:  # else it is a node's own word
+                if self._newest.get(str(event["target"])) == event["incarnation"]:
+                    self._set(event["target"], event.t, "gone")
+            case "hello":
+                self._set(event["learner"], event.t, "recovering")
+            case "lost":
+                self._set(event["learner"], event.t, "not connected", unless=("gone", "starting"))
+            case "resumed":
+                self._set(SYNCER, event.t, _THERE)
+            case "ready":
+                self._set(event.node, event.t, _THERE, unless=("gone", "not connected"))
+            case "step" if self._history.plan.cluster.tells_rounds:
+                self._set(event.node, event.t, _THERE)
+            case "merge":
+                self._set(SYNCER, event.t, _THERE)
+                for part in event["contributions"]:
+                    self._set(part["learner"], event.t, _THERE, unless=("gone", "not connected", "starting"))
+            case _:
+                pass
+
+    def _set(self, node: object, t: float, state: str, unless: tuple[str, ...] = ()) -> None:
+        changes = self._changes.get(node) if isinstance(node, str) else None
+        if changes is not None and changes[-1][1] not in (state, *unless):
+            changes.append((t, state))

@@ -1,0 +1,105 @@
+"""The report ends with why, the verdict, and what to type next."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from chaos.checks.base import Verdict
+from chaos.report.causes import since_steady, why
+from chaos.report.live import NullAudience
+from chaos.report.terminal import show
+from chaos.runner.backends import simulated
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+
+TEXT = """diloco_chaos: 1
+name: mine
+cluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, budget: 450, step_time: 60ms}
+faults:
+  - {kill: learner-1, at: 4s, restart_after: 2s}
+  - {partition: [learner-2, learner-3], at: 7s, for: 4s}
+  - {kill: syncer, at: 18s, restart_after: 4s}
+checks: {no_global_stall: {max_gap: %s}, reintegration: {within: %s}, uptime: {at_least: 20%%}}
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """(failed, passed)"""
+    folder = tmp_path_factory.mktemp("runs")
+    return [run_plan(freeze(parse(TEXT % bounds), 0), folder, NullAudience(), simulated())
+            for bounds in (("500ms", "500ms"), ("9s", "9s"))]
+
+
+def shown(result, width=80, verbose=False):
+    out = io.StringIO()
+    show(result, Console(file=out, width=width, no_color=True), verbose)
+    return out.getvalue()
+
+
+def test_the_last_lines_name_the_check_the_cause_the_verdict_and_the_next_command(results):
+    last = "\n".join(shown(results[0]).splitlines()[-24:])
+    assert "✗ no_global_stall  longest gap 5." in last
+    assert "  the syncer was away" in last
+    assert "syncer  gone since 18.0" in last
+    assert "f3 kill (18.0" in last
+    assert "\nFAILED  mine · 2 of " in last
+    assert f"\nrepeat  diloco-chaos run --plan {results[0].folder.path}/plan.json --on simulated" in last
+
+
+def test_the_cause_is_the_quorum_where_too_few_were_there(results):
+    zero = results[0].history.zero
+    head, *absent = why(results[0].history, zero + 7.5, zero + 10.5)
+    assert head == "7.50-10.50 s  quorum 3 not reachable: 2 of 4 learners available"
+    assert [line.split()[0] for line in absent] == ["learner-2"]
+    assert "learner-2 and learner-3  " in absent[0]
+    assert "f2 partition (7.0" in absent[0]
+
+
+def test_where_enough_were_there_nothing_is_claimed(results):
+    zero = results[0].history.zero
+    assert why(results[0].history, zero + 0.5, zero + 2) == [
+        "no fault was on, and enough were there: nothing in the event log says why"]
+    [said] = why(results[0].history, zero + 4.0, zero + 5.5)
+    assert said.startswith("consistent with f1 kill (4.0")
+
+
+def test_what_passed_is_one_paragraph_and_its_figures_are_there_on_demand(results):
+    brief, whole = (shown(results[1], verbose=verbose) for verbose in (False, True))
+    assert "What went wrong" not in brief
+    assert "✓ 2" in brief
+    assert "≥" not in brief
+    assert len(brief.splitlines()) < 36 < len(whole.splitlines())
+    assert brief.split("\n\n")[-2].startswith("PASSED  mine · ")
+    assert "≤ 9.0 s" in whole
+    assert "million tokens" in whole
+
+
+def test_stalls_have_a_line_of_their_own_in_the_timeline(results):
+    assert "\nstalls " in shown(results[0])
+    assert "\nstalls " not in shown(results[1])
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_no_line_but_commands_is_wider_than_the_terminal(results, width):
+    lines = shown(results[0], width).splitlines()
+    assert all(len(line) <= width for line in lines if not line.startswith(("saved", "all", "repeat", "FAILED")))
+
+
+def test_there_is_one_clock(results):
+    zero = results[0].history.zero
+    verdict = next(one for one in results[0].judgement.checks if one.name == "no_global_stall")
+    assert isinstance(verdict, Verdict)
+    (start, end), *_ = verdict.windows
+    assert f"no merge from {start:.2f} s to {end:.2f} s" in verdict.evidence
+    moved = [round(t, 2) - zero for t in (start, end)]
+    assert f"no merge from {moved[0]:.2f} s to {moved[1]:.2f} s" in shown(results[0])
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("at 12.34 s", "at {:.2f} s"), ("for 3.5 s", "for 3.5 s"), ("within 8.0 s", "within 8.0 s"),
+    ("1.23.45 s", "1.23.45 s"), ("2 min 5 s", "2 min 5 s")])
+def test_only_times_of_the_clock_are_moved(results, text, told):
+    assert since_steady(text, results[0].history) == told.format(12.34 - results[0].history.zero)
