@@ -25,6 +25,7 @@ from rich.console import Console
 
 from chaos.checks.base import Verdict
 from chaos.report.live import NullAudience
+from chaos.report.saved import kept
 from chaos.report.terminal import show
 from chaos.runner import backends
 from chaos.runner.backends import Backend
@@ -182,7 +183,7 @@ class Launched:
 
     def _run(self) -> None:
         try:
-            self._result = self._perform()
+            self._result = kept(self._perform())
         except BaseException as error:
             self._error = error
         finally:

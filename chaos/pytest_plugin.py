@@ -177,6 +177,7 @@ class ScenarioItem(pytest.Item):
         """Run it; everything but a pass is a failure, an inconclusive run too."""
         from chaos.launched import DidNotPassError, report
         from chaos.report.live import NullAudience
+        from chaos.report.saved import kept
         from chaos.runner import backends
         from chaos.runner.run import exit_code, run_again_if_inconclusive, run_plan
         from chaos.scenario.loading import load
@@ -189,7 +190,8 @@ class ScenarioItem(pytest.Item):
         if pace := self.config.getoption("--chaos-step-time"):
             frozen = paced(frozen, pace)
         option = self.config.getoption
-        result = run_again_if_inconclusive(lambda: run_plan(frozen, option("--chaos-runs"), NullAudience(), backend),
+        result = run_again_if_inconclusive(lambda: kept(run_plan(frozen, option("--chaos-runs"), NullAudience(),
+                                                                 backend)),
                                            option("--chaos-rerun-inconclusive"), self.config.stash[_REPEATS].append)
         self.user_properties.append(("run", str(result.folder.path)))
         if exit_code(result) == 130:

@@ -1,4 +1,4 @@
-"""Commands about what runs leave, and about this machine: check, replay, tokens, clean, doctor."""
+"""Commands about what runs leave, and about this machine: check, report, replay, tokens, clean, doctor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
+    from chaos.report.model import model_of
+    from chaos.report.page import report_html
     from chaos.report.registry import find
+    from chaos.report.saved import PAGE
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import REPORT, document, exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
@@ -40,7 +43,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
         if not run.over:
             raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
         result = judged(run)
-        story = document(result)
+        story, page = document(result), report_html(model_of(result))
         if write is not None:
             sys.stdout.write(write(result))
         else:
@@ -48,9 +51,35 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
         code = exit_code(result)
     try:
         run.write(REPORT, story)
+        run.write_text(PAGE, page)
     except OSError as error:  # a folder that may only be read
         typer.echo(f"warning: {folder / REPORT} can't be written: {error.strerror}", err=True)
     raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
+    form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), or another "
+                                      "package's.")] = "md",
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, not to standard output.")] = None,
+) -> None:
+    """Write the report of a recorded run in another form. Every run has its report.html already.
+
+    Example: `diloco-chaos report runs/20260101-120000-flagship-1a2b --format html --out report.html`
+    """
+    from chaos.report.registry import find
+    from chaos.runner.run import judged
+    write = find(form)
+    with understood(folder):
+        text = write(judged(RunFolder.open(folder)))
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
 
 
 @app.command()

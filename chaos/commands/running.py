@@ -62,6 +62,7 @@ def run(
 
     Example: `diloco-chaos run flagship --seed 3`
     """
+    from chaos.report.saved import kept
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import document, exit_code, run_again_if_inconclusive, run_plan
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
@@ -84,7 +85,7 @@ def run(
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
     with Terminal(console) as terminal:
-        result = run_again_if_inconclusive(lambda: run_plan(frozen[0], runs_dir, terminal, backend, amount),
+        result = run_again_if_inconclusive(lambda: kept(run_plan(frozen[0], runs_dir, terminal, backend, amount)),
                                            retries_inconclusive, terminal.say)
     print_json(document(result)) if as_json else show_report(result, console, verbose)
     raise typer.Exit(exit_code(result))
@@ -109,6 +110,7 @@ def resume(
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
     from chaos.evidence.run_folder import RunFolder, changed
+    from chaos.report.saved import kept
     from chaos.report.terminal import show as show_report
     from chaos.runner.resume import origin_of, told_of
     from chaos.runner.resume import resume as go_on
@@ -128,7 +130,7 @@ def resume(
     for line in told:
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
-        result = go_on(run, origin, runs, terminal, backend)
+        result = kept(go_on(run, origin, runs, terminal, backend))
     print_json(document(result)) if as_json else show_report(result, console, verbose)
     raise typer.Exit(exit_code(result))
 

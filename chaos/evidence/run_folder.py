@@ -160,14 +160,18 @@ class RunFolder:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all."""
+        self.write_text(name, json.dumps(content, indent=2) + "\n")
+
+    def write_text(self, name: str, content: str) -> None:
+        """Write a file, whole or not at all."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.partial")
         # Nobody can have put a link there whose target would be overwritten.
         made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         try:
-            with open(made, "w") as file:
-                file.write(json.dumps(content, indent=2) + "\n")
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(content)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

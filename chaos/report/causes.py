@@ -24,8 +24,9 @@ from harness.units import names
 _AROUND_S = 1.0
 _MOST_EVENTS, _MOST_LINES = 8, 3
 _WIDEST = 110
-_QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
-          SAMPLE}
+QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
+         SAMPLE}
+"""Events of which there are many."""
 _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
@@ -128,7 +129,7 @@ def _consistent(history: History, start: float, end: float) -> list[str]:
 def _one(result: Result, verdict: Verdict, verbose: bool) -> list[str]:
     lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.bound)}"]
     if verdict.verdict == "failed":
-        lines += [f"    {line}" for line in _causes(result, verdict)]
+        lines += [f"    {line}" for line in causes(result.history, verdict)]
     told = verdict.evidence if verbose else verdict.evidence[:_MOST_LINES]
     lines += [f"    {since_steady(line, result.history)}" for line in told]
     if len(told) < len(verdict.evidence):
@@ -146,9 +147,8 @@ def _limit(bound: str) -> str:
     return f"; at least {bound[2:]}" if bound.startswith("≥ ") else f"; limit {bound.removeprefix('≤ ')}"
 
 
-def _causes(result: Result, verdict: Verdict) -> list[str]:
+def causes(history: History, verdict: Verdict) -> list[str]:
     """Why, where the check tells when; else which faults were on at the time that it names, or all of them."""
-    history = result.history
     if verdict.windows:
         return why(history, *verdict.windows[0])
     at = _moment(verdict)
@@ -173,7 +173,7 @@ def _moment(verdict: Verdict) -> float | None:
 
 def _around(result: Result, at: float) -> list[str]:
     events = [event for event in result.history.tape.events
-              if abs(event.t - at) <= _AROUND_S and event.event not in _QUIET]
+              if abs(event.t - at) <= _AROUND_S and event.event not in QUIET]
     events.sort(key=lambda event: abs(event.t - at))
     there, zero = result.history.plan.cluster.all_nodes, result.history.zero or 0.0
     return [_line(event, SYNCER in there, zero)

@@ -18,6 +18,7 @@ from chaos.evidence.history import History
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.live import Terminal
+from chaos.report.saved import kept
 from chaos.runner.backends import Backend
 from chaos.runner.run import Result, run_plan
 from chaos.scenario.plan import Plan, with_checkpoints
@@ -102,7 +103,7 @@ def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
     for mode, each in by_mode.items():
         with Terminal(console) as terminal:
             terminal.say(f"mode {mode}")
-            results[mode] = run_plan(each, runs, terminal, backend)
+            results[mode] = kept(run_plan(each, runs, terminal, backend))
         if results[mode].outcome.kind == "interrupted":
             for one in results.values():
                 console.print(f"saved   {one.folder.path}", markup=False, highlight=False, soft_wrap=True)

@@ -1,10 +1,13 @@
-"""Reports by name, from whichever package provides them: what `diloco-chaos check RUN --report NAME` writes."""
+"""Reports by name, from whichever package provides them: what `diloco-chaos report RUN --format NAME` writes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 
+from chaos.report.markdown import report_markdown
+from chaos.report.model import model_of
+from chaos.report.page import report_html
 from chaos.runner.run import Result, document
 from harness.providers import Offers, ProviderError, offers
 
@@ -16,6 +19,21 @@ Report = Callable[[Result], str]
 def report_json(result: Result) -> str:
     """The verdicts, the story and the run's figures as one JSON object: what stands in the run's report.json."""
     return json.dumps(document(result), indent=2) + "\n"
+
+
+def html(result: Result) -> str:
+    """The page that lies in the run's folder as report.html."""
+    return report_html(model_of(result))
+
+
+def md(result: Result) -> str:
+    """Under 60 lines of Markdown."""
+    return report_markdown(model_of(result))
+
+
+def model_json(result: Result) -> str:
+    """All that the page tells, as numbers; `ReportModel.model_json_schema()` is its schema."""
+    return model_of(result).model_dump_json(indent=2) + "\n"
 
 
 def find(name: str) -> Report:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.report.live import Terminal
+from chaos.report.saved import kept
 from chaos.runner.backends import Backend
 from chaos.runner.run import exit_code, run_plan
 from chaos.scenario.plan import Plan
@@ -61,7 +62,7 @@ def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: B
     rate = Rate(plans[0].scenario)
     for plan in plans:
         with Terminal(console) as terminal:
-            result = run_plan(plan, runs_dir, terminal, backend)
+            result = kept(run_plan(plan, runs_dir, terminal, backend))
         code = exit_code(result)
         bad = [f"{verdict.name} {verdict.verdict}" for verdict in result.judgement.checks
                if verdict.verdict == "failed"] if code == 1 else []

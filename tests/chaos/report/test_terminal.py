@@ -7,30 +7,7 @@ from rich.console import Console
 
 from chaos.checks.base import Verdict
 from chaos.report.causes import since_steady, why
-from chaos.report.live import NullAudience
 from chaos.report.terminal import show
-from chaos.runner.backends import simulated
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-
-TEXT = """diloco_chaos: 1
-name: mine
-cluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, budget: 450, step_time: 60ms}
-faults:
-  - {kill: learner-1, at: 4s, restart_after: 2s}
-  - {partition: [learner-2, learner-3], at: 7s, for: 4s}
-  - {kill: syncer, at: 18s, restart_after: 4s}
-checks: {no_global_stall: {max_gap: %s}, reintegration: {within: %s}, uptime: {at_least: 20%%}}
-"""
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """(failed, passed)"""
-    folder = tmp_path_factory.mktemp("runs")
-    return [run_plan(freeze(parse(TEXT % bounds), 0), folder, NullAudience(), simulated())
-            for bounds in (("500ms", "500ms"), ("9s", "9s"))]
 
 
 def shown(result, width=80, verbose=False):

@@ -1,0 +1,50 @@
+"""A report in Markdown, short enough for a page of CI: what failed and why, what passed, what to type next."""
+
+from __future__ import annotations
+
+import re
+
+from chaos.report.causes import MARKS
+from chaos.report.model import CheckTold, ReportModel
+from harness.units import show_seconds
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
+_MOST_CHECKS, _MOST_FAULTS, _MOST_LINES = 8, 12, 4
+
+
+def report_markdown(model: ReportModel) -> str:
+    """Under 60 lines."""
+    lines = [f"### {model.verdict} {escaped(model.scenario)}", "",
+             f"{escaped(model.trainer)}, seed {model.seed}, plan `{model.plan[:12]}`, {show_seconds(model.took)}"]
+    lines += ["", escaped(model.why)] if model.why else []
+    troubled = model.failed + model.unknown
+    for check in troubled[:_MOST_CHECKS]:
+        lines += ["", *_troubled(check)]
+    if len(troubled) > _MOST_CHECKS:
+        lines += ["", f"and {len(troubled) - _MOST_CHECKS} more"]
+    passed = [check.name for check in model.checks if check.verdict == "passed"]
+    lines += ["", f"{len(passed)} passed: {escaped(', '.join(passed))}"] if passed else []
+    if model.faults:
+        lines += ["", "| fault | from | to | observed |", "|---|---|---|---|"]
+        lines += [_fault_row(fault.id, fault.requested, fault.began, fault.ended, fault.observed)
+                  for fault in model.faults[:_MOST_FAULTS]]
+        if len(model.faults) > _MOST_FAULTS:
+            lines.append(f"| | | | and {len(model.faults) - _MOST_FAULTS} more |")
+    return "\n".join([*lines, "", "```", model.commands.repeat, model.commands.check, "```", ""])
+
+
+def escaped(text: str) -> str:
+    """Text of somebody else, on one line, that is text in Markdown too."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _troubled(check: CheckTold) -> list[str]:
+    bound = f" (allowed: {escaped(check.bound)})" if check.bound else ""
+    told = check.causes[:_MOST_LINES] or check.evidence[:1]
+    return [f"**{MARKS[check.verdict]} {escaped(check.name)}** {escaped(check.measured)}{bound}",
+            *(f"- {escaped(line)}" for line in told)]
+
+
+def _fault_row(name: str, requested: str, began: float | None, ended: float | None, observed: str) -> str:
+    start, end = ("-" if t is None else f"{t:.2f} s" for t in (began, ended))
+    return f"| {escaped(name)}: {escaped(requested)} | {start} | {end} | {escaped(observed)} |"

@@ -1,0 +1,266 @@
+"""What a report tells, as numbers with units, made from a run's folder alone; every form of a report is made of it.
+
+All times are seconds since the steady state, which is t = 0; what lay before it is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from chaos.checks.base import Verdict
+from chaos.checks.injection import measure
+from chaos.evidence.history import History
+from chaos.evidence.interference import interference
+from chaos.evidence.timeline import DRAWN, Lanes
+from chaos.evidence.traffic import crossed
+from chaos.report.causes import QUIET, causes, since_steady
+from chaos.runner.run import Result, exit_code
+from harness.tape.event import Event
+
+Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
+WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}
+_MOST_EVENTS = 2000
+_SLICES, _SLICE_S = 240, 0.5
+"""Of the run, in which merges are counted: how many at the most, and how long at the least."""
+_TAIL = 30
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class CheckTold(_Told):
+    """A check."""
+
+    name: str
+    verdict: Literal["passed", "failed", "unknown"]
+    measured: str
+    bound: str
+    causes: list[str]
+    """Why it failed, as far as the event log proves it."""
+    evidence: list[str]
+    windows: list[tuple[float, float]]
+    """From when to when something took longer than it may, the worst first."""
+
+
+class FaultTold(_Told):
+    """A fault."""
+
+    id: str
+    kind: str
+    requested: str
+    trigger: str
+    observed: str
+    verified: bool
+    reacted: bool
+    began: float | None
+    """None: it never came."""
+    ended: float | None
+    """Undone, or its target started again; None: never."""
+
+
+class StateTold(_Told):
+    """What a node was doing for a time."""
+
+    start: float
+    end: float
+    state: str
+
+
+class LaneTold(_Told):
+    """A node's states, in order."""
+
+    node: str
+    states: list[StateTold]
+
+
+class MergesTold(_Told):
+    """Merges in a slice of time, or rounds."""
+
+    start: float
+    end: float
+    rate: float
+    """A second."""
+    contributors: float
+    """Mean of these merges; 0 where there was none."""
+
+
+class CurveTold(_Told):
+    """Losses by the tokens, or rounds, that were processed."""
+
+    name: str
+    points: list[tuple[float, float]]
+
+
+class EventTold(_Told):
+    """A line of the event log that is not one of thousands."""
+
+    t: float
+    node: str
+    incarnation: int
+    event: str
+    fields: str
+
+
+class Commands(_Told):
+    """What to type next."""
+
+    check: str
+    repeat: str
+
+
+class ReportModel(_Told):
+    """A run's report."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    scenario: str
+    description: str
+    trainer: str
+    seed: int
+    plan: str
+    """Digest."""
+    verdict: Word
+    why: str
+    """Why it proves nothing, or how it ended; empty where the checks say all."""
+    gaps: list[str]
+    """Where the event log is incomplete."""
+    took: float
+    """Seconds from its start."""
+    start: float
+    """Of the run."""
+    end: float
+    """Up to where it is judged."""
+    unit: Literal["learner", "worker"]
+    quorum: int
+    """Learners that a merge needs."""
+    checks: list[CheckTold]
+    out_of_reach: dict[str, list[str]]
+    """What would bring them -> checks that this trainer gives no evidence for."""
+    faults: list[FaultTold]
+    lanes: list[LaneTold]
+    stalls: list[tuple[float, float]]
+    busy: list[tuple[float, float, str]]
+    """When others had the machine, and how."""
+    merges: list[MergesTold]
+    loss_unit: str
+    loss_by: Literal["tokens", "rounds"]
+    curves: list[CurveTold]
+    tokens: dict[str, int]
+    bytes_received: dict[str, int]
+    """By the syncer, by what they were for."""
+    bytes_sent: dict[str, int]
+    events: list[EventTold]
+    events_left_out: int
+    logs: dict[str, list[str]]
+    """Node -> the last lines of its newest log."""
+    environment: dict[str, str]
+    commands: Commands
+
+    @property
+    def failed(self) -> list[CheckTold]:
+        """Checks that failed."""
+        return [check for check in self.checks if check.verdict == "failed"]
+
+    @property
+    def unknown(self) -> list[CheckTold]:
+        """Checks that prove nothing."""
+        return [check for check in self.checks if check.verdict == "unknown"]
+
+
+def model_of(result: Result) -> ReportModel:
+    """The report of a run that was judged."""
+    history, plan = result.history, result.history.plan
+    zero, accounting, traffic = history.zero or 0.0, result.history.accounting, crossed(result.history)
+    checks = [_check(history, verdict) for verdict in result.judgement.checks]
+    events, left_out = _events(history, zero)
+    return ReportModel(
+        run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
+        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, plan=plan.digest,
+        verdict=WORDS[exit_code(result)],
+        why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
+        gaps=result.judgement.gaps, took=history.tape.events[-1].t if history.tape.events else 0.0, start=-zero,
+        end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",
+        quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
+            bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
+        faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
+        stalls=[window for check in checks if check.name == "no_global_stall" for window in check.windows],
+        busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
+        merges=list(_merges(history, zero)), loss_unit=plan.cluster.loss_unit,
+        loss_by="rounds" if plan.cluster.tells_rounds else "tokens", curves=list(_curves(history)),
+        tokens={"processed": accounting.processed, **dict(accounting.by_fate)},
+        bytes_received=dict(traffic.received), bytes_sent=dict(traffic.sent), events=events, events_left_out=left_out,
+        logs={name: tail for name in (*plan.cluster.all_nodes, "links")
+              if (tail := [line for line in result.folder.log_tail(name, _TAIL) if line.strip()])},
+        environment={key: str(value) for key, value in result.folder.manifest().items()
+                     if isinstance(value, (str, int, float))},
+        commands=Commands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
+
+
+def _check(history: History, verdict: Verdict) -> CheckTold:
+    zero = history.zero or 0.0
+    return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
+                     causes=causes(history, verdict) if verdict.verdict == "failed" else [],
+                     evidence=[since_steady(line, history) for line in verdict.evidence],
+                     windows=[(start - zero, end - zero) for start, end in verdict.windows])
+
+
+def _faults(history: History, zero: float) -> Iterable[FaultTold]:
+    for span in history.spans:
+        found = measure(history, span)
+        yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=found.requested,
+                        trigger=span.planned.fault.describe_trigger(), observed=found.observed, verified=found.ok,
+                        reacted=found.reacted, began=None if span.injected is None else span.injected - zero,
+                        ended=None if span.ended is None else span.ended - zero)
+
+
+def _lanes(history: History, zero: float) -> Iterable[LaneTold]:
+    lanes = Lanes(history.plan)
+    for event in history.tape.each(*DRAWN):
+        lanes.on_event(event)
+    for node, lane in lanes.nodes.items():
+        changes = [change for change in lane.changes if change[0] < history.end]
+        borders = pairwise([*changes, (history.end, "")])
+        yield LaneTold(node=node, states=[StateTold(start=began - zero, end=until - zero, state=state)
+                                          for (began, state), (until, _) in borders if until > began])
+
+
+def _merges(history: History, zero: float) -> Iterable[MergesTold]:
+    count = min(_SLICES, int(history.end / _SLICE_S))
+    width = history.end / max(1, count)
+    for number in range(count):
+        start = number * width
+        inside = history.merges_between(start, start + width)
+        parts = [len(merge["contributions"]) for merge in inside]
+        yield MergesTold(start=start - zero, end=start + width - zero, rate=len(inside) / width,
+                         contributors=sum(parts) / len(parts) if parts else 0.0)
+
+
+def _curves(history: History) -> Iterable[CurveTold]:
+    told = [("this run", history.curve), *((kind, reference.curve) for kind, reference in history.references.items())]
+    for name, points in told:
+        known = [(float(point.processed), point.loss) for point in points if isfinite(point.loss)]
+        if known:
+            yield CurveTold(name=name, points=known)
+
+
+def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
+    """Those of which there are few; where they are many all the same, the first and the last."""
+    rare = [event for event in history.tape.events if event.event not in QUIET]
+    left_out = max(0, len(rare) - _MOST_EVENTS)
+    if left_out:
+        rare = [*rare[:_MOST_EVENTS // 2], *rare[-_MOST_EVENTS // 2:]]
+    return [EventTold(t=event.t - zero, node=event.node, incarnation=event.incarnation, event=event.event,
+                      fields=_fields(event)) for event in rare], left_out
+
+
+def _fields(event: Event) -> str:
+    told: Sequence[str] = [f"{name} {value}" for name, value in event.fields.items()
+                           if isinstance(value, (str, int, float, list))]
+    text = ", ".join(told)
+    return text if len(text) <= 300 else f"{text[:299]}…"

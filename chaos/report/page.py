@@ -1,0 +1,145 @@
+"""report.html: a run on one page, in one file that needs no network. The template engine escapes text of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from chaos.evidence.timeline import LOOKS
+from chaos.report.causes import MARKS, VERDICTS
+from chaos.report.model import CurveTold, ReportModel
+from harness.units import show_bytes, show_seconds
+
+_WIDTH, _NAME, _LANE = 1000.0, 110.0, 18.0
+"""Of a drawing: its width, that of names left of it, the height of a lane; SVG user units."""
+_RATE, _LOSS = 90.0, 220.0
+"""Heights of the charts."""
+_TICKS = 8
+_STEPS = (1, 2, 5)
+
+
+class Tick(NamedTuple):
+    """A mark at an axis."""
+
+    at: float
+    text: str
+
+
+class Axis(NamedTuple):
+    """From values to places."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Where a value is; one beyond an end is at the end."""
+        share = (value - self.low) / ((self.high - self.low) or 1.0)
+        return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 2)
+
+    def ticks(self, most: int = _TICKS) -> list[Tick]:
+        """Round numbers, not too many."""
+        raw = ((self.high - self.low) or 1.0) / most
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next((one * power for one in _STEPS if one * power >= raw), 10 * power)
+        first = math.ceil(self.low / step)
+        return [Tick(self(number * step), f"{number * step:g}")
+                for number in range(first, math.floor(self.high / step) + 1)]
+
+
+def report_html(model: ReportModel) -> str:
+    """The page."""
+    drawn = {one.state for row in model.lanes for one in row.states} - {"done"}
+    time = Axis(model.start, max(model.end, model.start + 1e-9), _NAME, _WIDTH)
+    return _environment().get_template("report.html.j2").render(
+        model=model, time=time, looks={
+            state: look.colour for state, look in LOOKS.items() if state in drawn}, lane=_LANE, name=_NAME,
+        width=_WIDTH, rate=_rate(model, time), loss=_loss(model), rate_height=_RATE, loss_height=_LOSS, marks=MARKS,
+        verdicts=VERDICTS, seconds=show_seconds, bytes=show_bytes)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(loader=PackageLoader("chaos.report"), autoescape=True, undefined=StrictUndefined,
+                       trim_blocks=True, lstrip_blocks=True)
+
+
+class Rate(NamedTuple):
+    """Merges a second, and the mean of those who had part in them, as SVG paths."""
+
+    rate: str
+    contributors: str
+    up: Axis
+    people: Axis
+    quorum: float
+
+
+def _rate(model: ReportModel, time: Axis) -> Rate:
+    most = max((one.rate for one in model.merges), default=0.0) or 1.0
+    nodes = max([model.quorum, *(math.ceil(one.contributors) for one in model.merges)])
+    up, people = Axis(0.0, most, _RATE, 6.0), Axis(0.0, nodes, _RATE, 6.0)
+    middles = [(one.start + one.end) / 2 for one in model.merges]
+    return Rate(_path([(time(t), up(one.rate)) for t, one in zip(middles, model.merges, strict=True)]),
+                _path([(time(t), people(one.contributors)) for t, one in zip(middles, model.merges, strict=True)
+                       if one.contributors]), up, people, people(model.quorum))
+
+
+class Line(NamedTuple):
+    """A curve."""
+
+    name: str
+    path: str
+    last: float
+
+
+class Loss(NamedTuple):
+    """Curves of the loss, and that of this run less a reference, by what was processed."""
+
+    lines: list[Line]
+    across: Axis
+    up: Axis
+    difference: str
+    """Path of this run's loss less the first reference's, where both are known."""
+    between: Axis
+    against: str
+
+
+def _loss(model: ReportModel) -> Loss | None:
+    if not model.curves:
+        return None
+    points = [point for curve in model.curves for point in curve.points]
+    of = 1.0 if model.loss_by == "rounds" else 1e6
+    across = Axis(0.0, max(x for x, _ in points) / of or 1.0, 50.0, _WIDTH)
+    up = Axis(min(y for _, y in points), max(y for _, y in points), _LOSS - 20, 8.0)
+    lines = [Line(curve.name, _path([(across(x / of), up(y)) for x, y in curve.points]), curve.points[-1][1])
+             for curve in model.curves]
+    own, *others = model.curves
+    apart = _apart(own, others[0]) if others and own.name == "this run" else []
+    most = max((abs(y) for _, y in apart), default=0.0) or 1.0
+    between = Axis(-most, most, 70.0, 6.0)
+    return Loss(lines, across, up, _path([(across(x / of), between(y)) for x, y in apart]), between,
+                others[0].name if apart else "")
+
+
+def _apart(own: CurveTold, other: CurveTold) -> list[tuple[float, float]]:
+    """Own loss less the other's, between whose points is gone in straight lines."""
+    at = _between(other.points)
+    low, high = other.points[0][0], other.points[-1][0]
+    return [(x, y - at(x)) for x, y in own.points if low <= x <= high]
+
+
+def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    def at(x: float) -> float:
+        after = next((index for index, (place, _) in enumerate(points) if place >= x), len(points) - 1)
+        (left, low), (right, high) = points[max(0, after - 1)], points[after]
+        return high if right == left else low + (high - low) * (x - left) / (right - left)
+    return at
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points) if points else ""

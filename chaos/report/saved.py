@@ -1,0 +1,36 @@
+"""What is written of every run beside its verdicts: report.html in its folder, and a page of CI where there is one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from chaos.report.markdown import report_markdown
+from chaos.report.model import model_of
+from chaos.report.page import report_html
+from chaos.runner.run import Result
+from harness.errors import printable
+
+PAGE = "report.html"
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The file that GitHub Actions shows on the page of a job."""
+
+
+def kept(result: Result) -> Result:
+    """The same, when it is written. What can't be written is told, and costs nothing else."""
+    model = model_of(result)
+    try:
+        result.folder.write_text(PAGE, report_html(model))
+    except OSError as error:
+        _warn(str(result.folder.path / PAGE), error)
+    if summary := os.environ.get(_SUMMARY):
+        try:
+            with open(summary, "a") as file:
+                file.write(report_markdown(model) + "\n")
+        except OSError as error:
+            _warn(summary, error)
+    return result
+
+
+def _warn(what: str, error: OSError) -> None:
+    print(printable(f"warning: {what} can't be written: {error.strerror}"), file=sys.stderr)

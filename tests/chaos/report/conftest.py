@@ -1,0 +1,34 @@
+"""A run that fails and one that passes, under virtual time."""
+
+import pytest
+
+from chaos.report.live import NullAudience
+from chaos.report.saved import kept
+from chaos.runner.backends import simulated
+from chaos.runner.run import run_plan
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+
+TEXT = """diloco_chaos: 1
+name: mine
+description: "<script>alert(1)</script> [x](http://example.org) | `y`"
+cluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, budget: 450, step_time: 60ms}
+faults:
+  - {kill: learner-1, at: 4s, restart_after: 2s}
+  - {partition: [learner-2, learner-3], at: 7s, for: 4s}
+  - {kill: syncer, at: 18s, restart_after: 4s}
+checks: {no_global_stall: {max_gap: %s}, reintegration: {within: %s}, uptime: {at_least: 20%%}}
+"""
+
+
+@pytest.fixture(scope="session")
+def run_text(tmp_path_factory):
+    """run_text(scenario's text) -> Result."""
+    folder = tmp_path_factory.mktemp("runs")
+    return lambda text: kept(run_plan(freeze(parse(text), 0), folder, NullAudience(), simulated()))
+
+
+@pytest.fixture(scope="session")
+def results(run_text):
+    """(failed, passed)"""
+    return [run_text(TEXT % bounds) for bounds in (("500ms", "500ms"), ("9s", "9s"))]
