@@ -34,7 +34,7 @@ def test_one_of_another_package_is_found_by_its_name(result, tmp_path):
 
 def test_an_unknown_one_is_told_with_those_that_there_are(tmp_path):
     with installed(tmp_path, "acme-reports", ENTRY, acme_reports="import no_such_printer"), \
-            pytest.raises(ProviderError, match=r"no report 'acm'; there are html, json, md, model\. acme of acme-reports 1.2 can't be"):
+            pytest.raises(ProviderError, match=r"no report 'acm'; there are html, json, md, model\. acme of acme"):
         find("acm")
 
 
