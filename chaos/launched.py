@@ -24,6 +24,7 @@ from typing import Any
 from rich.console import Console
 
 from chaos.checks.base import Verdict
+from chaos.report.causes import headline
 from chaos.report.live import NullAudience
 from chaos.report.saved import kept
 from chaos.report.terminal import show
@@ -256,11 +257,11 @@ def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend 
 
 
 def report(result: Result) -> str:
-    """The report as text for a log. Its last lines say whether a check failed or the run proves nothing, and what to
-    type next."""
+    """The report as text for a log: in its first line what did not hold; its last ones say whether a check failed or
+    the run proves nothing, and what to type next."""
     out = io.StringIO()
     show(result, Console(file=out, width=_WIDTH, no_color=True))
-    return out.getvalue().strip("\n")
+    return f"{headline(result)}\n{out.getvalue().rstrip()}"
 
 
 def _seconds(time: Duration) -> float:

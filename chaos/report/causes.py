@@ -140,6 +140,17 @@ def _one(result: Result, verdict: Verdict, verbose: bool) -> list[str]:
     return lines
 
 
+def headline(result: Result) -> str:
+    """What did not hold, in a line: pytest shows it in its summary."""
+    bad = [verdict for verdict in result.judgement.checks if verdict.verdict == "failed"]
+    if bad:
+        return "; ".join(f"{verdict.name} {verdict.measured}{_limit(verdict.bound).replace('; ', ', ')}"
+                         for verdict in bad)
+    return since_steady(result.judgement.inconclusive or result.outcome.message, result.history) or (
+        "inconclusive: " + ", ".join(
+            verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"))
+
+
 def _limit(bound: str) -> str:
     """What a check allows, in words."""
     if not bound:

@@ -1,6 +1,7 @@
 """The pytest plugin: takes scenario files and nobody else's, and tells the story of a failure."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,8 +57,9 @@ def test_a_failing_run_prints_its_report_instead_of_a_traceback(tmp_path, scenar
                           cwd=tmp_path, check=False)
     assert done.returncode == 1
     assert len(list((tmp_path / "runs").iterdir())) == 1, "a run that failed is never repeated"
-    assert "reintegration failed" in done.stdout
-    assert "fault f1 at" in done.stdout
+    assert "✗ reintegration  " in done.stdout
+    assert "f1 kill (1.5" in done.stdout
+    assert re.search(r"\nFAILED strict\.yaml::strict - reintegration .*, limit 1 ms\n", done.stdout)
     assert "repeat  diloco-chaos run --plan" in done.stdout
     assert "Traceback" not in done.stdout
 
@@ -158,8 +160,8 @@ def test_a_marked_test_whose_run_did_not_pass_fails_with_its_report(tmp_path, sc
         "checks: {reintegration: {within: 1ms}}\n")
     code, out = of_python(tmp_path, strict, MARKED, "-k", "needs_nothing")
     assert code == 1
-    assert "reintegration failed" in out
-    assert "fault f1 at" in out
+    assert "✗ reintegration  " in out
+    assert "f1 kill (1.5" in out
     assert "Traceback" not in out
 
 
