@@ -1,5 +1,5 @@
 """The command line: `diloco-chaos
-run|resume|explore|compare|plan|list|show|validate|schema|progress|check|replay|tokens|clean|doctor`."""
+run|resume|explore|compare|plan|list|show|validate|schema|progress|check|report|open|runs|replay|tokens|clean|doctor`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     folders,
     library,
     progress,
+    reading,
     running,
 )
 from chaos.commands.common import Failure, app

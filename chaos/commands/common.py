@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from chaos.evidence.run_folder import named
+
 _HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from recorded events whether it healed.
 
 Exit codes: 0 all checks passed, 1 a check failed, 2 the scenario, the folder or the command is wrong, 3 inconclusive,
@@ -31,6 +33,11 @@ def _version(wanted: bool) -> None:
 def options(_: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
                                             help="Print the version, and end.")] = False) -> None:
     """What can be said before any command."""
+
+
+RunArgument = Annotated[Path, typer.Argument(
+    parser=named, metavar="RUN", help="The folder of a run, as in runs/ID; how the name of one in runs/ begins; or "
+                                      "latest.")]
 
 
 JsonOption = Annotated[bool, typer.Option(

@@ -1,4 +1,4 @@
-"""Commands about what runs leave, and about this machine: check, report, replay, tokens, clean, doctor."""
+"""Commands about what a run left, and about this machine: check, replay, tokens, clean, doctor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import Failure, JsonOption, VerboseOption, app, print_json, understood
+from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
 from chaos.evidence.run_folder import RunFolder
 from harness.errors import first
 from harness.extras import MissingExtraError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.trainer_api.trainer import Replay
 
 @app.command()
-def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
+def check(folder: RunArgument, as_json: JsonOption = False,
           report: Annotated[str, typer.Option(help="Print the report of this name instead: json, or another "
                                               "package's.")] = "",
           verbose: VerboseOption = False) -> None:
@@ -32,9 +32,8 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
     from chaos.report.model import model_of
-    from chaos.report.page import report_html
+    from chaos.report.page import PAGE, report_html
     from chaos.report.registry import find
-    from chaos.report.saved import PAGE
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import REPORT, document, exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
@@ -58,33 +57,7 @@ def check(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs
 
 
 @app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
-    form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), or another "
-                                      "package's.")] = "md",
-    out: Annotated[Path | None, typer.Option(help="Write it to this file, not to standard output.")] = None,
-) -> None:
-    """Write the report of a recorded run in another form. Every run has its report.html already.
-
-    Example: `diloco-chaos report runs/20260101-120000-flagship-1a2b --format html --out report.html`
-    """
-    from chaos.report.registry import find
-    from chaos.runner.run import judged
-    write = find(form)
-    with understood(folder):
-        text = write(judged(RunFolder.open(folder)))
-    if out is None:
-        sys.stdout.write(text)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
-
-
-@app.command()
-def replay(folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")], as_json: JsonOption = False,
-           ) -> None:
+def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     """Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
 
     Exit codes: 0 all the same, 1 different (the first difference is printed), 2 the folder is wrong, 3 the recording
@@ -138,7 +111,7 @@ def _replayed(found: Replay) -> str:
 
 @app.command()
 def tokens(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run: runs/ID.")],
+    folder: RunArgument,
     fragment: Annotated[int | None, typer.Option(min=0, help="Only this fragment, by its number.")] = None,
     as_json: JsonOption = False,
 ) -> None:

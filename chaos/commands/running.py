@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, VerboseOption, app, print_json, understood
+from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
 from chaos.report.live import Terminal
 from chaos.runner import backends
 from chaos.runner.backends import Backend
@@ -93,7 +93,7 @@ def run(
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run that was ended: runs/ID.")],
+    folder: RunArgument,
     from_checkpoint: Annotated[int, typer.Option(min=0, help="Number of the global checkpoint to resume from; 0: the "
                                                  "newest that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "

@@ -31,6 +31,10 @@ from harness.tape.event import SCHEMA
 from harness.tape.reading import Tape
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
+RUNS = Path("runs")
+"""Where folders of runs are made, where nobody says."""
+LATEST = "latest"
+_MOST_NAMED = 5
 _OPTIONS = r"( --on (compose|simulated))?"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
@@ -194,15 +198,39 @@ def _strange(path: Path) -> Iterator[Path]:
                     yield one
 
 
+def all_runs(runs: Path) -> list[Path]:
+    """The folders of all runs in this one, the oldest first; what is no run's folder, and links, are left out."""
+    return sorted(path for path in runs.glob("*") if re.fullmatch(_NAME, path.name) and not path.is_symlink()
+                  and (path / "plan.json").is_file() and (path / "tape").is_dir())
+
+
+def named(name: str, runs: Path = RUNS) -> Path:
+    """The folder that somebody means: a path, `latest`, or how the name of one in `runs` begins.
+
+    Raises:
+        FolderError: several are meant, or there is no latest.
+    """
+    if Path(name).exists() or "/" in name:
+        return Path(name)
+    there = all_runs(runs)
+    if name == LATEST:
+        if not there:
+            raise FolderError(f"{LATEST}: there are no runs in {runs}; name the folder of one")
+        return there[-1]
+    found = [path for path in there if path.name.startswith(name)]
+    if len(found) > 1:
+        raise FolderError(f"{name}: {len(found)} runs are called like that: "
+                          f"{', '.join(path.name for path in found[-_MOST_NAMED:])}; say more of the name")
+    return found[0] if found else Path(name)
+
+
 def thin_out(runs: Path, keep: int) -> list[Path]:
     """Remove the folders of all runs but the newest `keep`; what is no run's folder, and runs that go on, stay.
 
     Raises:
         FolderError: one of them can't be removed.
     """
-    found = sorted(path for path in runs.glob("*") if re.fullmatch(_NAME, path.name) and not path.is_symlink()
-                   and (path / "plan.json").is_file() and (path / "tape").is_dir())
-    removed = []
+    found, removed = all_runs(runs), []
     for path in found[:len(found) - keep]:
         if not RunFolder(path).over:
             continue

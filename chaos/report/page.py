@@ -14,6 +14,8 @@ from chaos.report.causes import MARKS, VERDICTS
 from chaos.report.model import CurveTold, ReportModel
 from harness.units import show_bytes, show_seconds
 
+PAGE = "report.html"
+"""In a run's folder."""
 _WIDTH, _NAME, _LANE = 1000.0, 110.0, 18.0
 """Of a drawing: its width, that of names left of it, the height of a lane; SVG user units."""
 _RATE, _LOSS = 90.0, 220.0

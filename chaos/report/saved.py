@@ -7,11 +7,10 @@ import sys
 
 from chaos.report.markdown import report_markdown
 from chaos.report.model import model_of
-from chaos.report.page import report_html
+from chaos.report.page import PAGE, report_html
 from chaos.runner.run import Result
 from harness.errors import printable
 
-PAGE = "report.html"
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows on the page of a job."""
 

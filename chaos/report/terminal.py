@@ -19,6 +19,7 @@ from chaos.evidence.timeline import DRAWN, Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import MARKS, VERDICTS, since_steady, story
+from chaos.report.page import PAGE
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
 from harness.storage.global_checkpoint import CHECKPOINTS
@@ -218,6 +219,8 @@ def _foot(result: Result) -> RenderableType:
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
     text = Text("\n").append_text(_last(result)).append("\n")
     text.append("saved   ", "dim").append(f"{path}\n")
+    if (path / PAGE).is_file():
+        text.append("page    ", "dim").append(f"diloco-chaos open {path}\n")
     text.append("all     ", "dim").append(f"diloco-chaos check {path} --verbose\n")
     if goes_on:
         text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")

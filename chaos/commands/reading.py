@@ -1,0 +1,102 @@
+"""Commands that show what runs left to people: report, open, runs."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_json, understood
+from chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
+from harness.errors import printable
+
+_MOST = 20
+_WORDS = {0: ("passed", "green"), 1: ("FAILED", "bold red"), 3: ("inconclusive", "yellow"),
+          130: ("interrupted", "yellow")}
+
+
+@app.command()
+def report(
+    folder: RunArgument,
+    form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), or another "
+                                      "package's.")] = "md",
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, not to standard output.")] = None,
+) -> None:
+    """Write the report of a recorded run in another form. Every run has its report.html already.
+
+    Example: `diloco-chaos report runs/20260101-120000-flagship-1a2b --format html --out report.html`
+    """
+    from chaos.report.registry import find
+    from chaos.runner.run import judged
+    write = find(form)
+    with understood(folder):
+        text = write(judged(RunFolder.open(folder)))
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
+
+
+@app.command("open")
+def open_(
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="As for `report`.")] = "latest",
+    show: Annotated[bool, typer.Option("--print", help="Print where it is, and open nothing.")] = False,
+) -> None:
+    """Open a run's report.html in the browser; without a browser, say where it is.
+
+    Example: `diloco-chaos open latest`
+    """
+    from chaos.report.page import PAGE
+    folder = RunFolder.open(named(run)).path
+    page = folder / PAGE
+    if not page.is_file():
+        raise Failure(f"{folder} has no {PAGE}: an older version recorded it, or the run goes on; "
+                      f"`diloco-chaos check {folder}` makes it", 2)
+    if show or not webbrowser.open(page.as_uri()):
+        typer.echo(page)
+
+
+@app.command()
+def runs(
+    words: Annotated[str, typer.Argument(help="Only those whose name has this.")] = "",
+    runs_dir: Annotated[Path, typer.Option(help="The folder that they are in.")] = RUNS,
+    most: Annotated[int, typer.Option("--last", min=1, help="How many of the newest.")] = _MOST,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that there are, the newest last: when, what came of it, what did not hold.
+
+    Example: `diloco-chaos runs flagship --last 5`
+    """
+    found = [_told(RunFolder(path)) for path in all_runs(runs_dir) if words in path.name][-most:]
+    if as_json:
+        print_json({"runs": found})
+        return
+    if not found:
+        typer.echo(f"no runs in {runs_dir}" + (f" have {printable(words)!r} in their name" if words else ""))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("run", "seed", "verdict", "what did not hold"):
+        table.add_column(column, no_wrap=column == "run", overflow="fold")
+    for one in found:
+        word, style = _WORDS.get(one["exit_code"], ("not judged", "dim"))
+        table.add_row(Text(one["run"]), str(one["seed"]), Text(word, style), Text(one["why"]))
+    Console().print(table)
+
+
+def _told(run: RunFolder) -> dict[str, Any]:
+    """A line of the list; what the folder lacks is left open."""
+    report, manifest = run.document("report.json"), run.manifest()
+    checks = [check for check in report.get("checks", []) if isinstance(check, dict)]
+    failed = [f"{check.get('name')} {check.get('measured')}" for check in checks if check.get("verdict") == "failed"]
+    return {"run": run.path.name, "created": manifest.get("created", ""), "seed": manifest.get("seed", ""),
+            "exit_code": report.get("exit_code"),
+            "why": "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or "")}
