@@ -1,5 +1,6 @@
 """The command line: `diloco-chaos
-run|resume|explore|compare|plan|list|show|validate|schema|progress|check|report|open|runs|replay|tokens|clean|doctor`."""
+run|resume|explore|compare|plan|list|show|validate|schema|progress|check|report|open|runs|diff|replay|tokens|clean|
+doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that show what runs left to people: report, open, runs."""
+"""Commands that show what runs left to people: report, open, runs, diff."""
 
 from __future__ import annotations
 
@@ -90,6 +90,42 @@ def runs(
         word, style = _WORDS.get(one["exit_code"], ("not judged", "dim"))
         table.add_row(Text(one["run"]), str(one["seed"]), Text(word, style), Text(one["why"]))
     Console().print(table)
+
+
+@app.command()
+def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -> None:
+    """Compare two runs: verdicts that changed, figures, and where their training first went different ways.
+
+    Exit codes: 0 nothing that had passed failed, 1 something did, 2 a folder is wrong.
+
+    Example: `diloco-chaos diff runs/20260101-120000-flagship-1a2b latest`
+    """
+    from chaos.report.difference import difference
+    from chaos.runner.run import judged
+    results = []
+    for folder in (before, after):
+        with understood(folder):
+            results.append(judged(RunFolder.open(folder)))
+    found = difference(*results)
+    if as_json:
+        print_json({"warnings": found.warnings, "checks": [change._asdict() for change in found.changes],
+                    "figures": found.figures, "parted": found.parted})
+        raise typer.Exit(found.broken)
+    console = Console()
+    for line in found.warnings:
+        console.print(f"warning: {line}", style="yellow", markup=False)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("", "what", before.name[:15], after.name[:15]):
+        table.add_column(Text(column), overflow="fold")
+    for change in found.changes:
+        look = {"broken": "bold red", "fixed": "green"}.get(change.kind, "")
+        table.add_row(Text(change.kind, look), Text(change.name), Text(change.before), Text(change.after))
+    for what, one, other in found.figures:
+        table.add_row("", Text(what), one, other)
+    console.print(table if table.row_count else "the same verdicts, and the same figures")
+    console.print(found.parted or "every version of every fragment is the same, as far as both made it", markup=False,
+                  highlight=False)
+    raise typer.Exit(found.broken)
 
 
 def _told(run: RunFolder) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""Two runs side by side: which verdicts changed, which figures, and where their training first went different ways."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from chaos.evidence.history import History
+from chaos.report.causes import VERDICTS
+from chaos.report.model import CheckTold, ReportModel, model_of
+from chaos.runner.run import Result
+
+Kind = Literal["broken", "fixed", "changed", "figure", "only before", "only after"]
+_ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure")
+
+
+class Change(NamedTuple):
+    """Of a check."""
+
+    kind: Kind
+    name: str
+    before: str
+    after: str
+
+
+class Difference(NamedTuple):
+    """Of two runs."""
+
+    warnings: list[str]
+    """Why they can hardly be compared."""
+    changes: list[Change]
+    """What matters most first."""
+    figures: list[tuple[str, str, str]]
+    """(what, before, after)."""
+    parted: str
+    """Where training first went different ways; empty: nowhere."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether something that had passed failed."""
+        return any(change.kind == "broken" for change in self.changes)
+
+
+def difference(before: Result, after: Result) -> Difference:
+    """What became of a run's verdicts and figures in another one."""
+    left, right = model_of(before), model_of(after)
+    return Difference(_warnings(before, after), _changes(left, right), _figures(left, right),
+                      _parted(before.history, after.history))
+
+
+def _warnings(before: Result, after: Result) -> list[str]:
+    one, other = before.history.plan, after.history.plan
+    if one.digest == other.digest:
+        return []
+    if one.scenario != other.scenario:
+        return [f"they are of different scenarios, {one.scenario} and {other.scenario}"]
+    parts = [name for name in type(one).model_fields if getattr(one, name) != getattr(other, name)]
+    return [f"their plans differ in {', '.join(parts) or 'the version that made them'}"]
+
+
+def _changes(left: ReportModel, right: ReportModel) -> list[Change]:
+    had, has = ({check.name: check for check in model.checks} for model in (left, right))
+    found = []
+    for name in dict.fromkeys([*had, *has]):
+        one, other = had.get(name), has.get(name)
+        if one is None or other is None:
+            found.append(Change("only after" if one is None else "only before", name, _told(one), _told(other)))
+        elif one.verdict != other.verdict:
+            kinds: dict[str, Kind] = {"failed": "broken", "passed": "fixed", "unknown": "changed"}
+            found.append(Change(kinds[other.verdict], name, _told(one), _told(other)))
+        elif one.measured != other.measured:
+            found.append(Change("figure", name, one.measured, other.measured))
+    return sorted(found, key=lambda change: _ORDER.index(change.kind))
+
+
+def _told(check: CheckTold | None) -> str:
+    return "-" if check is None else f"{VERDICTS[check.verdict]}: {check.measured}"
+
+
+def _figures(left: ReportModel, right: ReportModel) -> list[tuple[str, str, str]]:
+    told = [("seconds", f"{left.took:.1f}", f"{right.took:.1f}"),
+            *((f"tokens {fate}", f"{left.tokens.get(fate, 0):,}", f"{right.tokens.get(fate, 0):,}")
+              for fate in dict.fromkeys([*left.tokens, *right.tokens])),
+            ("loss", *(f"{model.curves[0].points[-1][1]:.4f}" if model.curves else "-" for model in (left, right)))]
+    return [(what, one, other) for what, one, other in told if one != other]
+
+
+def _parted(before: History, after: History) -> str:
+    """The first version of a fragment that is not the same, in the order in which the first run made them."""
+    there = {(merge["fragment"], merge["version"]): merge for merge in after.merges if "fragment" in merge.fields}
+    for merge in before.merges:
+        if "fragment" not in merge.fields:
+            return ""
+        other = there.get((merge["fragment"], merge["version"]))
+        what = f"version {merge['version']} of fragment {merge['fragment']}"
+        at = merge.t - (before.zero or 0.0)
+        if other is None:
+            return f"{what}, made at {at:.2f} s, was never made in the second run"
+        if other["digest"] != merge["digest"]:
+            parts = [[part["learner"] for part in one["contributions"]] for one in (merge, other)]
+            who = "" if parts[0] == parts[1] else f": of {', '.join(parts[0])}, and of {', '.join(parts[1])}"
+            return f"{what}, made at {at:.2f} s and at {other.t - (after.zero or 0.0):.2f} s, is another one{who}"
+    return ""

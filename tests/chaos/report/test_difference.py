@@ -1,0 +1,51 @@
+"""Two runs side by side."""
+
+import json
+import re
+
+from typer.testing import CliRunner
+
+from chaos.cli import app
+from chaos.report.difference import difference
+
+
+def test_a_run_is_the_same_as_itself(results):
+    found = difference(results[0], results[0])
+    assert found == ([], [], [], "")
+    assert not found.broken
+
+
+def test_what_failed_only_in_the_second_is_told_first(results):
+    found = difference(results[1], results[0])
+    assert found.warnings == ["their plans differ in checks"]
+    assert [(change.kind, change.name) for change in found.changes[:2]] == [
+        ("broken", "no_global_stall"), ("broken", "reintegration")]
+    assert found.changes[0].after.startswith("failed: longest gap 5.")
+    assert found.broken
+    assert found.parted == "", "the same seed, the same training"
+
+
+def test_what_failed_only_in_the_first_is_fixed(results):
+    found = difference(*results)
+    assert {change.kind for change in found.changes[:2]} == {"fixed"}
+    assert not found.broken
+
+
+def test_where_training_went_different_ways_is_told(results, run_text):
+    other = run_text("diloco_chaos: 1\nname: mine\ncluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, "
+                     "budget: 450, step_time: 60ms}\n")
+    found = difference(other, results[1])
+    assert "faults" in found.warnings[0]
+    assert re.match(r"version \d+ of fragment \d+, made at \d+\.\d\d s and at \d+\.\d\d s, is another one",
+                    found.parted)
+
+
+def test_the_command_tells_it_and_its_exit_code_is_1_where_something_broke(results):
+    failed, passed = (str(result.folder.path) for result in results)
+    done = CliRunner().invoke(app, ["diff", passed, failed])
+    assert done.exit_code == 1
+    assert "broken" in done.stdout
+    done = CliRunner().invoke(app, ["diff", failed, passed, "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["checks"][0]["kind"] == "fixed"
+    assert "the same verdicts" in CliRunner().invoke(app, ["diff", failed, failed]).stdout
