@@ -11,9 +11,9 @@ A test in Python says which scenario is run beside it, and has the run as its ar
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -21,27 +21,71 @@ from chaos.name_clash import clash, hidden
 
 if TYPE_CHECKING:
     from chaos.launched import Launched
+    from chaos.runner.run import Result
 
 _LAUNCHED = pytest.StashKey["Launched"]()
 """The run that goes on beside a test."""
 _REPEATS = pytest.StashKey[list[str]]()
 """A line for every run that was repeated because it was inconclusive."""
+_INCONCLUSIVE, _INTERRUPTED = 3, 130
+"""Exit codes of a run."""
 _HEADER = b"diloco_chaos: 1"  # as in chaos.scenario.document, which is not imported for people who have no scenarios
 
 
+class _Option(NamedTuple):
+    """One of the command line, and of the ini file: `--chaos-step-time`, `chaos_step_time`."""
+
+    default: Any
+    help: str
+    type: Callable[[str], Any] = str
+    choices: Sequence[str] | None = None
+    metavar: str | None = None
+
+
+_OPTIONS = {
+    "tier": _Option("", "run scenarios of this tier only (full: all)", choices=["ci", "full"]),
+    "on": _Option("local", "run scenarios as processes (local, the default), in containers (compose), under virtual "
+                           "time (simulated), or on another package's backend", metavar="BACKEND"),
+    "step-time": _Option("", "pace of a learner, as in 150ms; auto: as this machine needs, and never faster than "
+                             "written"),
+    "seed": _Option(0, "seed of every scenario, or the first of several", int),
+    "seeds": _Option(1, "run every scenario with so many seeds, a test each", int),
+    "rerun-inconclusive": _Option(0, "run a scenario again, N times at most, while it proves nothing; never after a "
+                                     "failed check", int, metavar="N"),
+    "inconclusive": _Option("error", "what a run that proves nothing is to pytest", choices=["error", "skip", "fail"]),
+    "runs": _Option(Path("runs"), "where the runs' folders are made", Path),
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Command line options."""
+    """Options of the command line, each of which the ini file may have, too."""
     group = parser.getgroup("diloco-chaos")
-    group.addoption("--chaos-tier", choices=["ci", "full"], help="run scenarios of this tier only (full: all)")
-    group.addoption("--chaos-on", default="local", metavar="BACKEND",
-                    help="run scenarios as processes (local, the default), in containers (compose), under virtual time "
-                         "(simulated), or on another package's backend")
-    group.addoption("--chaos-step-time", default="",
-                    help="pace of a learner, as in 150ms; auto: as this machine needs, and never faster than written")
-    group.addoption("--chaos-seed", type=int, default=0, help="seed of every scenario")
-    group.addoption("--chaos-rerun-inconclusive", type=int, default=0, metavar="N",
-                    help="run a scenario again, N times at most, while it proves nothing; never after a failed check")
-    group.addoption("--chaos-runs", type=Path, default=Path("runs"), help="where the runs' folders are made")
+    for name, option in _OPTIONS.items():
+        more: dict[str, Any] = {"choices": option.choices} if option.choices else {
+            "type": option.type, "metavar": option.metavar}
+        group.addoption(f"--chaos-{name}", default=None, help=option.help, **more)
+        parser.addini(f"chaos_{name.replace('-', '_')}", f"default of --chaos-{name}", default=None)
+
+
+def _option(config: pytest.Config, name: str) -> Any:
+    """What the command line says, else the ini file, else what goes without saying.
+
+    Raises:
+        pytest.UsageError: the ini file says what can't be.
+    """
+    option, told = _OPTIONS[name], config.getoption(f"--chaos-{name}")
+    if told is not None:
+        return told
+    key = f"chaos_{name.replace('-', '_')}"
+    written = config.getini(key)
+    if not written:
+        return option.default
+    if option.choices and written not in option.choices:
+        raise pytest.UsageError(f"{key} = {written}: choose from {', '.join(option.choices)}")
+    try:
+        return option.type(written)
+    except ValueError as error:
+        raise pytest.UsageError(f"{key} = {written}: {error}") from error
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +108,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if "chaos" not in metafunc.fixturenames:
         metafunc.fixturenames.append("chaos")
-    first, seeds = metafunc.config.getoption("--chaos-seed"), mark.kwargs.get("seeds", 1)
+    first, seeds = _option(metafunc.config, "seed"), mark.kwargs.get("seeds", 1)
     if not isinstance(seeds, int) or seeds < 1:
         raise pytest.Collector.CollectError(f"{metafunc.function.__name__}: seeds of a chaos mark is a number of runs, "
                                             f"1 at least, not {seeds!r}")
@@ -99,18 +143,18 @@ def _started(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_
     from chaos.runner import backends
     from chaos.scenario.loading import load
     from chaos.scenario.plan import freeze
-    option = request.config.getoption
+    config = request.config
     scenario = str(request.node.get_closest_marker("chaos").args[0])
     if unknown:
         pytest.fail(f"a chaos mark takes on, seeds and step_time, not {', '.join(unknown)}", pytrace=False)
     beside = request.path.parent / scenario
     try:
         what = load(str(beside) if beside.is_file() else scenario)[0]
-        backend = backends.named(on or option("--chaos-on"))
+        backend = backends.named(on or _option(config, "on"))
         if refused := backend.refusals(freeze(what, request.param)):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
-        return start(what, seed=request.param, on=backend, step_time=step_time or option("--chaos-step-time"),
-                     runs=option("--chaos-runs"))
+        return start(what, seed=request.param, on=backend, step_time=step_time or _option(config, "step-time"),
+                     runs=_option(config, "runs"))
     except _ours() as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -125,7 +169,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             result = run.must_pass()
         except _ours() as error:
             pytest.fail(str(error), pytrace=False)
-        pyfuncitem.user_properties.append(("run", str(result.folder.path)))
+        pyfuncitem.user_properties.extend(_properties(result))
     return outcome
 
 
@@ -149,55 +193,85 @@ def pytest_make_collect_report(collector: pytest.Collector,
 
 
 class ScenarioFile(pytest.File):
-    """A scenario file holds one test."""
+    """A scenario file holds one test, or one for each seed."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """The test, unless its tier is not asked for."""
+        """The tests, unless their tier is not asked for.
+
+        Raises:
+            CollectError: the scenario can't be run; with all its problems.
+        """
         if why := hidden():
             raise self.CollectError(why)
         from chaos.scenario.loading import load
         from chaos.scenario.problems import ScenarioError
-        tier = self.config.getoption("--chaos-tier")
         try:
-            wanted = tier != "ci" or load(str(self.path))[0].tier == "ci"
-        except ScenarioError:
-            wanted = True  # it fails when it runs, with all its problems
-        if wanted:
-            yield ScenarioItem.from_parent(self, name=self.path.stem)
+            scenario = load(str(self.path))[0]
+        except ScenarioError as error:
+            raise self.CollectError(str(error)) from error
+        if _option(self.config, "tier") == "ci" and scenario.tier != "ci":
+            return
+        first, seeds = _option(self.config, "seed"), _option(self.config, "seeds")
+        if seeds < 1:
+            raise pytest.UsageError(f"--chaos-seeds is a number of runs, 1 at least, not {seeds}")
+        for seed in range(first, first + seeds):
+            name = self.path.stem if seeds == 1 else f"{self.path.stem}[seed{seed}]"
+            yield ScenarioItem.from_parent(self, name=name, seed=seed)
 
 
 class ScenarioItem(pytest.Item):
     """One scenario, run with one seed."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, seed: int = 0, **options: Any) -> None:
         super().__init__(**options)
         self.add_marker("chaos")
+        self._seed = seed
+        self._result: Result | None = None
 
-    def runtest(self) -> None:
-        """Run it; everything but a pass is a failure, an inconclusive run too."""
-        from chaos.launched import DidNotPassError, report
+    def setup(self) -> None:
+        """Run it. One that proves nothing is an error and no failure: nothing is known of what is tested."""
+        from chaos.launched import report
+        from chaos.report.causes import headline
+        from chaos.runner.run import exit_code
+        try:
+            result = self._result = self._run()
+        except _ours() as error:
+            pytest.fail(str(error), pytrace=False)
+        self.user_properties.extend(_properties(result))
+        code, wanted = exit_code(result), _option(self.config, "inconclusive")
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
+        if code == _INCONCLUSIVE and wanted == "skip":
+            pytest.skip(headline(result))
+        if code == _INCONCLUSIVE and wanted == "error":
+            pytest.fail(report(result), pytrace=False)
+
+    def _run(self) -> Result:
         from chaos.report.live import NullAudience
         from chaos.report.saved import kept
         from chaos.runner import backends
-        from chaos.runner.run import exit_code, run_again_if_inconclusive, run_plan
+        from chaos.runner.run import run_again_if_inconclusive, run_plan
         from chaos.scenario.loading import load
         from chaos.scenario.plan import freeze
         from chaos.scenario.step_time import paced
-        frozen = freeze(load(str(self.path))[0], self.config.getoption("--chaos-seed"))
-        backend = backends.named(self.config.getoption("--chaos-on"))
+        frozen = freeze(load(str(self.path))[0], self._seed)
+        backend = backends.named(_option(self.config, "on"))
         if refused := backend.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
-        if pace := self.config.getoption("--chaos-step-time"):
+        if pace := _option(self.config, "step-time"):
             frozen = paced(frozen, pace)
-        option = self.config.getoption
-        result = run_again_if_inconclusive(lambda: kept(run_plan(frozen, option("--chaos-runs"), NullAudience(),
-                                                                 backend)),
-                                           option("--chaos-rerun-inconclusive"), self.config.stash[_REPEATS].append)
-        self.user_properties.append(("run", str(result.folder.path)))
-        if exit_code(result) == 130:
-            raise KeyboardInterrupt
-        if exit_code(result) != 0:
-            raise DidNotPassError(report(result))
+        runs = _option(self.config, "runs")
+        return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend)),
+                                         _option(self.config, "rerun-inconclusive"),
+                                         self.config.stash[_REPEATS].append)
+
+    def runtest(self) -> None:
+        """Everything but a pass is a failure."""
+        from chaos.launched import DidNotPassError, report
+        from chaos.runner.run import exit_code
+        assert self._result is not None, "it was run by `setup`"
+        if exit_code(self._result) != 0:
+            raise DidNotPassError(report(self._result))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
@@ -208,6 +282,15 @@ class ScenarioItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         """Where it stands, for pytest's headings."""
         return self.path, 0, f"scenario {self.name}"
+
+
+def _properties(result: Result) -> list[tuple[str, str]]:
+    """What JUnit's XML tells of a run beside its outcome."""
+    plan = result.history.plan
+    return [("run", str(result.folder.path)), ("seed", str(plan.seed)), ("plan", plan.digest),
+            ("repeat", result.folder.repeat),
+            *((f"check {verdict.name}", f"{verdict.verdict}: {verdict.measured} (bound {verdict.bound or 'none'})")
+              for verdict in result.judgement.checks)]
 
 
 def _ours() -> tuple[type[BaseException], ...]:

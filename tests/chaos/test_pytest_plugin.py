@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_a_scenario_with_problems_fails_with_its_problems_and_no_traceback(tmp_p
     (tmp_path / "bad.yaml").write_text("diloco_chaos: 1\nname: bad\nclustr: {}\n")
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(tmp_path)], capture_output=True, text=True,
                           cwd=tmp_path, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2, "an error of collection"
     assert "bad.yaml:3:1: unknown key 'clustr'; did you mean 'cluster'?" in done.stdout
     assert "Traceback" not in done.stdout
 
@@ -74,6 +75,69 @@ def test_a_run_that_proves_nothing_is_repeated_as_often_as_asked_and_that_is_sai
     assert len(list((tmp_path / "runs").iterdir())) == runs
     assert done.stdout.count("was inconclusive, and runs again: the deadline of 2 s passed") == said
     assert done.returncode == (1 if said else 0)
+
+
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory):
+    """One that fails, one that proves nothing, and one that passes."""
+    folder = tmp_path_factory.mktemp("scenarios")
+    cluster = "cluster: {model: quadratic, learners: 2, budget: 120 steps, step_time: 60ms}\n"
+    for name, more in (("fails", "faults: [{kill: learner-1, at: 3s, restart_after: 1s}]\n"
+                                 "checks: {reintegration: {within: 1ms}}\n"),
+                       ("unsure", "deadline: 2s\n"), ("passes", "")):
+        (folder / f"{name}.yaml").write_text(f"diloco_chaos: 1\nname: {name}\n{cluster}{more}")
+    return folder
+
+
+def outcome(folder, *options, ini=""):
+    """(exit code, output) of pytest there."""
+    (folder / "pytest.ini").write_text(f"[pytest]\nchaos_on = simulated\n{ini}")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rA", "--color=no", *options], cwd=folder,
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(("options", "ini", "counts"), [
+    ((), "", "1 failed, 1 passed, 1 error"), (("--chaos-inconclusive", "fail"), "", "2 failed, 1 passed"),
+    ((), "chaos_inconclusive = skip\n", "1 failed, 1 passed, 1 skipped")])
+def test_what_proves_nothing_is_told_apart_from_what_failed(scenarios, options, ini, counts):
+    code, out = outcome(scenarios, *options, ini=ini)
+    assert code == 1
+    assert f"\n{counts} in " in out
+    assert "Traceback" not in out
+
+
+def test_one_that_proves_nothing_says_why_in_the_summary(scenarios):
+    out = outcome(scenarios, "unsure.yaml")[1]
+    assert "\nERROR unsure.yaml::unsure - Failed: the deadline of 2 s passed" in out
+
+
+def test_several_seeds_are_a_test_each(scenarios):
+    code, out = outcome(scenarios, "passes.yaml", "--chaos-seeds", "2", "--chaos-seed", "5")
+    assert code == 0
+    assert re.findall(r"PASSED (\S+)", out) == ["passes.yaml::passes[seed5]", "passes.yaml::passes[seed6]"]
+
+
+@pytest.mark.parametrize(("ini", "why"), [
+    ("chaos_inconclusive = maybe\n", "chaos_inconclusive = maybe: choose from error, skip, fail"),
+    ("chaos_seeds = many\n", "chaos_seeds = many: invalid literal"), ("chaos_seeds = 0\n", "1 at least, not 0")])
+def test_an_ini_file_that_says_what_can_not_be_is_told(scenarios, ini, why):
+    (scenarios / "pytest.ini").write_text(f"[pytest]\n{ini}")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "passes.yaml"], cwd=scenarios, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode != 0
+    assert why in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_junit_has_seed_plan_folder_command_and_every_check(scenarios):
+    outcome(scenarios, "fails.yaml", "--junitxml", "junit.xml")
+    case = ElementTree.parse(scenarios / "junit.xml").getroot().find(".//testcase")
+    told = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert told["seed"] == "0"
+    assert told["repeat"] == f"diloco-chaos run --plan {told['run']}/plan.json --on simulated"
+    assert re.fullmatch(r"failed: .* \(bound ≤ 1 ms\)", told["check reintegration"])
+    assert told["check exactly_once"].startswith("passed: 0 violations")
 
 
 # -- folders of other people that have our names --------------------------------------------------------------------
