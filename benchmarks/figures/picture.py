@@ -1,13 +1,16 @@
-"""Draws the README's picture from a real run.
+"""Draws the README's picture from a real run, one that fails.
 
-`python -m benchmarks.figures.picture runs/<id>` writes docs/report.svg.
+    diloco-chaos run benchmarks/figures/failing.yaml --on simulated
+    python -m benchmarks.figures.picture runs/<id>       writes docs/report.svg
 """
 
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,18 +20,21 @@ from chaos.evidence.run_folder import RunFolder
 from chaos.report.terminal import show
 from chaos.runner.run import judged
 
-TARGET = Path(__file__).parents[2] / "docs" / "report.svg"
+_WIDTH = 100
+"""Columns: commands are not broken."""
+TARGET = Path(__file__).resolve().parents[2] / "docs" / "report.svg"
 
 
 def main() -> None:
     """Print the report into a recording console and export it, without fonts from elsewhere."""
-    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    result = judged(RunFolder.open(Path(sys.argv[1])))
-    show(result, console, verbose=True)
-    svg = console.export_svg(title=f"diloco-chaos run {result.history.plan.scenario}", theme=SVG_EXPORT_THEME,
+    console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    run = RunFolder.open(Path(sys.argv[1]))
+    os.chdir(run.path.parents[1])  # so that paths are short
+    show(replace(judged(run), folder=RunFolder(Path(*run.path.parts[-2:]))), console)
+    svg = console.export_svg(title=f"diloco-chaos run {run.plan().scenario}", theme=SVG_EXPORT_THEME,
                              unique_id="report")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    svg = svg.replace(str(result.folder.path.parent), "runs").replace("Fira Code", "DejaVu Sans Mono")
+    svg = svg.replace("Fira Code", "DejaVu Sans Mono")
     TARGET.write_text(svg.replace("<svg ", '<svg xml:space="preserve" ', 1))
 
 
