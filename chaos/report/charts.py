@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -14,21 +15,40 @@ from rich.text import Text
 from chaos.evidence.timeline import LOOKS, Lanes
 
 _NAME = 10
+_CALM = {"starting", "training", "merging", "serving", "done"}
+"""What a node does while nothing is wrong with it."""
 
 
-def lanes(view: Lanes, start: float, end: float, width: int, until: float | None = None) -> Text:
-    """One line per node, and one for the faults; nothing is drawn after `until`."""
+def lanes(view: Lanes, start: float, end: float, width: int, until: float | None = None, most: int = 0) -> Text:
+    """One line per node, and one for the faults; nothing is drawn after `until`. Where there are more than `most` nodes
+    (0: as many as there are) those that are in trouble are drawn, then those that were, and the others are counted."""
     text = Text()
+    drawn = _drawn(view, most)
     columns = width - _NAME - 1
     shown = columns if until is None or end <= start else round(columns * min(1.0, (until - start) / (end - start)))
-    for node in view.nodes:
+    for node in drawn:
         text.append(f"{node:<{_NAME}} ")
         for state, group in groupby(view.row(node, start, end, columns)[:shown]):
             text.append(LOOKS[state].mark * len(list(group)), style=LOOKS[state].colour)
         text.append("\n")
+    if folded := Counter(lane.now for node, lane in view.nodes.items() if node not in drawn):
+        words = ", ".join(f"{count} {state}" for state, count in folded.most_common())
+        text.append(f"{'others':<{_NAME}} {words}\n", style="dim")
     text.append(f"{'faults':<{_NAME}} ")
     text.append(_marks(view, start, end, columns), style="bold red")
     return text
+
+
+def _drawn(view: Lanes, most: int) -> list[str]:
+    """The nodes that have a line, in their own order."""
+    if not most or len(view.nodes) <= most:
+        return list(view.nodes)
+
+    def trouble(node: str) -> tuple[bool, bool]:
+        lane = view.nodes[node]
+        return lane.now in _CALM, all(state in _CALM for _, state in lane.changes)
+    chosen = set(sorted(view.nodes, key=trouble)[:max(1, most - 1)])  # one line says what the others do
+    return [node for node in view.nodes if node in chosen]
 
 
 def windows(name: str, times: Sequence[tuple[float, float]], start: float, end: float, width: int) -> Text:

@@ -20,6 +20,8 @@ from harness.errors import printable
 from harness.tape.event import Event
 from harness.units import show_seconds
 
+_OTHER_LINES = 13
+"""Of a terminal, for all but the nodes: titles, faults, axis, two of the legend, numbers, what comes next, events."""
 _REFRESH_S = 0.12
 _LINE_EVERY_S = 5.0
 _LOSS_WEIGHT = 0.1
@@ -167,10 +169,19 @@ class LiveView:
                     Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
         numbers = Text(progress.describe()[6:], style="bold")
         numbers.append(f"   {progress.merges} {'merges' if cluster.exchanges_fragments else 'steps'}", style="dim")
+        numbers.append(f"   deadline in {show_seconds(max(0.0, progress.plan.deadline - now))}", style="dim")
+        axis = [] if progress.zero is None else [charts.scale(0.0, end, progress.zero, width)]
         return Group(
             Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
-            charts.lanes(progress.lanes, 0.0, end, width, until=now), charts.legend(progress.lanes),
-            Text(), numbers, bar, *(Text(line[:width], style="dim") for line in self._last))
+            charts.lanes(progress.lanes, 0.0, end, width, until=now, most=max(3, self._console.height - _OTHER_LINES)),
+            *axis, charts.legend(progress.lanes), Text(), numbers, bar, Text(self._next()[:width], style="dim"),
+            *(Text(line[:width], style="dim") for line in self._last))
+
+    def _next(self) -> str:
+        """The first fault that has not come."""
+        come = {name for _, name, _ in self._progress.lanes.marks}
+        return next((f"next: {planned.id} {planned.fault.describe()}, {planned.fault.describe_trigger()}"
+                     for planned in self._progress.plan.faults if planned.id not in come), "")
 
 
 class Terminal:

@@ -30,7 +30,7 @@ _WIDEST = 140
 _STALL = "no_global_stall"
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
-_MOST_WINDOWS = 4
+_MOST_WINDOWS, _MOST_LANES = 4, 24
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -94,7 +94,8 @@ def _timeline(result: Result, width: int) -> list[RenderableType]:
     busy = [charts.windows("machine", [(one.start, one.end) for one in found], 0.0, end, width)] if found else []
     still = [window for verdict in result.judgement.checks if verdict.name == _STALL for window in verdict.windows]
     stalls = [charts.windows("stalls", still, 0.0, end, width)] if still else []
-    return [_title("Timeline", "seconds since the steady state"), charts.lanes(view, 0.0, end, width), *stalls, *busy,
+    return [_title("Timeline", "seconds since the steady state"),
+            charts.lanes(view, 0.0, end, width, most=_MOST_LANES), *stalls, *busy,
             charts.scale(0.0, end, zero, width), charts.legend(view), *_machine(found, zero)]
 
 

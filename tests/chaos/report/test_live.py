@@ -1,0 +1,84 @@
+"""What a person sees while a run goes on fits the terminal, and tells who is in trouble."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from chaos.report.live import LiveView, PlainView
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.tape.event import Event
+
+MANY = """diloco_chaos: 1
+name: many
+cluster: {learners: 32, budget: 900}
+deadline: 90s
+faults:
+  - {pause: learner-30, at: 4s, for: 20s}
+  - {kill: learner-2, at: 5s, restart_after: 20s}
+  - {latency: learner-7, at: 30s, for: 5s, delay: 5ms}
+"""
+
+
+def harness(t, event, **fields):
+    return Event(t, "harness", 0, event, fields)
+
+
+def story(plan):
+    yield from (harness(0.1, "spawn", target=name, incarnation=0) for name in plan.cluster.all_nodes)
+    yield from (Event(2.0, name, 0, "step", {"step": 1, "tokens": 1, "loss": 3.0}) for name in plan.cluster.names)
+    parts = [{"learner": name, "incarnation": 0} for name in plan.cluster.names]
+    yield Event(2.5, "syncer", 0, "merge", {"contributions": parts, "processed": 64})
+    yield Event(2.5, "syncer", 0, "steady", {"step": 1})
+    yield harness(6.5, "injecting", fault="f1", kind="pause", targets=["learner-30"], description="pause learner-30")
+    yield harness(7.5, "injecting", fault="f2", kind="kill", targets=["learner-2"], description="kill learner-2")
+    yield harness(7.6, "exit", target="learner-2", incarnation=0, killed=True)
+
+
+@pytest.fixture
+def plan():
+    return freeze(parse(MANY), 0)
+
+
+def drawn(plan, height):
+    console = Console(file=io.StringIO(), width=80, height=height, no_color=True, force_terminal=True)
+    view = LiveView(console, plan, "run", Live(console=console, auto_refresh=False))
+    for event in story(plan):
+        view.on_event(event)
+    with console.capture() as captured:
+        console.print(view._render(12.0))
+    return Text.from_ansi(captured.get()).plain.rstrip().splitlines()
+
+
+@pytest.mark.parametrize("height", [24, 30, 60])
+def test_it_fits_and_nothing_below_the_nodes_is_cropped(plan, height):
+    lines = drawn(plan, height)
+    assert len(lines) <= height
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-1].endswith("f2: kill learner-2")
+    assert any(line.startswith("next: f3 learner-7 +5 ms latency") for line in lines)
+    assert any("deadline in 78.0 s" in line for line in lines)
+
+
+def test_who_is_in_trouble_has_a_line_and_the_others_are_counted(plan):
+    lines = drawn(plan, 24)
+    names = [line.split()[0] for line in lines[1:12]]
+    assert {"learner-2", "learner-30"} <= set(names)
+    assert "x" in next(line for line in lines if line.startswith("learner-2 "))
+    assert next(line for line in lines if line.startswith("others")).split(maxsplit=1)[1] == "23 training"
+
+
+def test_times_are_since_the_steady_state_and_before_it_since_the_start(plan):
+    out = io.StringIO()
+    view = PlainView(Console(file=out, width=80), plan, "run")
+    view.on_tick(5.0)
+    for event in story(plan):
+        view.on_event(event)
+    assert out.getvalue().splitlines()[1:] == [
+        "start+ 5 s    0%  no loss yet",
+        "    0.00 s  steady state: everybody has taken part",
+        "    4.00 s  f1: pause learner-30",
+        "    5.00 s  f2: kill learner-2"]
