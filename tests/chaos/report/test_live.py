@@ -59,7 +59,7 @@ def test_it_fits_and_nothing_below_the_nodes_is_cropped(plan, height):
     assert len(lines) <= height
     assert all(len(line) <= 80 for line in lines)
     assert lines[-1].endswith("f2: kill learner-2")
-    assert any(line.startswith("next: f3 learner-7 +5 ms latency") for line in lines)
+    assert any(line.startswith("next: f3 learner-7 +5 ms") for line in lines)
     assert any("deadline in 78.0 s" in line for line in lines)
 
 
