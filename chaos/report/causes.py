@@ -70,10 +70,10 @@ def why(history: History, start: float, end: float) -> list[str]:
     away = {one.node for one in longest.absent}
     there = len(cluster.names) - len(away - {SYNCER})
     unit = "worker" if cluster.tells_rounds else "learner"
-    if SYNCER in away:
-        head = "the syncer was away"
-    elif cluster.tells_rounds:
+    if cluster.tells_rounds:
         head = f"{there} of {len(cluster.names)} {unit}s were there"
+    elif SYNCER in away:
+        head = "the syncer was away"
     else:
         head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} {unit}s available"
     zero = history.zero or 0.0
