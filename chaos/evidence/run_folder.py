@@ -73,7 +73,11 @@ class RunFolder:
         Raises:
             FolderError: it can't be made, or nothing can be written there.
         """
+        new = not runs.exists()
         _make(runs, exist_ok=True)
+        if new:  # runs are no part of anybody's repository
+            with suppress(OSError):
+                (runs / ".gitignore").write_text("*\n")
         if not os.access(runs, os.W_OK | os.X_OK):
             raise FolderError(f"{runs}: nothing can be written there; name another place with --runs-dir")
 

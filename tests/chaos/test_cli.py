@@ -249,7 +249,7 @@ def simulated(tmp_path, deadline="60s", **cluster):
     (tmp_path / "small.yaml").write_text(
         f"diloco_chaos: 1\nname: small\ndeadline: {deadline}\ncluster: {json.dumps(settings)}")
     command("run", str(tmp_path / "small.yaml"), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
-    (run,) = (tmp_path / "runs").iterdir()
+    (run,) = (tmp_path / "runs").glob("2*")
     return run
 
 

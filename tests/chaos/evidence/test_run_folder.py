@@ -51,3 +51,11 @@ def test_a_run_that_was_recorded_with_another_schema_is_told_so(folder, schema):
     folder.write("manifest.json", {"tape_schema": schema})
     with pytest.raises(FolderError, match=r"its tape is of schema .*, and this version reads 2"):
         RunFolder.open(folder.path)
+
+
+def test_a_new_place_of_runs_is_no_part_of_anybodys_repository(tmp_path):
+    RunFolder.prepare(tmp_path / "runs")
+    assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
+    (tmp_path / "own").mkdir()
+    RunFolder.prepare(tmp_path / "own")
+    assert not any((tmp_path / "own").iterdir()), "what was there is left as it is"

@@ -205,7 +205,7 @@ def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):
     file.write_text("diloco_chaos: 1\nname: small\ndeadline: 60s\n"
                     "cluster: {model: quadratic, learners: 3, budget: 80 steps, step_time: 60ms}\n")
     command("run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"))
-    (run,) = (tmp_path / "runs").iterdir()
+    (run,) = (tmp_path / "runs").glob("2*")
     done = command("replay", str(run), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["difference"] is None
