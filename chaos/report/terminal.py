@@ -19,6 +19,7 @@ from chaos.evidence.timeline import DRAWN, Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import MARKS, VERDICTS, since_steady, story
+from chaos.report.model import WORDS
 from chaos.report.page import PAGE
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
@@ -198,7 +199,6 @@ def _passed(result: Result, verbose: bool) -> list[RenderableType]:
 def _last(result: Result) -> Text:
     """The verdict, in a line: and why where it is not one of a check."""
     plan, code, checks = result.history.plan, exit_code(result), result.judgement.checks
-    words = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}[code]
     text = Text()
     for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
         text.append(f"{since_steady(line, result.history)}\n", "yellow")
@@ -211,7 +211,7 @@ def _last(result: Result) -> Text:
         told.append(f"{seen} of {len(result.history.spans)} faults verified")
     wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
     told += [f"seed {plan.seed}", show_seconds(wall)]
-    return text.append(words, {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
+    return text.append(WORDS[code], {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
         f"  {' · '.join(told)}")
 
 
