@@ -17,7 +17,6 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, core_schema
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
 MOST_STEPS = 10**9
@@ -111,10 +110,10 @@ class Written:
     pattern: str
     words: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return AfterValidator(self._checked).__get_pydantic_core_schema__(source, handler)
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {**handler(schema), "pattern": self.pattern}
 
     def _checked(self, text: str) -> str:

@@ -67,7 +67,7 @@ def test_what_a_syncer_did_not_live_to_tell_is_not_held_against_the_tokens_of_th
 def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("diloco_chaos: 1\nname: s\ncluster: {model: quadratic, budget: 40}\n")
-    shown = CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated"]).stdout
+    shown = CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated", "--verbose"]).stdout
     wire = shown[shown.index("Wire"):]
     assert "bytes a token" in wire
     assert "broadcast" in wire
