@@ -150,7 +150,7 @@ def test_the_version_is_that_of_the_package():
 
 def test_a_shell_completes_commands():
     done = command(COMP_WORDS="diloco-chaos re", COMP_CWORD="1", _DILOCO_CHAOS_COMPLETE="complete_bash")
-    assert done.stdout.split() == ["resume", "report", "replay"]
+    assert done.stdout.split() == ["resume", "replay", "report"]
 
 
 def test_validate_tells_every_problem_and_exits_2(tmp_path):
