@@ -117,7 +117,7 @@ class Written:
         return {**handler(schema), "pattern": self.pattern}
 
     def _checked(self, text: str) -> str:
-        if not re.search(self.pattern, text):
+        if not re.fullmatch(self.pattern, text):  # `$` alone would also stand before a newline at the end
             raise ValueError(f"{text!r} is not {self.words}")
         return text
 
@@ -146,6 +146,8 @@ Steps = Annotated[int, Field(ge=0, le=MOST_STEPS), BeforeValidator(steps),
                   _written(r"\d+\s*(steps?)?", "inner steps, like 600 steps", {"type": "integer", "minimum": 0})]
 Share = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(share),
                   _written(rf"{_DIGITS}\s*%", "a share, like 80% or 0.8", {"type": "number", "minimum": 0})]
+Part = Annotated[Share, between(0.0, 1.0, "at most 100%")]
+"""A share of what can't be more than all."""
 
 
 def show_seconds(value: float) -> str:
@@ -178,5 +180,3 @@ def floor_ms(value: float) -> float:
 def round_up(value: float, step: float, at_least: float = 0.0) -> float:
     """The first multiple of `step` that comes after `value`, but not before `at_least`."""
     return max(at_least, (math.floor(value / step + 1e-9) + 1) * step)
-Part = Annotated[Share, between(0.0, 1.0, "at most 100%")]
-"""A share of what can't be more than all."""

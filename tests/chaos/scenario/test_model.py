@@ -82,6 +82,7 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
 @pytest.mark.parametrize(("text", "message"), [
     (HEAD.replace("chaos: 1", "chaos: 2"), "this version reads scenarios of format 1, and this one is of 2"),
     (HEAD.replace("mine", "Mine"), "name: 'Mine' is not a name: it has small letters"),
+    (HEAD.replace("mine", '"mine\\n"'), "is not a name: it has small letters"),
     (HEAD + "checks: {uptime: {at_least: 150%}}\n", "checks.uptime.at_least: it must be at most 100%"),
     (HEAD + "checks: {goodput: {at_least: 150%}}\n", "checks.goodput.at_least: it must be at most 100%"),
     (HEAD + "checks: {blast_radius: {at_least: 1.5}}\n", "checks.blast_radius.at_least: it must be at most 100%"),
