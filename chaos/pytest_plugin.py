@@ -22,6 +22,7 @@ from chaos.name_clash import clash, hidden
 if TYPE_CHECKING:
     from chaos.launched import Launched
     from chaos.runner.run import Result
+    from chaos.scenario.model import Scenario
 
 _LAUNCHED = pytest.StashKey["Launched"]()
 """The run that goes on beside a test."""
@@ -216,16 +217,16 @@ class ScenarioFile(pytest.File):
             raise pytest.UsageError(f"--chaos-seeds is a number of runs, 1 at least, not {seeds}")
         for seed in range(first, first + seeds):
             name = self.path.stem if seeds == 1 else f"{self.path.stem}[seed{seed}]"
-            yield ScenarioItem.from_parent(self, name=name, seed=seed)
+            yield ScenarioItem.from_parent(self, name=name, scenario=scenario, seed=seed)
 
 
 class ScenarioItem(pytest.Item):
     """One scenario, run with one seed."""
 
-    def __init__(self, seed: int = 0, **options: Any) -> None:
+    def __init__(self, scenario: Scenario, seed: int, **options: Any) -> None:
         super().__init__(**options)
         self.add_marker("chaos")
-        self._seed = seed
+        self._scenario, self._seed = scenario, seed
         self._result: Result | None = None
 
     def setup(self) -> None:
@@ -251,10 +252,9 @@ class ScenarioItem(pytest.Item):
         from chaos.report.saved import kept
         from chaos.runner import backends
         from chaos.runner.run import run_again_if_inconclusive, run_plan
-        from chaos.scenario.loading import load
         from chaos.scenario.plan import freeze
         from chaos.scenario.step_time import paced
-        frozen = freeze(load(str(self.path))[0], self._seed)
+        frozen = freeze(self._scenario, self._seed)
         backend = backends.named(_option(self.config, "on"))
         if refused := backend.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))

@@ -179,7 +179,7 @@ class Pause(Fault):
         asked = min(self.duration or 0.0, end - on.began)
         silences = []
         for target in self.targets:
-            stands = run.tape.by_process().get((target, _newest(run, target, on.began)), ())
+            stands = run.tape.by_process().get((target, run.tape.newest(target, on.began)), ())
             inside = [on.began, *sorted(t for t in times(stands) if on.began < t < end), end]
             silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
         shortest = min(silences)
@@ -272,12 +272,6 @@ def _beside(run: Evidence, target: str, began: float) -> int | None:
         elif event.t >= began - 0.1:
             return None if event["incarnation"] - 1 in gone else int(event["incarnation"])
     return None
-
-
-def _newest(run: Evidence, target: str, at: float) -> int:
-    """The newest incarnation at a time."""
-    return max((event["incarnation"] for event in run.tape.of("spawn", node="harness")
-                if event["target"] == target and event.t <= at), default=0)
 
 
 def _ghost(run: Evidence, target: str, at: float) -> int | None:

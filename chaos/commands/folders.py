@@ -31,9 +31,8 @@ def check(folder: RunArgument, as_json: JsonOption = False,
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.report.model import model_of
-    from chaos.report.page import PAGE, report_html
-    from chaos.report.registry import find
+    from chaos.report.page import PAGE
+    from chaos.report.registry import find, html
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import REPORT, document, exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
@@ -42,7 +41,7 @@ def check(folder: RunArgument, as_json: JsonOption = False,
         if not run.over:
             raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
         result = judged(run)
-        story, page = document(result), report_html(model_of(result))
+        story, page = document(result), html(result)
         if write is not None:
             sys.stdout.write(write(result))
         else:

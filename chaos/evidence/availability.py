@@ -129,8 +129,7 @@ class Availability:
         """When a merge was made that this node had part in, of what came later than `after`: its newest process then,
         for an older one may still be there."""
         after = max(after, self._reconnected(node, after))
-        newest = max((spawn["incarnation"] for spawn in self._history.tape.of("spawn", node="harness")
-                      if spawn["target"] == node and spawn.t <= after + _MOMENT_S), default=0)
+        newest = self._history.tape.newest(node, after + _MOMENT_S)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
             node == SYNCER or any(part["learner"] == node and part["incarnation"] >= newest
                                   and part.get("arrived", merge.t) > after

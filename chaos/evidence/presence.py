@@ -48,7 +48,8 @@ class Presence:
         self._newest: dict[str, int] = {}
         nodes = (*self._names, SYNCER)
         self._changes: dict[str, list[tuple[float, str]]] = {name: [(0.0, "not started")] for name in nodes}
-        for event in history.tape.each("spawn", "exit", "hello", "lost", "ready", "step", "resumed", "merge"):
+        steps = ["step"] if history.plan.cluster.tells_rounds else []  # else there are many, and merges tell
+        for event in history.tape.each("spawn", "exit", "hello", "lost", "ready", "resumed", "merge", *steps):
             self._on(event)
         self._hidden = {name: [(span, _HIDDEN[span.planned.fault.shown_as]) for span in history.spans
                                if span.injected is not None and span.planned.fault.shown_as in _HIDDEN
@@ -102,7 +103,7 @@ class Presence:
                 self._set(SYNCER, event.t, _THERE)
             case "ready":
                 self._set(event.node, event.t, _THERE, unless=("gone", "not connected"))
-            case "step" if self._history.plan.cluster.tells_rounds:
+            case "step":
                 self._set(event.node, event.t, _THERE)
             case "merge":
                 self._set(SYNCER, event.t, _THERE)

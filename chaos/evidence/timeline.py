@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
 from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,14 @@ class Lanes:
         self._newest: dict[str, object] = {}  # node -> its newest incarnation: an older one may end beside it
         self._kinds = {planned.id: planned.fault for planned in plan.faults}
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
+
+    @classmethod
+    def of(cls, plan: Plan, tape: Tape) -> Lanes:
+        """Those of a whole run."""
+        lanes = cls(plan)
+        for event in tape.each(*DRAWN):
+            lanes.on_event(event)
+        return lanes
 
     def on_event(self, event: Event) -> None:
         """Take in one event; they may come from all nodes, roughly in the order of time. What is about nobody that the

@@ -69,13 +69,12 @@ def why(history: History, start: float, end: float) -> list[str]:
     longest = max(worst, key=lambda one: one.end - one.start)
     away = {one.node for one in longest.absent}
     there = len(cluster.names) - len(away - {SYNCER})
-    unit = "worker" if cluster.tells_rounds else "learner"
     if cluster.tells_rounds:
-        head = f"{there} of {len(cluster.names)} {unit}s were there"
+        head = f"{there} of {len(cluster.names)} workers were there"
     elif SYNCER in away:
         head = "the syncer was away"
     else:
-        head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} {unit}s available"
+        head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} learners available"
     zero = history.zero or 0.0
     return [f"{worst[0].start - zero:.2f}-{worst[-1].end - zero:.2f} s  {head}",
             *(f"  {line}" for line in _absent(history, longest.absent))]

@@ -16,7 +16,7 @@ from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.history import History
 from chaos.evidence.interference import interference
-from chaos.evidence.timeline import DRAWN, Lanes
+from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report.causes import QUIET, causes, since_steady
 from chaos.runner.run import Result, exit_code
@@ -220,10 +220,7 @@ def _faults(history: History, zero: float) -> Iterable[FaultTold]:
 
 
 def _lanes(history: History, zero: float) -> Iterable[LaneTold]:
-    lanes = Lanes(history.plan)
-    for event in history.tape.each(*DRAWN):
-        lanes.on_event(event)
-    for node, lane in lanes.nodes.items():
+    for node, lane in Lanes.of(history.plan, history.tape).nodes.items():
         changes = [change for change in lane.changes if change[0] < history.end]
         borders = pairwise([*changes, (history.end, "")])
         yield LaneTold(node=node, states=[StateTold(start=began - zero, end=until - zero, state=state)
@@ -251,7 +248,7 @@ def _curves(history: History) -> Iterable[CurveTold]:
 
 def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
     """Those of which there are few; where they are many all the same, the first and the last."""
-    rare = [event for event in history.tape.events if event.event not in QUIET]
+    rare = list(history.tape.each(*(name for name in history.tape.names if name not in QUIET)))
     left_out = max(0, len(rare) - _MOST_EVENTS)
     if left_out:
         rare = [*rare[:_MOST_EVENTS // 2], *rare[-_MOST_EVENTS // 2:]]

@@ -15,7 +15,7 @@ from chaos.checks import Judgement
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.interference import Interference, interference
-from chaos.evidence.timeline import DRAWN, Lanes
+from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import MARKS, VERDICTS, since_steady, story
@@ -39,8 +39,9 @@ _LITTLE = 0.001
 def show(result: Result, console: Console, verbose: bool = False) -> None:
     """Print the report; `verbose`: with the figures of every check, the loss, tokens, the wire, and the logs' ends."""
     width = min(console.width, _WIDEST)
-    figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result), *_wire(result)]
-    for section in (_head(result), *_timeline(result, width), *_faults(result), *(figures if verbose else []),
+    figures = [_verdicts(result.judgement.checks), *_loss(result, width), _tokens(result),
+               *_wire(result)] if verbose else []
+    for section in (_head(result), *_timeline(result, width), *_faults(result), *figures,
                     *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
         console.print(section, width=width)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
@@ -84,9 +85,7 @@ def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
 
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:
-    view = Lanes(result.history.plan)
-    for event in result.history.tape.each(*DRAWN):
-        view.on_event(event)
+    view = Lanes.of(result.history.plan, result.history.tape)
     if not result.history.tape.events:
         return []
     end = result.history.end

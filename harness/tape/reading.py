@@ -63,6 +63,16 @@ class Tape:
         found = [self._places[name] for name in dict.fromkeys(names) if name in self._places]
         return found[0] if len(found) == 1 else array("I", sorted(chain.from_iterable(found)))  # each is in order
 
+    @property
+    def names(self) -> Iterable[str]:
+        """Of the events that there are."""
+        return self._places
+
+    def newest(self, node: str, at: float) -> int:
+        """The newest incarnation of a node that had been started by then."""
+        return max((spawn["incarnation"] for spawn in self.of("spawn", node="harness")
+                    if spawn["target"] == node and spawn.t <= at), default=0)
+
     @cached_property
     def ends(self) -> dict[tuple[str, int], float]:
         """When each (node, incarnation) wrote for the last time, in seconds."""
