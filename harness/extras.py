@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal["trainer", "compose", "ray", "hypothesis"]
+Extra = Literal["trainer", "compose", "ray", "hypothesis", "png", "otel"]
 
 
 class MissingExtraError(Exception):
@@ -15,7 +15,11 @@ class MissingExtraError(Exception):
 def lacking(package: str, extra: Extra, what: str) -> str:
     """What to install for `what`, as a sentence; empty where the package is there. Imports nothing. A folder of that
     name on the path, as many projects have a `docker`, is none."""
-    if (found := find_spec(package)) is not None and found.origin is not None:
+    try:
+        found = find_spec(package)
+    except ModuleNotFoundError:  # nor is what it is a part of
+        found = None
+    if found is not None and found.origin is not None:
         return ""
     return f"{what} needs {package}, which is not installed: pip install 'diloco-chaos[{extra}]'"
 

@@ -123,7 +123,7 @@ def _one(check: Check, history: History) -> Verdict | None:
     excuse = [] if finding.holds else _excuse(history, finding)
     return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if excuse else "failed",
                    measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence],
-                   windows=[] if finding.holds else _windows(finding))
+                   windows=[] if finding.holds else _windows(finding), figures=list(finding.figures))
 
 
 def _windows(finding: Finding) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chaos.checks.base import Finding, Late, check, need
+from chaos.checks.base import Figure, Finding, Late, check, need
 from chaos.evidence.availability import SETTLED_S, Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.model import SYNCER
@@ -32,7 +32,8 @@ def silence_noticed(history: History) -> Finding | None:
         return None  # nobody was silent for so long
     took.sort(key=lambda one: -one[0])
     return Finding(took[0][0] <= within, show_seconds(took[0][0]), f"≤ {show_seconds(within)}",
-                   [words for _, words, _ in took[:3]], [late for _, _, late in took])
+                   [words for _, words, _ in took[:3]], [late for _, _, late in took],
+                   [Figure(value=took[0][0], limit=within, unit="s")])
 
 
 @check(needs={"fragments"}, unverified="judged")
@@ -51,7 +52,8 @@ def nobody_starves(history: History) -> Finding | None:
                    for learner in history.plan.cluster.starters]
     least = min(share for share, _ in shares)
     return Finding(least >= _MOST, f"least {least:.0%}", f"≥ {_MOST:.0%}",
-                   [words.format(share) for share, words in sorted(shares)[:3]])
+                   [words.format(share) for share, words in sorted(shares)[:3]],
+                   figures=[Figure(value=least, limit=_MOST, best=1.0, unit="share")])
 
 
 def _all_there(history: History) -> float:

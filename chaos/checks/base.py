@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+import math
+from collections.abc import Callable, Iterable, Sequence, Set, Sized
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from chaos.evidence.history import History
 from chaos.registry import Check, Need
@@ -32,6 +33,39 @@ class Late(NamedTuple):
     """Seconds that it may take at the most."""
 
 
+class Figure(BaseModel):
+    """A number that a check measured, for programs, and to see how far from its limit it is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    of: str = ""
+    """What it is of, where a check has several: a learner, a reference."""
+    value: float | None
+    """None: it never came, or is no number."""
+    limit: float
+    unit: Literal["s", "share", "learners", "versions", "rounds", "steps", "violations"]
+    """A share is 1.0 where it is all."""
+    best: float = 0.0
+    """What nothing can be better than: the limit is a ceiling where this is below it, and a floor where it is above."""
+
+    @field_validator("value")
+    @classmethod
+    def _finite(cls, value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    @property
+    def used(self) -> float | None:
+        """How much of the room between best and limit is used up: beyond 1 it does not hold. None: there is no room."""
+        if self.best == self.limit:
+            return None
+        return math.inf if self.value is None else max(0.0, (self.best - self.value) / (self.best - self.limit))
+
+
+def tightest(figures: Iterable[Figure]) -> Figure | None:
+    """That which is nearest to its limit, or farthest beyond it; None where none has room."""
+    return max((one for one in figures if one.used is not None), key=lambda one: one.used or 0.0, default=None)
+
+
 class Finding(NamedTuple):
     """What a check measured, and whether it is within its bound."""
 
@@ -42,6 +76,7 @@ class Finding(NamedTuple):
     """Events that prove it, in words, worst first."""
     late: Sequence[Late] = ()
     """Where it does not hold: all that must be excused by what else went on for it to prove nothing."""
+    figures: Sequence[Figure] = ()
 
 
 def check(bound: Any = None, *, needs: Set[Need] = frozenset({"sound run"}),
@@ -78,10 +113,17 @@ class Verdict(BaseModel):
     """In words; times since the run began have two decimals there, and durations have none or one."""
     windows: list[tuple[float, float]] = []
     """Parts of the run in which something took longer than it may, the longest first, in seconds since it began."""
+    figures: list[Figure] = []
+    """The numbers behind it; none where it is not about one."""
 
     def __bool__(self) -> bool:
         """Whether it passed: `assert run.verdict("reintegration")`."""
         return self.verdict == "passed"
+
+
+def violations(wrong: Sized) -> list[Figure]:
+    """Of a check that allows none."""
+    return [Figure(value=len(wrong), limit=0, unit="violations")]
 
 
 def need(condition: object, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need
+from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, violations
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
 from harness.cluster.base import status_words
@@ -45,7 +45,7 @@ def no_unplanned_exit(history: History) -> Finding:
             (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)
     if doubtful and not wrong:
         raise Unknown("; ".join(doubtful))
-    return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5])
+    return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5], figures=violations(wrong))
 
 
 @check(**PROMISE | {"needs": {"protocol"}})
@@ -68,7 +68,8 @@ def end_correct(history: History) -> Finding:
               for node in stayed]
     awaited = len(told[0]["awaited"])
     return Finding(not wrong, f"{len(wrong)} of {awaited} did not end", f"0 within {show_seconds(within)}", wrong[:5],
-                   [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [])
+                   [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [],
+                   violations(wrong))
 
 
 def _ended(history: History, node: str, until: float) -> bool:

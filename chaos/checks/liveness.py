@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import Finding, Late, Unknown, check, need, need_before, zero
+from chaos.checks.base import Figure, Finding, Late, Unknown, check, need, need_before, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Within
@@ -54,17 +54,18 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, rate, contributors, window):
                 return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"],
-                               [_hindered(max(at, history.end - 2 * window), history.end)])
+                               [_hindered(max(at, history.end - 2 * window), history.end)],
+                               [Figure(value=None, limit=within, unit="s")])
             seconds = _healing_s(history, last, at)
             took = f"{show_seconds(seconds)} after the last fault" if seconds else "0 s (no interruption)"
             return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
-                [Late(last, at, within)])
+                [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
     need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over")
     now_rate, now_contributors = _pulse(history, history.end - window, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
-        [Late(last, history.end, within + window)])
+        [Late(last, history.end, within + window)], [Figure(value=None, limit=within, unit="s")])
 
 
 def _all_back(history: History, last: float) -> float:
@@ -170,7 +171,8 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     worst = max(took)
     return Finding(worst.seconds <= within, "never" if worst.seconds == math.inf else show_seconds(worst.seconds),
                    f"≤ {show_seconds(within)}", [one.words for one in sorted(took, reverse=True)],
-                   [Late(one.start, one.end, within) for one in took])
+                   [Late(one.start, one.end, within) for one in took],
+                   [Figure(value=None if worst.seconds == math.inf else worst.seconds, limit=within, unit="s")])
 
 
 class _Return(NamedTuple):
@@ -312,7 +314,8 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     found.sort()
     beyond, pace, *_ = found[0]
     return Finding(beyond >= 0, f"{pace:.0%} of nominal pace", f"≥ {pace - beyond:.0%}",
-                   [words for _, _, words, _ in found[:3]], [late for beyond, _, _, late in found if beyond < 0])
+                   [words for _, _, words, _ in found[:3]], [late for beyond, _, _, late in found if beyond < 0],
+                   [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
 
 
 def _by_chance(history: History, learner: str, seconds: float) -> float:
@@ -399,6 +402,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
     if not bounds:
         return None
     measured, allowed, evidence, late, holds = [], [], [], list[Late](), True
+    figures: list[Figure] = []
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
                 and span.planned.fault.reversible]
@@ -415,7 +419,9 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         holds &= within
         late += [] if within else [_hindered(*window) for window in windows]
         measured.append(f"{bound.learner} {share:.0%}")
+        figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")
+                    for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
         allowed += [f"≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
         allowed += [f"≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
         evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds")
-    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late)
+    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late, figures)

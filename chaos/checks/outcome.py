@@ -6,7 +6,19 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from chaos.checks.base import PROMISE, QUIET_S, Finding, Late, Unknown, check, need, need_before, zero
+from chaos.checks.base import (
+    PROMISE,
+    QUIET_S,
+    Figure,
+    Finding,
+    Late,
+    Unknown,
+    check,
+    need,
+    need_before,
+    violations,
+    zero,
+)
 from chaos.checks.injection import measure
 from chaos.checks.rounds import goodput_of_rounds
 from chaos.evidence.availability import Availability
@@ -41,6 +53,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     names = {"fault-free": history.plan.cluster.baseline_name}
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
+    figures: list[Figure] = []
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
         if margin is None:
@@ -56,6 +69,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
         gap = relative_gap(final, reference.curve, count, floor)
         holds &= gap <= margin
         measured.append(f"{name} {gap:+.1%}")
+        figures.append(Figure(of=name, value=gap, limit=margin, unit="share"))
         allowed.append(f"{name} ≤ +{margin:.1%}")
         other = "processed" if count == "merged" else "merged"
         if kind == "synchronous":
@@ -66,7 +80,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
                             f"run with a schedule of its own would have been there sooner")
         evidence.append(f"{name} at equal {count} {unit} {loss_at(reference.curve, count, getattr(final, count)):.4f}; "
                         f"at equal {other} {unit} {relative_gap(final, reference.curve, other, floor):+.2%}")
-    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence)
+    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, figures=figures)
 
 
 def relative_gap(final: Point, curve: Sequence[Point], count: str, floor: float = 0.0) -> float:
@@ -143,7 +157,8 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
         least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
                    [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
-                   [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))])
+                   [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
+                   [Figure(value=value, limit=least, best=1.0, unit="share")])
 
 
 def _left(history: History, start: float) -> float:
@@ -186,13 +201,15 @@ def faults_verified(history: History) -> Finding | None:
     ignored = [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results
                if result.ok and not result.reacted]
     if ignored:
-        return Finding(False, f"{len(ignored)} of {len(results)} without a reaction", "all", ignored[:5])
+        return Finding(False, f"{len(ignored)} of {len(results)} without a reaction", "all", ignored[:5],
+                       figures=violations(ignored))
     missed = [f"{span.planned.id}: asked for {result.requested}; observed: {result.observed}"
               for span, result in results if not result.ok]
     if missed:
         raise Unknown("; ".join(missed))
     return Finding(True, f"{len(results)} of {len(results)}", "all",
-                   [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results])
+                   [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results],
+                   figures=violations(ignored))
 
 
 @check(**PROMISE)
@@ -206,7 +223,7 @@ def all_undone(history: History) -> Finding:
              if span.observed.get("back") is False and not _in_the_way(history, span)]
     left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans
              if span.injected is not None and span.planned.fault.reversible and span.ended is None]
-    return Finding(not left, f"{len(left)} left", "0", left)
+    return Finding(not left, f"{len(left)} left", "0", left, figures=violations(left))
 
 
 def _in_the_way(history: History, span: Span) -> bool:

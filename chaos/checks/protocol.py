@@ -9,7 +9,7 @@ from math import inf, isclose
 from operator import itemgetter
 from typing import Any
 
-from chaos.checks.base import PROMISE, Finding, Unknown, check, need, rules_of
+from chaos.checks.base import PROMISE, Figure, Finding, Unknown, check, need, rules_of, violations
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
@@ -50,7 +50,7 @@ def staleness_bounded(history: History) -> Finding:
                 impossible += [here] if age < 0 else []
     need(oldest is not None, "nothing was merged from anybody")
     return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", f"≤ {bound}",
-                   impossible or [words])
+                   impossible or [words], figures=[Figure(value=oldest, limit=bound, unit="versions")])
 
 
 @check(needs={"fragments"}, unverified="judged")
@@ -75,7 +75,9 @@ def quorum_respected(history: History) -> Finding:
         if not any(merge["opened"] - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
             wrong += [f"{where}: {why}" for why in _grace_problems(rules, merge, parts)]
     return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
-        f"{len(history.merges)} merges recomputed"])
+        f"{len(history.merges)} merges recomputed"], figures=[
+            Figure(value=smallest, limit=rules.quorum, best=history.plan.cluster.learners, unit="learners"),
+            *violations(wrong)])
 
 
 class _Presence:
@@ -137,7 +139,8 @@ def exactly_once(history: History) -> Finding:
         _no_version_is_missing(history)
     fates = sum(len(fates) for fates in accounting.fates.values())
     summary = [f"{name}: {count:,} tokens" for name, count in accounting.by_fate.most_common()]
-    return Finding(not wrong, f"{len(wrong)} violations in {fates:,} fates", "0", wrong[:5] or summary)
+    return Finding(not wrong, f"{len(wrong)} violations in {fates:,} fates", "0", wrong[:5] or summary,
+                   figures=violations(wrong))
 
 
 def _back_again(history: History) -> list[str]:
@@ -214,7 +217,8 @@ def replica_consistency(history: History) -> Finding:
             wrong.append(f"{event.node}.{event.incarnation} went back to version {place[1]} of fragment {place[0]}")
         held[node, place[0]] = place[1]
     wrong += _older_than_promised(history, received)
-    return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5])
+    return Finding(not wrong, f"{len(wrong)} of {len(received)} receipts differ", "0", wrong[:5],
+                   figures=violations(wrong))
 
 
 def _told_of(event: Event) -> list[tuple[int, int, str, str | None]]:
@@ -267,7 +271,7 @@ def weights_correct(history: History) -> Finding:
                     weight - part["weight"]) <= 1e-6 * weight:
                 wrong.append(f"fragment {merge['fragment']} version {merge['version']}: {part['learner']} weighed "
                              f"{part['weight']:.0f} for {part['steps']} steps; its tape gives {weight:.0f} for {steps}")
-    return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5])
+    return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5], figures=violations(wrong))
 
 
 def _outer_step(rules: FragmentRules, merge: Event) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.checks.base import QUIET_S, Finding, check, need, need_before, zero
+from chaos.checks.base import QUIET_S, Figure, Finding, check, need, need_before, zero
 from chaos.evidence.history import History
 from chaos.scenario.bounds import Lost, RoundQuorum
 
@@ -37,7 +37,8 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
         newest[event.node] = max(newest.get(event.node, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
     return Finding(most <= bound.rounds, f"{most} rounds lost", f"≤ {bound.rounds}",
-                   [words for _, words in sorted(lost, reverse=True)[:3]])
+                   [words for _, words in sorted(lost, reverse=True)[:3]],
+                   figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
 
 
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
@@ -49,9 +50,12 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     counted = [(_members(merge.fields), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
     few = [(members, merge) for members, merge in counted if members < bound.at_least]
-    return Finding(not few, f"fewest members {min(members for members, _ in counted)}", f"≥ {bound.at_least}",
+    fewest = min(members for members, _ in counted)
+    return Finding(not few, f"fewest members {fewest}", f"≥ {bound.at_least}",
                    [f"round {merge['round']} at {merge.t:.2f} s had {members}" for members, merge in sorted(
-                       few, key=lambda one: one[0])[:3]])
+                       few, key=lambda one: one[0])[:3]],
+                   figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
+                                   unit="learners")])
 
 
 def goodput_of_rounds(history: History, least: float) -> Finding:
@@ -64,7 +68,7 @@ def goodput_of_rounds(history: History, least: float) -> Finding:
     value = min(1.0, whole / own)
     return Finding(value >= least, f"{value:.1%}", f"≥ {least:.1%}",
                    [f"{whole:.2f} members' rounds in a second after the steady state, and {own:.2f} before the first "
-                    f"fault"])
+                    f"fault"], figures=[Figure(value=value, limit=least, best=1.0, unit="share")])
 
 
 def _made(history: History, start: float, end: float) -> int:

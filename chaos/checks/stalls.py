@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from chaos.checks.base import Finding, Late, check, need, rules_of, zero
+from chaos.checks.base import Figure, Finding, Late, check, need, rules_of, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History
 from chaos.scenario.bounds import AtLeast, Stall
@@ -50,7 +50,8 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     if worst.counted < worst.end - worst.start:
         words += f", of which {show_seconds(worst.counted)} while enough were there to merge"
     return Finding(worst.excess <= 0, f"longest gap {show_seconds(worst.counted)}", f"≤ {show_seconds(worst.allowed)}",
-                   [words], [gap.late for gap in gaps])
+                   [words], [gap.late for gap in gaps],
+                   [Figure(value=worst.counted, limit=worst.allowed, unit="s")])
 
 
 @check(AtLeast)
@@ -68,7 +69,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
                    [f"no merge from {gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the "
                     f"allowed {show_seconds(gap.allowed)}" for late, gap in reversed(down[-3:])],
-                   [gap.late for gap in gaps])
+                   [gap.late for gap in gaps], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 
 def _gaps(history: History, bound: Stall, merges: Sequence[Event]) -> list[_Gap]:
@@ -135,4 +136,5 @@ def fragments_in_turn(history: History) -> Finding | None:
     if not judged:
         return None  # somebody was hit all the time
     return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps",
-                   [words for _, words in sorted(wrong, reverse=True)[:3]], late)
+                   [words for _, words in sorted(wrong, reverse=True)[:3]], late,
+                   [Figure(value=longest, limit=turn, unit="steps")])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.checks.base import Finding, Late, check, need, rules_of
+from chaos.checks.base import Finding, Late, check, need, rules_of, violations
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node
 from chaos.scenario.model import SYNCER
@@ -126,7 +126,8 @@ def processed_correct(history: History) -> Finding:
     allowed = history.plan.cluster.heartbeat_timeout
     slow = [f"{words(at)}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
     return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ", "0", (wrong or slow)[:5],
-                   [Late(moments[at] - allowed - _CLOCK_S, moments[at], allowed) for at in behind])
+                   [Late(moments[at] - allowed - _CLOCK_S, moments[at], allowed) for at in behind],
+                   violations(wrong or slow))
 
 
 def _where(wrong: NDArray[np.bool_]) -> list[int]:
@@ -206,7 +207,8 @@ def learning_rate_correct(history: History) -> Finding:
         wrong += [(began[at], f"{node[0]}.{node[1]} step {events[at]['step']}: its rate was {rates[at]:g}; "
                    f"the schedule has {lowest[at]:g} to {highest[at]:g} there") for at in _where(judged & ~right)]
     need(count, "there are no steps on the tape")
-    return Finding(not wrong, f"{len(wrong)} of {count} rates differ", "0", [words for _, words in sorted(wrong)[:5]])
+    return Finding(not wrong, f"{len(wrong)} of {count} rates differ", "0", [words for _, words in sorted(wrong)[:5]],
+                   figures=violations(wrong))
 
 
 def _told(history: History) -> dict[tuple[int, int], int]:

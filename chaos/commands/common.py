@@ -69,6 +69,12 @@ class Failure(Exception):  # noqa: N818 - an end of the program, not an error of
         self.code = code
 
 
+def print_report(content: str | bytes) -> None:
+    """A report on standard output."""
+    sys.stdout.buffer.write(content.encode() if isinstance(content, str) else content)
+    sys.stdout.buffer.flush()
+
+
 def print_json(content: Any) -> None:
     """One object on standard output."""
     sys.stdout.write(json.dumps(content, indent=2) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
+from chaos.commands.common import (
+    Failure,
+    JsonOption,
+    RunArgument,
+    VerboseOption,
+    app,
+    print_json,
+    print_report,
+    understood,
+)
 from chaos.evidence.run_folder import RunFolder
 from harness.errors import first
 from harness.extras import MissingExtraError
@@ -31,8 +39,8 @@ def check(folder: RunArgument, as_json: JsonOption = False,
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.report.page import PAGE
-    from chaos.report.registry import find, html
+    from chaos.report.forms.page import PAGE
+    from chaos.report.forms.registry import find, html
     from chaos.report.terminal import show as show_report
     from chaos.runner.run import REPORT, document, exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
@@ -43,7 +51,7 @@ def check(folder: RunArgument, as_json: JsonOption = False,
         result = judged(run)
         story, page = document(result), html(result)
         if write is not None:
-            sys.stdout.write(write(result))
+            print_report(write(result))
         else:
             show_report(result, Console(), verbose)
         code = exit_code(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_json, understood
+from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_json, print_report, understood
 from chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
 from harness.errors import printable
 
@@ -24,24 +23,25 @@ _WORDS = {0: ("passed", "green"), 1: ("FAILED", "bold red"), 3: ("inconclusive",
 @app.command()
 def report(
     folder: RunArgument,
-    form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), or another "
-                                      "package's.")] = "md",
+    form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), junit, svg "
+                                      "or png (the timeline), perfetto, prometheus, otel, or another package's."
+                                      )] = "md",
     out: Annotated[Path | None, typer.Option(help="Write it to this file, not to standard output.")] = None,
 ) -> None:
     """Write the report of a recorded run in another form. Every run has its report.html already.
 
     Example: `diloco-chaos report runs/20260101-120000-flagship-1a2b --format html --out report.html`
     """
-    from chaos.report.registry import find
+    from chaos.report.forms.registry import find
     from chaos.runner.run import judged
     write = find(form)
     with understood(folder):
         text = write(judged(RunFolder.open(folder)))
     if out is None:
-        sys.stdout.write(text)
+        print_report(text)
         return
     try:
-        out.write_text(text, encoding="utf-8")
+        out.write_bytes(text.encode() if isinstance(text, str) else text)
     except OSError as error:
         raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
 
@@ -55,7 +55,7 @@ def open_(
 
     Example: `diloco-chaos open latest`
     """
-    from chaos.report.page import PAGE
+    from chaos.report.forms.page import PAGE
     folder = RunFolder.open(named(run)).path
     page = folder / PAGE
     if not page.is_file():

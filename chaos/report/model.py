@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Verdict
+from chaos.checks.base import Figure, Verdict, tightest
 from chaos.checks.injection import measure
 from chaos.evidence.history import History
 from chaos.evidence.interference import interference
@@ -44,8 +44,16 @@ class CheckTold(_Told):
     causes: list[str]
     """Why it failed, as far as the event log proves it."""
     evidence: list[str]
+    figures: list[Figure]
+    """The numbers behind it; none where it is not about one."""
     windows: list[tuple[float, float]]
     """From when to when something took longer than it may, the worst first."""
+
+
+    @property
+    def tightest(self) -> Figure | None:
+        """That of its figures which is nearest to its limit, or farthest beyond it."""
+        return tightest(self.figures)
 
 
 class FaultTold(_Told):
@@ -207,7 +215,7 @@ def _check(history: History, verdict: Verdict) -> CheckTold:
     return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
                      causes=causes(history, verdict) if verdict.verdict == "failed" else [],
                      evidence=[since_steady(line, history) for line in verdict.evidence],
-                     windows=[(start - zero, end - zero) for start, end in verdict.windows])
+                     figures=verdict.figures, windows=[(start - zero, end - zero) for start, end in verdict.windows])
 
 
 def _faults(history: History, zero: float) -> Iterable[FaultTold]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from chaos.report.markdown import report_markdown
+from chaos.report.forms.markdown import report_markdown
+from chaos.report.forms.page import PAGE, report_html
 from chaos.report.model import model_of
-from chaos.report.page import PAGE, report_html
+from chaos.report.past import earlier
 from chaos.runner.run import Result
 from harness.errors import printable
 
@@ -19,7 +20,7 @@ def kept(result: Result) -> Result:
     """The same, when it is written. What can't be written is told, and costs nothing else."""
     model = model_of(result)
     try:
-        result.folder.write_text(PAGE, report_html(model))
+        result.folder.write_text(PAGE, report_html(model, earlier(result.folder, model.scenario)))
     except OSError as error:
         _warn(str(result.folder.path / PAGE), error)
     if summary := os.environ.get(_SUMMARY):

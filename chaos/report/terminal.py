@@ -19,8 +19,8 @@ from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import MARKS, VERDICTS, since_steady, story
+from chaos.report.forms.page import PAGE
 from chaos.report.model import WORDS
-from chaos.report.page import PAGE
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
 from harness.storage.global_checkpoint import CHECKPOINTS

@@ -4,18 +4,24 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from chaos.checks.base import Verdict
 from chaos.cli import app
 from chaos.evidence.run_folder import RunFolder
-from chaos.report.markdown import escaped, report_markdown
+from chaos.report.forms.drawing import Axis
+from chaos.report.forms.markdown import escaped, report_markdown
+from chaos.report.forms.page import report_html, timeline_svg
+from chaos.report.forms.registry import find
 from chaos.report.model import ReportModel, model_of
-from chaos.report.page import Axis, report_html
+from chaos.report.past import Past
 from chaos.report.saved import kept
 from chaos.runner.run import judged
+from harness.extras import MissingExtraError
 
 _VOID = {"meta", "link", "br", "input"}
 
@@ -143,7 +149,9 @@ def test_of_a_folder_that_is_not_whole_there_is_a_report_that_says_so(results, t
 
 def test_the_command_writes_every_form(results, tmp_path):
     folder = str(results[1].folder.path)
-    for form, begins in (("md", "### PASSED mine"), ("html", "<!doctype html>"), ("json", "{\n"), ("model", "{\n")):
+    for form, begins in (("md", "### PASSED mine"), ("html", "<!doctype html>"), ("json", "{\n"), ("model", "{\n"),
+                         ("junit", "<?xml"), ("svg", "<svg"), ("perfetto", "{"), ("otel", "{"),
+                         ("prometheus", "# HELP")):
         done = CliRunner().invoke(app, ["report", folder, "--format", form])
         assert done.stdout.startswith(begins), done
     done = CliRunner().invoke(app, ["report", folder, "--out", str(tmp_path / "x.md")])
@@ -164,3 +172,30 @@ def test_ticks_are_few_round_and_within(low, high):
     ticks = axis.ticks()
     assert 1 <= len(ticks) <= 9
     assert all(100 <= tick.at <= 900 for tick in ticks)
+
+
+def test_how_much_of_its_room_a_check_used_is_drawn_and_what_came_of_it_before(results):
+    model = model_of(results[1])
+    then = Past("20260101-120000-mine-0000aaaa", "", 0, 1, "", {"uptime": Verdict(
+        name="uptime", verdict="failed", measured="12%", bound="≥ 20%")})
+    text = report_html(model, [then])
+    assert Page(text).opened == []
+    assert 'title="failed: 12%, 20260101-120000-mine-0000aaaa"' in text
+    drawn = [check for check in model.checks if check.tightest is not None]
+    assert text.count('<svg class="bar"') == len(drawn) > 3
+
+
+def test_the_timeline_is_a_drawing_of_its_own(results):
+    for result in results:
+        text = timeline_svg(model_of(result))
+        root = ElementTree.fromstring(text)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in text
+        assert [one.text for one in root.iter() if one.text == "f3"]
+
+
+def test_a_png_is_one_or_says_what_it_lacks(results):
+    try:
+        assert find("png")(results[0]).startswith(b"\x89PNG")
+    except MissingExtraError as error:
+        assert "fonts" in str(error)

@@ -1,27 +1,22 @@
-"""report.html: a run on one page, in one file that needs no network. The template engine escapes text of others."""
+"""Where things are drawn on a page: axes, paths, and how much of a bound is used, in SVG user units."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from chaos.evidence.timeline import LOOKS
-from chaos.report.causes import MARKS, VERDICTS
+from chaos.checks.base import Figure
 from chaos.report.model import CurveTold, ReportModel
-from harness.units import show_bytes, show_seconds
 
-PAGE = "report.html"
-"""In a run's folder."""
-_WIDTH, _NAME, _LANE = 1000.0, 110.0, 18.0
-"""Of a drawing: its width, that of names left of it, the height of a lane; SVG user units."""
-_RATE, _LOSS = 90.0, 220.0
+WIDTH, NAME, LANE = 1000.0, 110.0, 18.0
+"""Of a drawing: its width, that of names left of it, the height of a lane."""
+RATE, LOSS = 90.0, 220.0
 """Heights of the charts."""
 _TICKS = 8
 _STEPS = (1, 2, 5)
+_BAR, _BEYOND = 100.0, 1.5
+"""Width of a bar, and how much of a bound it has room for."""
 
 
 class Tick(NamedTuple):
@@ -54,23 +49,6 @@ class Axis(NamedTuple):
                 for number in range(first, math.floor(self.high / step) + 1)]
 
 
-def report_html(model: ReportModel) -> str:
-    """The page."""
-    drawn = {one.state for row in model.lanes for one in row.states} - {"done"}
-    time = Axis(model.start, max(model.end, model.start + 1e-9), _NAME, _WIDTH)
-    return _environment().get_template("report.html.j2").render(
-        model=model, time=time, looks={
-            state: look.colour for state, look in LOOKS.items() if state in drawn}, lane=_LANE, name=_NAME,
-        width=_WIDTH, rate=_rate(model, time), loss=_loss(model), rate_height=_RATE, loss_height=_LOSS, marks=MARKS,
-        verdicts=VERDICTS, seconds=show_seconds, bytes=show_bytes)
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(loader=PackageLoader("chaos.report"), autoescape=True, undefined=StrictUndefined,
-                       trim_blocks=True, lstrip_blocks=True)
-
-
 class Rate(NamedTuple):
     """Merges a second, and the mean of those who had part in them, as SVG paths."""
 
@@ -81,10 +59,11 @@ class Rate(NamedTuple):
     quorum: float
 
 
-def _rate(model: ReportModel, time: Axis) -> Rate:
+def rate(model: ReportModel, time: Axis) -> Rate:
+    """The two curves above the lanes."""
     most = max((one.rate for one in model.merges), default=0.0) or 1.0
     nodes = max([model.quorum, *(math.ceil(one.contributors) for one in model.merges)])
-    up, people = Axis(0.0, most, _RATE, 6.0), Axis(0.0, nodes, _RATE, 6.0)
+    up, people = Axis(0.0, most, RATE, 6.0), Axis(0.0, nodes, RATE, 6.0)
     middles = [(one.start + one.end) / 2 for one in model.merges]
     return Rate(_path([(time(t), up(one.rate)) for t, one in zip(middles, model.merges, strict=True)]),
                 _path([(time(t), people(one.contributors)) for t, one in zip(middles, model.merges, strict=True)
@@ -111,13 +90,14 @@ class Loss(NamedTuple):
     against: str
 
 
-def _loss(model: ReportModel) -> Loss | None:
+def loss(model: ReportModel) -> Loss | None:
+    """The curves; None where there are none."""
     if not model.curves:
         return None
     points = [point for curve in model.curves for point in curve.points]
     of = 1.0 if model.loss_by == "rounds" else 1e6
-    across = Axis(0.0, max(x for x, _ in points) / of or 1.0, 50.0, _WIDTH)
-    up = Axis(min(y for _, y in points), max(y for _, y in points), _LOSS - 20, 8.0)
+    across = Axis(0.0, max(x for x, _ in points) / of or 1.0, 50.0, WIDTH)
+    up = Axis(min(y for _, y in points), max(y for _, y in points), LOSS - 20, 8.0)
     lines = [Line(curve.name, _path([(across(x / of), up(y)) for x, y in curve.points]), curve.points[-1][1])
              for curve in model.curves]
     own, *others = model.curves
@@ -145,3 +125,20 @@ def _between(points: Sequence[tuple[float, float]]) -> Callable[[float], float]:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points) if points else ""
+
+
+class Bar(NamedTuple):
+    """How much of the room to its limit a figure uses, and where the limit is."""
+
+    width: float
+    limit: float
+    words: str
+
+
+def bar(figure: Figure | None) -> Bar | None:
+    """Of a check's tightest figure; None where it has no room, or is about no number."""
+    if figure is None or figure.used is None:
+        return None
+    used = min(figure.used, _BEYOND)
+    words = "beyond any limit" if math.isinf(figure.used) else f"{figure.used:.0%} of the room to the limit is used"
+    return Bar(round(used / _BEYOND * _BAR, 1), round(_BAR / _BEYOND, 1), words)

@@ -1,0 +1,52 @@
+"""A run as JUnit's XML: a test case for each check, for CI that draws such files. The form is that which Jenkins and
+GitLab read: https://github.com/testmoapp/junitxml."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from chaos.report.model import CheckTold, ReportModel
+
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 document may hold, https://www.w3.org/TR/xml/#charsets."""
+
+
+def report_junit(model: ReportModel) -> str:
+    """A failed check is a failure, one that proves nothing an error: nothing is known of what is tested."""
+    whole = not model.checks and model.verdict != "PASSED"
+    suite = _element("testsuite", name=f"{model.scenario} seed {model.seed}", tests=len(model.checks) + whole,
+                     failures=len(model.failed), errors=len(model.unknown) + whole, time=f"{model.took:.3f}")
+    properties = SubElement(suite, "properties")
+    for name, value in {"verdict": model.verdict, "run": model.run, "seed": model.seed, "plan": model.plan,
+                        "trainer": model.trainer, "repeat": model.commands.repeat}.items():
+        properties.append(_element("property", name=name, value=value))
+    suite.extend(_case(model, check) for check in model.checks)
+    if whole:
+        case = _element("testcase", classname=model.scenario, name="run")
+        case.append(_element("error", message=_line(model.why or model.verdict), type=model.verdict))
+        suite.append(case)
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _case(model: ReportModel, check: CheckTold) -> Element:
+    case = _element("testcase", classname=model.scenario, name=check.name)
+    if check.verdict == "passed":
+        return case
+    bound = f" (allowed: {check.bound})" if check.bound else ""
+    why = (check.causes or check.evidence)[:1]
+    kind = "failure" if check.verdict == "failed" else "error"
+    told = _element(kind, message=_line(": ".join([f"{check.measured}{bound}", *why])), type=check.name)
+    told.text = _NO_XML.sub("\ufffd", "\n".join([*check.causes, *check.evidence, model.commands.repeat]))
+    case.append(told)
+    return case
+
+
+def _element(tag: str, **attributes: object) -> Element:
+    return Element(tag, {name: _NO_XML.sub("\ufffd", str(value)) for name, value in attributes.items()})
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

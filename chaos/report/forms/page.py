@@ -1,0 +1,56 @@
+"""report.html: a run on one page, in one file that needs no network; and its timeline alone, as SVG. Text of others is
+escaped by the template engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from chaos.evidence.timeline import LOOKS
+from chaos.report.causes import MARKS, VERDICTS
+from chaos.report.forms.drawing import LANE, LOSS, NAME, RATE, WIDTH, Axis, bar, loss, rate
+from chaos.report.model import ReportModel
+from chaos.report.past import Past
+from harness.units import show_bytes, show_seconds
+
+PAGE = "report.html"
+"""In a run's folder."""
+FONTS = "DejaVu Sans, Liberation Sans, Noto Sans, Arial, Helvetica, Verdana"
+_LIGHT = {"ink": "#1b1f24", "dim": "#5c6570", "paper": "#fff", "card": "#f5f7f9", "line": "#d8dde3", "good": "#1a7f37",
+          "bad": "#c5221f", "unsure": "#8a5a00", "fault": "#c5221f22", "own": "#0b62c4", "other": "#8250df",
+          "third": "#b35900", "green": "#43a463", "cyan": "#2f8fb5", "yellow": "#d39c1a", "blue": "#3f6fd8",
+          "magenta": "#a94fc0", "red": "#d03a36", "bright_yellow": "#e3b341", "bright_black": "#b4bcc6"}
+_DARK = {"ink": "#e6e9ed", "dim": "#98a2ae", "paper": "#14171b", "card": "#1d2227", "line": "#343b43",
+         "good": "#56d364", "bad": "#ff7b72", "unsure": "#e3b341", "fault": "#ff7b7233", "own": "#6cb2ff",
+         "other": "#c69bff", "third": "#ffa657", "bright_black": "#4b545e"}
+"""Those of the light page that are others on the dark one."""
+
+
+def report_html(model: ReportModel, past: Sequence[Past] = ()) -> str:
+    """The page; `past`: earlier runs of the same scenario, the oldest first."""
+    return _environment().get_template("report.html.j2").render(
+        **_timeline(model), past=past, loss=loss(model), loss_height=LOSS, marks=MARKS, verdicts=VERDICTS, light=_LIGHT,
+        dark=_DARK, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
+
+
+def timeline_svg(model: ReportModel) -> str:
+    """The timeline as a drawing of its own, on white."""
+    return _environment().get_template("timeline.svg.j2").render(
+        **_timeline(model), ink=_LIGHT.__getitem__, fonts=FONTS)
+
+
+def _timeline(model: ReportModel) -> dict[str, Any]:
+    drawn = {one.state for row in model.lanes for one in row.states} - {"done"}
+    time = Axis(model.start, max(model.end, model.start + 1e-9), NAME, WIDTH)
+    looks = {state: look.colour for state, look in LOOKS.items() if state in drawn}
+    return {"model": model, "time": time, "looks": looks, "lane": LANE, "name": NAME, "width": WIDTH,
+            "rate": rate(model, time), "rate_height": RATE, "seconds": show_seconds}
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(loader=PackageLoader("chaos.report.forms"), autoescape=True, undefined=StrictUndefined,
+                       trim_blocks=True, lstrip_blocks=True)

@@ -1,0 +1,104 @@
+"""Reports by name, from whichever package provides them: what `diloco-chaos report RUN --format NAME` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from chaos.report.forms.junit import report_junit
+from chaos.report.forms.markdown import report_markdown
+from chaos.report.forms.page import FONTS, report_html, timeline_svg
+from chaos.report.forms.telemetry import report_otel, report_prometheus
+from chaos.report.forms.trace import report_trace
+from chaos.report.model import model_of
+from chaos.report.past import earlier
+from chaos.runner.run import Result, document
+from harness.extras import MissingExtraError, require
+from harness.providers import Offers, ProviderError, offers
+
+GROUP = "diloco_chaos.reports"
+"""Of entry points; each names a function from a `Result` to what is written, under the report's name."""
+_LETTER = ('<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
+           f'<text y="15" font-family="{FONTS}">LETTER</text></svg>')
+Report = Callable[[Result], str | bytes]
+
+
+def report_json(result: Result) -> str:
+    """The verdicts, the story and the run's figures as one JSON object: what stands in the run's report.json."""
+    return json.dumps(document(result), indent=2) + "\n"
+
+
+def html(result: Result) -> str:
+    """The page that lies in the run's folder as report.html."""
+    model = model_of(result)
+    return report_html(model, earlier(result.folder, model.scenario))
+
+
+def md(result: Result) -> str:
+    """Under 60 lines of Markdown."""
+    return report_markdown(model_of(result))
+
+
+def model_json(result: Result) -> str:
+    """All that the page tells, as numbers; `ReportModel.model_json_schema()` is its schema."""
+    return model_of(result).model_dump_json(indent=2) + "\n"
+
+
+def junit(result: Result) -> str:
+    """A test case for each check."""
+    return report_junit(model_of(result))
+
+
+def svg(result: Result) -> str:
+    """The timeline alone."""
+    return timeline_svg(model_of(result))
+
+
+def png(result: Result) -> bytes:
+    """The same, for where no SVG is shown.
+
+    Raises:
+        MissingExtraError: resvg-py is not installed, or there is no font to draw letters with.
+    """
+    require("resvg_py", "png", "--format png")
+    from resvg_py import svg_to_bytes
+
+    def drawn(text: str) -> bytes:
+        return bytes(svg_to_bytes(svg_string=text, zoom=2))
+    if drawn(_LETTER) == drawn(_LETTER.replace("LETTER", "")):
+        raise MissingExtraError(f"--format png: this machine has none of the fonts {FONTS}; install one "
+                                f"(Debian: apt install fonts-dejavu-core), or take --format svg")
+    return drawn(svg(result))
+
+
+def perfetto(result: Result) -> str:
+    """A trace for ui.perfetto.dev."""
+    return report_trace(result.history)
+
+
+def prometheus(result: Result) -> str:
+    """The numbers, as a Prometheus text file."""
+    return report_prometheus(model_of(result))
+
+
+def otel(result: Result) -> str:
+    """Faults and checks, as OpenTelemetry spans."""
+    return report_otel(model_of(result))
+
+
+def find(name: str) -> Report:
+    """A report by its name.
+
+    Raises:
+        ProviderError: there is none of this name, or it can't be loaded.
+    """
+    there: Offers = offers(GROUP)
+    found = {one.name: one for one in there.provided}
+    if name not in found:
+        raise ProviderError(". ".join([f"no report {name!r}; there are {', '.join(sorted(found))}",
+                                       *map(str, there.broken)]))
+    if not callable(found[name].content):
+        raise ProviderError(f"{name} of {found[name].provider} is no report: an entry point of {GROUP} names a "
+                            f"function from a chaos.Result to a text or bytes")
+    made: Report = found[name].content
+    return made

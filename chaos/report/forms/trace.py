@@ -1,0 +1,134 @@
+"""A run as a trace for ui.perfetto.dev: what every node did, faults, and how an answer becomes a merge and a merge a
+receipt. In the Trace Event Format (Google, "Trace Event Format", 2016), which needs no library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from chaos.evidence.history import History
+from chaos.evidence.timeline import Lanes
+from chaos.scenario.model import SYNCER
+from harness.tape.event import Event
+
+_STATES, _WORK, _MOMENTS = 1, 2, 3
+"""Threads of a node: what it was, what it computed, and what it told once."""
+_FRAGMENT = 10
+"""Thread of the first fragment's merges: several are open at once."""
+_FAULTS = 1
+"""Process of the faults; nodes come after it."""
+_TOLD = {"hello", "lost", "steady", "ready", "failpoint", "superseded", "refused_checkpoint", "checkpoint_complete"}
+
+
+def report_trace(history: History) -> str:
+    """Times in microseconds since the run began."""
+    processes = {node: number for number, node in enumerate(history.plan.cluster.all_nodes, _FAULTS + 1)}
+    events = [*_names(history, processes), *_faults(history), *_states(history, processes),
+              *_work(history, processes), *_merges(history, processes), *_told(history, processes)]
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
+
+
+def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for name, number in {"faults": _FAULTS, **processes}.items():
+        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
+    for number in processes.values():
+        for thread, name in ((_STATES, "state"), (_WORK, "work"), (_MOMENTS, "events")):
+            yield _thread(number, thread, name)
+    for fragment in range(_fragments(history)):
+        yield _thread(processes[SYNCER], _FRAGMENT + fragment, f"fragment {fragment}")
+    for number, span in enumerate(history.spans):
+        yield _thread(_FAULTS, number, span.planned.id)
+
+
+def _fragments(history: History) -> int:
+    return max((merge["fragment"] + 1 for merge in history.merges if "fragment" in merge.fields), default=0)
+
+
+def _thread(process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _slice(process: int, thread: int, name: str, start: float, end: float, **told: Any) -> dict[str, Any]:
+    return {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": _us(start),
+            "dur": max(1, _us(end) - _us(start)), "args": told}
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _faults(history: History) -> Iterator[dict[str, Any]]:
+    for number, span in enumerate(history.spans):
+        if span.injected is not None:
+            end = history.end if span.ended is None else span.ended
+            yield _slice(_FAULTS, number, span.planned.fault.describe(), span.injected, end, **span.observed)
+
+
+def _states(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for node, lane in Lanes.of(history.plan, history.tape).nodes.items():
+        for (start, state), (end, _) in pairwise([*lane.changes, (history.end, "")]):
+            if state != "done" and end > start:
+                yield _slice(processes[node], _STATES, state, start, end)
+
+
+def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Steps, and the answers that they led to, from which an arrow goes to their merge."""
+    for event in history.tape.each("step", "outer_gradient"):
+        if event.node not in processes:
+            continue
+        told = {name: value for name, value in event.fields.items() if isinstance(value, (int, float, str))}
+        process = processes[event.node]
+        if event.event == "step":
+            yield _slice(process, _WORK, f"step {event['step']}", event.fields.get("began", event.t), event.t, **told)
+        elif "round" in event.fields:
+            yield _slice(process, _MOMENTS, f"answer, round {event['round']}", event.t, event.t + 1e-6, **told)
+            yield _arrow("s", _answer(event.node, event.incarnation, event), process, _MOMENTS, event.t)
+
+
+def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    syncer = processes.get(SYNCER, _FAULTS)
+    made: dict[tuple[int, int], int] = {}
+    for number, merge in enumerate(history.merges):
+        thread = _FRAGMENT + merge.fields.get("fragment", 0)
+        name = f"version {merge['version']}" if "version" in merge.fields else f"round {merge.fields.get('round')}"
+        parts = merge["contributions"]
+        yield _slice(syncer, thread, name, merge.fields.get("opened", merge.t), merge.t, contributors=[
+            part["learner"] for part in parts])
+        for part in parts:
+            if "round" in merge.fields and "incarnation" in part:
+                yield _arrow("f", _answer(part["learner"], part["incarnation"], merge), syncer, thread, merge.t)
+        if "version" in merge.fields:
+            made[merge["fragment"], merge["version"]] = number
+            yield _arrow("s", f"merge-{number}", syncer, thread, merge.t)
+    yield from _receipts(history.tape.each("received"), made, processes)
+
+
+def _receipts(events: Iterable[Event], made: dict[tuple[int, int], int],
+              processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for event in events:
+        number = made.get((event.fields.get("fragment", -1), event.fields.get("version", -1)))
+        if number is not None and event.node in processes:
+            process = processes[event.node]
+            yield _slice(process, _MOMENTS, f"receipt, fragment {event['fragment']}", event.t, event.t + 1e-6,
+                         version=event["version"])
+            yield _arrow("t", f"merge-{number}", process, _MOMENTS, event.t)
+
+
+def _told(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    for event in history.tape.each(*(_TOLD & set(history.tape.names))):
+        if event.node in processes:
+            yield {"ph": "i", "s": "t", "name": event.event, "pid": processes[event.node], "tid": _MOMENTS,
+                   "ts": _us(event.t), "args": {"incarnation": event.incarnation}}
+
+
+def _answer(learner: str, incarnation: int, event: Event) -> str:
+    return f"answer-{learner}-{incarnation}-{event['round']}-{event.fields.get('fragment', 0)}"
+
+
+def _arrow(phase: str, name: str, process: int, thread: int, t: float) -> dict[str, Any]:
+    """Part of an arrow: it begins (s), goes on (t) or ends (f) in the slice that is there at this time."""
+    return {"ph": phase, "bp": "e", "cat": "flow", "name": name.partition("-")[0], "id": name, "pid": process,
+            "tid": thread, "ts": _us(t)}

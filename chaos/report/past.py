@@ -1,0 +1,70 @@
+"""What came of earlier runs, as their reports tell: in a list, and beside the same scenario's newest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from chaos.checks.base import Verdict, tightest
+from chaos.evidence.run_folder import RunFolder, all_runs
+
+_MOST = 20
+
+
+class Past(NamedTuple):
+    """A run; what its folder lacks is left open."""
+
+    run: str
+    created: str
+    seed: int | str
+    exit_code: int | None
+    why: str
+    """What did not hold, or why it proves nothing."""
+    checks: dict[str, Verdict]
+
+    @property
+    def tightest(self) -> tuple[str, float] | None:
+        """The check that was nearest to its limit, or farthest beyond it, and how much of the room was used."""
+        used = [(figure.used, name) for name, verdict in self.checks.items() if verdict.verdict != "unknown"
+                and (figure := tightest(verdict.figures)) is not None and figure.used is not None]
+        return None if not used else max(used)[::-1]
+
+
+def past(run: RunFolder) -> Past:
+    """What is told of a run in its folder."""
+    report, manifest = run.document("report.json"), run.manifest()
+    checks = [check for check in map(_verdict, _list(report.get("checks"))) if check]
+    failed = [f"{check.name} {check.measured}" for check in checks if check.verdict == "failed"]
+    code = report.get("exit_code")
+    return Past(run.path.name, str(manifest.get("created", "")), _seed(manifest.get("seed")),
+                code if isinstance(code, int) else None,
+                "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or ""),
+                {check.name: check for check in checks})
+
+
+def earlier(run: RunFolder, scenario: str, most: int = _MOST) -> list[Past]:
+    """Runs of the same scenario beside it that were before it, the newest of them, the oldest first."""
+    there = [path for path in all_runs(run.path.parent) if f"-{scenario}-" in path.name and path.name < run.path.name]
+    found: list[Past] = []
+    for path in reversed(there):
+        if len(found) == most:
+            break
+        if RunFolder(path).document("report.json").get("scenario") == scenario:
+            found.append(past(RunFolder(path)))
+    return found[::-1]
+
+
+def _verdict(told: object) -> Verdict | None:
+    try:
+        return Verdict.model_validate(told)
+    except ValidationError:
+        return None
+
+
+def _list(told: object) -> list[object]:
+    return told if isinstance(told, list) else []
+
+
+def _seed(told: object) -> int | str:
+    return told if isinstance(told, int) else ""

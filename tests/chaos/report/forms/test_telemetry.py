@@ -1,0 +1,57 @@
+"""A run for dashboards: Prometheus' text and OpenTelemetry's spans, read again by their own libraries."""
+
+import base64
+import json
+
+import pytest
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from prometheus_client.parser import text_string_to_metric_families
+
+from chaos.report.forms.telemetry import report_otel, report_prometheus
+from chaos.report.model import model_of
+
+
+@pytest.fixture(scope="module")
+def model(results):
+    return model_of(results[0])
+
+
+def test_prometheus_reads_every_figure_again(model):
+    samples = [sample for family in text_string_to_metric_families(report_prometheus(model))
+               for sample in family.samples]
+    told = {(sample.labels["check"], sample.labels["of"], sample.labels["unit"]): sample.value
+            for sample in samples if sample.name == "diloco_chaos_check_value"}
+    assert told == {(check.name, figure.of, figure.unit): figure.value for check in model.checks
+                    for figure in check.figures if figure.value is not None}
+    verdict = next(sample for sample in samples if sample.name == "diloco_chaos_verdict")
+    assert verdict.labels == {"scenario": "mine", "seed": "0", "plan": model.plan[:12], "verdict": "FAILED"}
+
+
+def _spans(model):
+    """As OTLP's own definition reads them; its JSON has ids in hexadecimal."""
+    told = json.loads(report_otel(model))
+    spans = told["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    for span in spans:
+        for key in ("traceId", "spanId", "parentSpanId"):
+            if key in span:
+                span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+    return ParseDict(told, ExportTraceServiceRequest()).resource_spans[0].scope_spans[0].spans
+
+
+def test_faults_and_stalls_are_spans_below_that_of_the_run(model):
+    *below, root = _spans(model)
+    assert root.name == "mine"
+    assert {span.parent_span_id for span in below} == {root.span_id}
+    assert {span.trace_id for span in below} == {root.trace_id}
+    assert [span.name for span in below] == [*(f"fault {fault.kind}" for fault in model.faults),
+                                             *["stall"] * len(model.stalls)]
+    for span, fault in zip(below, model.faults, strict=False):
+        assert (span.start_time_unix_nano - root.start_time_unix_nano) / 1e9 == pytest.approx(
+            fault.began - model.start, abs=1e-5)
+    assert all(root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano
+               <= root.end_time_unix_nano for span in below)
+
+
+def test_the_same_run_has_the_same_ids(model):
+    assert report_otel(model) == report_otel(model)

@@ -1,0 +1,59 @@
+"""A run as a trace: slices of nodes, and arrows from answers to merges to receipts."""
+
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+from chaos.report.forms.trace import report_trace
+
+
+@pytest.fixture(scope="module")
+def events(results):
+    return json.loads(report_trace(results[0].history))["traceEvents"]
+
+
+def test_every_node_and_every_fault_is_named(events, results):
+    names = {one["args"]["name"]: one["pid"] for one in events if one["name"] == "process_name"}
+    assert set(names) == {"faults", *results[0].history.plan.cluster.all_nodes}
+    assert len(set(names.values())) == len(names)
+    faults = [one for one in events if one["ph"] == "X" and one["pid"] == names["faults"]]
+    assert [one["name"] for one in faults] == [span.planned.fault.describe() for span in results[0].history.spans]
+
+
+def test_slices_of_a_thread_follow_each_other_or_lie_within_each_other(events):
+    threads = defaultdict(list)
+    for one in events:
+        if one["ph"] == "X":
+            threads[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+    for spans in threads.values():
+        open_until = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1]
+            open_until.append(end)
+
+
+def test_every_merged_answer_has_an_arrow_to_its_merge(events, results):
+    ends = Counter(one["id"] for one in events if one["ph"] == "f")
+    begun = {one["id"] for one in events if one["ph"] == "s"}
+    assert sum(ends.values()) == sum(len(merge["contributions"]) for merge in results[0].history.merges)
+    assert ends.keys() <= begun
+
+
+def test_a_merge_has_an_arrow_to_each_of_its_receipts(events, results):
+    made = {(merge["fragment"], merge["version"]) for merge in results[0].history.merges}
+    receipts = [event for event in results[0].history.tape.of("received")
+                if (event["fragment"], event["version"]) in made]
+    assert sum(one["ph"] == "t" for one in events) == len(receipts) > 0
+
+
+def test_an_arrow_lies_in_a_slice(events):
+    slices = defaultdict(list)
+    for one in events:
+        if one["ph"] == "X":
+            slices[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+    for one in events:
+        if one["ph"] in "stf":
+            assert any(start <= one["ts"] <= end for start, end in slices[one["pid"], one["tid"]])
