@@ -166,6 +166,11 @@ class Launched:
                               f"no check {check!r}{nearest(check, list(found))}; there are {', '.join(found)}")
         return found[check]
 
+    @property
+    def result(self) -> Result | None:
+        """What it left; None while it goes on, and where it did not take place."""
+        return self._result
+
     def must_pass(self) -> Result:
         """Let training come to its end; all checks must have passed.
 
@@ -184,7 +189,7 @@ class Launched:
 
     def _run(self) -> None:
         try:
-            self._result = kept(self._perform())
+            self._result = kept(self._perform(), alone=False)
         except BaseException as error:
             self._error = error
         finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from chaos import pytest_told
 from chaos.name_clash import clash, hidden
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _option(config: pytest.Config, name: str) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """Marks that scenarios bear."""
     config.stash[_REPEATS] = []
+    config.pluginmanager.register(pytest_told, "diloco-chaos-told")
     config.addinivalue_line("markers", "chaos(scenario, on='local', seeds=1, step_time=''): diloco-chaos runs this "
                                        "scenario beside the test, once a seed; the run is the test's argument `chaos`")
 
@@ -170,6 +172,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             result = run.must_pass()
         except _ours() as error:
             pytest.fail(str(error), pytrace=False)
+        finally:
+            if run.result is not None:
+                pyfuncitem.stash[pytest_told.RUN] = run.result
         pyfuncitem.user_properties.extend(_properties(result))
     return outcome
 
@@ -226,6 +231,11 @@ class ScenarioItem(pytest.Item):
     def __init__(self, scenario: Scenario, seed: int, **options: Any) -> None:
         super().__init__(**options)
         self.add_marker("chaos")
+        if scenario.skip:
+            self.add_marker(pytest.mark.skip(reason=scenario.skip))
+        if scenario.xfail:
+            from chaos.launched import DidNotPassError
+            self.add_marker(pytest.mark.xfail(reason=scenario.xfail, raises=DidNotPassError))
         self._scenario, self._seed = scenario, seed
         self._result: Result | None = None
 
@@ -239,6 +249,7 @@ class ScenarioItem(pytest.Item):
         except _ours() as error:
             pytest.fail(str(error), pytrace=False)
         self.user_properties.extend(_properties(result))
+        self.stash[pytest_told.RUN] = result
         code, wanted = exit_code(result), _option(self.config, "inconclusive")
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
@@ -261,7 +272,7 @@ class ScenarioItem(pytest.Item):
         if pace := _option(self.config, "step-time"):
             frozen = paced(frozen, pace)
         runs = _option(self.config, "runs")
-        return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend)),
+        return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend), alone=False),
                                          _option(self.config, "rerun-inconclusive"),
                                          self.config.stash[_REPEATS].append)
 

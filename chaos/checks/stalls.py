@@ -121,7 +121,6 @@ def fragments_in_turn(history: History) -> Finding | None:
     finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
     there = Availability(history)
     longest, judged, wrong, late = 0, 0, list[tuple[int, str]](), list[Late]()
-    step_s = max(map(history.plan.cluster.step_time_of, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
         for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
@@ -130,7 +129,8 @@ def fragments_in_turn(history: History) -> Finding | None:
             steps, judged = after["step"] - before["step"], judged + 1
             longest = max(longest, steps)
             if steps > turn:
-                late.append(Late(before.t, after.t, turn * step_s))
+                # Learners that were kept from working go on quicker than nominal: time is no measure of their steps.
+                late.append(Late(before.t, after.t, (after.t - before.t) * turn / steps))
                 wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
                                      f"{after.t:.2f} s, in {steps} steps"))
     if not judged:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
 from chaos.scenario.problems import nearest
@@ -72,7 +72,7 @@ def explore(
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
     progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
-                        TimeElapsedColumn(), console=console, transient=True)
+                        TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
     most = runs or (_MOST_RUNS if most_s else _RUNS)
     task = progress.add_task("", total=most_s or most, words="")
     folder = corpus_dir or Path("explored") / base.name

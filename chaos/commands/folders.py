@@ -73,6 +73,7 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
     from chaos.evidence.run_folder import changed
+    from chaos.report.live import counting
     from chaos.runner.run import recorded
     from harness.storage.checkpoint import CheckpointError
     from harness.trainer_api.trainer import TrainerError, at
@@ -81,7 +82,7 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
         run = RunFolder.open(folder)
         try:
             settings = run.settings(run.plan())
-            initial = settings.initial_values()
+            initial, history = settings.initial_values(), recorded(run)
             if why := settings.cluster.lacking():
                 raise MissingExtraError(why)
         except (ValueError, CheckpointError, OSError) as error:
@@ -89,10 +90,10 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
                           f"{run.repeat}", 2) from error
         for why in changed(run.manifest()):
             console.print(f"warning: {why}", style="yellow", markup=False)
-        with console.status("replaying") as status:
+        with counting(console, len(history.merges)) as bar:
             try:
-                found = at(settings.trainer).replay(settings.cluster, recorded(run), settings.data, initial,
-                                                    lambda versions: status.update(f"{versions:,} versions"))
+                found = at(settings.trainer).replay(settings.cluster, history, settings.data, initial,
+                                                    lambda versions: bar.update(bar.task_ids[0], completed=versions))
             except OSError as error:
                 raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
                               f"{run.repeat}", 2) from error

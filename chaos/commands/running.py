@@ -84,7 +84,7 @@ def run(
         rate = repeated(frozen, runs_dir, console, backend)
         print_json(rate.document()) if as_json else show_rate(rate, console)
         raise typer.Exit(rate.exit_code)
-    with Terminal(console) as terminal:
+    with Terminal(console, virtual=bool(backend.virtual)) as terminal:
         result = run_again_if_inconclusive(lambda: kept(run_plan(frozen[0], runs_dir, terminal, backend, amount)),
                                            retries_inconclusive, terminal.say)
     print_json(document(result)) if as_json else show_report(result, console, verbose)

@@ -100,9 +100,8 @@ def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
         As `chaos.runner.run.run_plan`.
     """
     results = {}
-    for mode, each in by_mode.items():
-        with Terminal(console) as terminal:
-            terminal.say(f"mode {mode}")
+    for number, (mode, each) in enumerate(by_mode.items(), 1):
+        with Terminal(console, f"mode {mode}, {number} of {len(by_mode)}", bool(backend.virtual)) as terminal:
             results[mode] = kept(run_plan(each, runs, terminal, backend))
         if results[mode].outcome.kind == "interrupted":
             for one in results.values():

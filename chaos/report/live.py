@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
+import rich.progress
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -31,8 +32,9 @@ _TITLES = {"synchronous": "synchronous reference", "fault-free": "fault-free bas
 class Progress:
     """Numbers that both views show, from the events alone."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, virtual: bool = False) -> None:
+        self.plan, self.virtual = plan, virtual
+        self._began = time.monotonic()
         self.lanes = Lanes(plan)
         self.zero: float | None = None
         self.processed = plan.cluster.begun_tokens
@@ -66,11 +68,21 @@ class Progress:
         return min(1.0, max(0.0, (self.processed - begun) / max(1, cluster.budget_tokens - begun)))
 
     def left(self, now: float) -> float | None:
-        """Seconds left at the rate so far."""
+        """Seconds of the run's own clock left at the rate so far."""
         if self._first is None or self.processed <= self._first[1]:
             return None
         rate = (self.processed - self._first[1]) / max(1e-9, now - self._first[0])
         return max(0.0, (self.plan.cluster.budget_tokens - self.processed) / rate)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that somebody who looks at it has waited."""
+        return time.monotonic() - self._began
+
+    def to_wait(self, now: float) -> float | None:
+        """Seconds that somebody has to wait yet: under virtual time those go by at another pace."""
+        left = self.left(now)
+        return left if left is None or not self.virtual else left * self.waited / max(1e-9, now)
 
     @property
     def loss(self) -> float | None:
@@ -89,9 +101,9 @@ class Progress:
 class PlainView:
     """Implements `Observer` for logs: what happens, and every five seconds how far it is."""
 
-    def __init__(self, console: Console, plan: Plan, what: str) -> None:
-        self._console, self._progress, self._said = console, Progress(plan), 0.0
-        console.print(f"[{_TITLES[what]}]", markup=False, highlight=False)
+    def __init__(self, console: Console, plan: Plan, title: str, virtual: bool = False) -> None:
+        self._console, self._progress, self._said = console, Progress(plan, virtual), 0.0
+        console.print(f"[{title}]", markup=False, highlight=False)
 
     def on_event(self, event: Event) -> None:
         """Say what matters."""
@@ -102,9 +114,12 @@ class PlainView:
 
     def on_tick(self, now: float) -> None:
         """Say how far it is."""
-        if now - self._said >= _LINE_EVERY_S:
-            self._said = now
-            self._print(now, self._progress.describe())
+        passed = self._progress.waited if self._progress.virtual else now
+        if passed - self._said >= _LINE_EVERY_S:
+            self._said = passed
+            left = self._progress.to_wait(now)
+            waits = f", about {show_seconds(left)} to wait" if self._progress.virtual and left is not None else ""
+            self._print(now, self._progress.describe() + waits)
 
     def _print(self, t: float, text: str) -> None:
         self._console.print(f"{self._progress.clock(t)}  {text}", markup=False, highlight=False, soft_wrap=True)
@@ -140,8 +155,8 @@ def _announce(event: Event) -> str:
 class LiveView:
     """Implements `Observer` for terminals: lanes by colour, fault marks, loss, participation, progress."""
 
-    def __init__(self, console: Console, plan: Plan, what: str, live: Live) -> None:
-        self._console, self._progress, self._what, self._live = console, Progress(plan), what, live
+    def __init__(self, console: Console, plan: Plan, title: str, live: Live, virtual: bool = False) -> None:
+        self._console, self._progress, self._title, self._live = console, Progress(plan, virtual), title, live
         self._last: list[str] = []
         self._drawn = 0.0
 
@@ -162,18 +177,22 @@ class LiveView:
         width = min(self._console.width, 110) - 1
         cluster = progress.plan.cluster
         nominal = cluster.nominal_s + 6
-        left = progress.left(now)
+        left, to_wait = progress.left(now), progress.to_wait(now)
         end = max(now + (left or 0), now if left else nominal, 10.0)
         bar = Table.grid(padding=(0, 1))
         bar.add_row(Text(f"{progress.share:4.0%}"), ProgressBar(1.0, progress.share, width=max(10, width - 26)),
-                    Text("starting" if left is None else f"{show_seconds(left)} left", style="dim"))
+                    Text("starting" if to_wait is None else f"{show_seconds(to_wait)} left", style="dim"))
         numbers = Text(progress.describe()[6:], style="bold")
         numbers.append(f"   {progress.merges} {'merges' if cluster.exchanges_fragments else 'steps'}", style="dim")
-        numbers.append(f"   deadline in {show_seconds(max(0.0, progress.plan.deadline - now))}", style="dim")
+        numbers.append(f"   deadline in {show_seconds(max(0.0, progress.plan.deadline - now))}"
+                       f"{' of virtual time' if progress.virtual else ''}", style="dim")
+        clocks = [Text(f"virtual time {now:.1f} s, yours {progress.waited:.1f} s", style="dim")] \
+            if progress.virtual else []
         axis = [] if progress.zero is None else [charts.scale(0.0, end, progress.zero, width)]
         return Group(
-            Text(f"{progress.plan.scenario}: {_TITLES[self._what]}", style="bold"),
-            charts.lanes(progress.lanes, 0.0, end, width, until=now, most=max(3, self._console.height - _OTHER_LINES)),
+            Text(f"{progress.plan.scenario}: {self._title}", style="bold"), *clocks,
+            charts.lanes(progress.lanes, 0.0, end, width, until=now,
+                         most=max(3, self._console.height - _OTHER_LINES - len(clocks))),
             *axis, charts.legend(progress.lanes), Text(), numbers, bar, Text(self._next()[:width], style="dim"),
             *(Text(line[:width], style="dim") for line in self._last))
 
@@ -185,11 +204,17 @@ class LiveView:
 
 
 class Terminal:
-    """Implements `chaos.runner.run.Audience`: lanes where somebody looks at a terminal, plain lines elsewhere."""
+    """Implements `chaos.runner.run.Audience`: lanes where somebody looks at a terminal, plain lines elsewhere.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    Args:
+        which: of several runs, as in "2 of 5"; it stands in every title.
+        virtual: whether the seconds of the run are those of a simulation.
+    """
+
+    def __init__(self, console: Console, which: str = "", virtual: bool = False) -> None:
+        self._console, self._which, self._virtual = console, which, virtual
         self._live: Live | None = None
+        self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Terminal:
         return self
@@ -201,11 +226,21 @@ class Terminal:
     def watch(self, plan: Plan, what: str) -> Observer:
         """A view of the next run."""
         self._stop()
+        title = f"{_TITLES[what]}, {self._which}" if self._which else _TITLES[what]
         if not self._console.is_terminal:
-            return PlainView(self._console, plan, what)
+            return PlainView(self._console, plan, title, self._virtual)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
-        return LiveView(self._console, plan, what, self._live)
+        return LiveView(self._console, plan, title, self._live, self._virtual)
+
+    def far(self, done: int, of: int) -> None:
+        """How far it is with what it said last."""
+        if not self._console.is_terminal:
+            return
+        if self._bar is None:
+            self._bar = counting(self._console, of)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=done)
 
     def say(self, text: str) -> None:
         """One line about what comes next."""
@@ -213,9 +248,19 @@ class Terminal:
         self._console.print(f"· {printable(text)}", style="dim", markup=False, highlight=False)
 
     def _stop(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        for shown in (self._live, self._bar):
+            if shown is not None:
+                shown.stop()
+        self._live = self._bar = None
+
+
+def counting(console: Console, of: int) -> rich.progress.Progress:
+    """A line that is gone afterwards: so many of so many, and how long it still takes. It has one task."""
+    bar = rich.progress.Progress(rich.progress.MofNCompleteColumn(), rich.progress.BarColumn(bar_width=None),
+                                 rich.progress.TimeRemainingColumn(elapsed_when_finished=True), console=console,
+                                 transient=True)
+    bar.add_task("", total=of)
+    return bar
 
 
 class NullAudience:
@@ -226,6 +271,9 @@ class NullAudience:
         return self
 
     def say(self, text: str) -> None:
+        """To nobody."""
+
+    def far(self, done: int, of: int) -> None:
         """To nobody."""
 
     def on_event(self, event: Event) -> None:

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.report.live import Terminal
-from chaos.report.saved import kept
+from chaos.report.saved import kept, suite_kept
+from chaos.report.suite import row_of
 from chaos.runner.backends import Backend
 from chaos.runner.run import exit_code, run_plan
 from chaos.scenario.plan import Plan
@@ -59,10 +60,11 @@ class Rate:
 
 def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: Backend) -> Rate:
     """Run them one after the other; Ctrl-C ends it with what there is."""
-    rate = Rate(plans[0].scenario)
-    for plan in plans:
-        with Terminal(console) as terminal:
-            result = kept(run_plan(plan, runs_dir, terminal, backend))
+    rate, rows = Rate(plans[0].scenario), []
+    for number, plan in enumerate(plans, 1):
+        with Terminal(console, f"{number} of {len(plans)}", bool(backend.virtual)) as terminal:
+            result = kept(run_plan(plan, runs_dir, terminal, backend), alone=False)
+        rows.append(row_of(result))
         code = exit_code(result)
         bad = [f"{verdict.name} {verdict.verdict}" for verdict in result.judgement.checks
                if verdict.verdict == "failed"] if code == 1 else []
@@ -72,6 +74,7 @@ def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: B
         console.print(Text.assemble(f"seed {plan.seed}: ", (word, style), f"  {why}" if code else ""))
         if code == 130:
             break
+    suite_kept(rows)
     return rate
 
 

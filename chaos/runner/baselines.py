@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from pydantic import ValidationError
@@ -196,8 +197,12 @@ def _digest(content: dict[str, Any], warm: Path) -> str:
     return digest.hexdigest()
 
 
-def loss_curve(run: RunFolder) -> tuple[Point, ...]:
+def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, of: None) -> tuple[Point, ...]:
     """Evaluate a run's snapshots (in a process of its own, so that the harness needs no torch) and read the curve.
+
+    Args:
+        run: its folder.
+        tell: is told how many snapshots are done, and of how many.
 
     Raises:
         NoReferenceError: the evaluation failed.
@@ -205,11 +210,20 @@ def loss_curve(run: RunFolder) -> tuple[Point, ...]:
     if (plan := run.plan()).under_test.tells_losses:
         return told_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
-        done = subprocess.run(
-            [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())],
-            capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise NoReferenceError(f"the snapshots could not be evaluated:\n{done.stderr.strip()[-2000:]}")
+        with TemporaryFile("w+") as said:
+            command = [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as measuring:
+                try:
+                    for line in measuring.stdout or ():
+                        counts = line.split()
+                        if len(counts) == 2 and all(map(str.isdigit, counts)):  # torch may say something, too
+                            tell(*map(int, counts))
+                except BaseException:
+                    measuring.kill()
+                    raise
+            if measuring.returncode != 0:
+                said.seek(0)
+                raise NoReferenceError(f"the snapshots could not be evaluated:\n{said.read().strip()[-2000:]}")
     return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
 
 

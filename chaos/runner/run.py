@@ -49,6 +49,10 @@ class Audience(Protocol):
         """One line about what comes next."""
         ...
 
+    def far(self, done: int, of: int) -> None:
+        """How far it is with what it said last."""
+        ...
+
 
 @dataclass(frozen=True)
 class Result:
@@ -151,7 +155,7 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
     if outcome.kind == "finished" and any((folder.path / "snapshots").glob("*")):
         audience.say("measuring the held-out loss")
         try:
-            loss_curve(folder)
+            loss_curve(folder, audience.far)
             drop_snapshots(folder)
         except NoReferenceError as error:
             audience.say(str(error))

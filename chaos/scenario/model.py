@@ -33,6 +33,10 @@ class Scenario(BaseModel):
     extends: str = ""
     """Another scenario, by name or file, whose keys hold where this one says nothing."""
     tier: Literal["ci", "full"] = "full"
+    skip: Annotated[str, AfterValidator(printable)] = ""
+    """Why pytest leaves it out."""
+    xfail: Annotated[str, AfterValidator(printable)] = ""
+    """Why a check is expected to fail: pytest tells of it, and is green."""
     trainer: TrainerName = BUILT_IN
     """Whose settings `cluster` has."""
     cluster: AnySettings = Field(default={}, validate_default=True)

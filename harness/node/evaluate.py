@@ -1,6 +1,7 @@
 """Held-out loss of every snapshot of a run.
 
-`python -m harness.node.evaluate RUN [PARENT]` writes `curve.json`.
+`python -m harness.node.evaluate RUN [PARENT]` writes `curve.json`, and how many it has measured, of how many, to
+standard output.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
         return []
     trainer = at(settings.trainer)
     loss = trainer.workload(settings.cluster, settings.data, trainer.initial(settings.cluster), threads=2).evaluator()
-    return [point(loss, *load(path)) for path in snapshots]
+    curve = []
+    for done, path in enumerate(snapshots, 1):
+        curve.append(point(loss, *load(path)))
+        print(done, len(snapshots), flush=True)
+    return curve
 
 
 def point(loss: Callable[[Tensors], float], tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:

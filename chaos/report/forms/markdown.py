@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from chaos.report.causes import MARKS
 from chaos.report.model import CheckTold, ReportModel
+from chaos.report.suite import COLUMNS, Row
 from harness.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 _MOST_CHECKS, _MOST_FAULTS, _MOST_LINES = 8, 12, 4
+_MOST_ROWS = 40
 
 
 def report_markdown(model: ReportModel) -> str:
@@ -31,6 +34,19 @@ def report_markdown(model: ReportModel) -> str:
         if len(model.faults) > _MOST_FAULTS:
             lines.append(f"| | | | and {len(model.faults) - _MOST_FAULTS} more |")
     return "\n".join([*lines, "", "```", model.commands.repeat, model.commands.check, "```", ""])
+
+
+def suite_markdown(rows: Sequence[Row]) -> str:
+    """Several runs as a table; below it what did not hold."""
+    passed = sum(row.verdict == "PASSED" for row in rows)
+    lines = [f"### {passed} of {len(rows)} scenarios passed", "", f"| {' | '.join(COLUMNS)} |",
+             f"|{'---|' * len(COLUMNS)}"]
+    lines += [f"| {' | '.join(map(escaped, row.cells))} |" for row in rows]
+    troubled = [row for row in rows if row.why]
+    lines += [""] if troubled else []
+    lines += [f"- **{escaped(row.cells[0])}**: {escaped(row.why)}" for row in troubled[:_MOST_ROWS]]
+    lines += [f"- and {len(troubled) - _MOST_ROWS} more"] if len(troubled) > _MOST_ROWS else []
+    return "\n".join([*lines, ""])
 
 
 def escaped(text: str) -> str:

@@ -1,0 +1,69 @@
+"""Several runs in a table: what came of each, and its figures that matter most."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chaos.checks.base import Verdict, tightest
+from chaos.report.causes import headline
+from chaos.report.model import WORDS
+from chaos.runner.run import Result, exit_code
+from harness.units import show_seconds
+
+COLUMNS = ("scenario", "verdict", "tightest margin", "recovery", "goodput", "loss gap")
+_RECOVERY = ("reintegration", "self_healing")
+
+
+class Row(NamedTuple):
+    """A run in a table; plain words, for other processes to have."""
+
+    scenario: str
+    seed: int
+    verdict: str
+    tightest: str
+    """The check that is nearest to its limit, and how much of the room to it is left."""
+    recovery: str
+    goodput: str
+    loss_gap: str
+    run: str
+    """Its folder."""
+    why: str
+    """What did not hold; empty where all did."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As `COLUMNS`."""
+        name = f"{self.scenario} seed {self.seed}" if self.seed else self.scenario
+        return name, self.verdict, self.tightest, self.recovery, self.goodput, self.loss_gap
+
+
+def row_of(result: Result) -> Row:
+    """The line of a run that was judged."""
+    plan, checks = result.history.plan, {check.name: check for check in result.judgement.checks}
+    code = exit_code(result)
+    recovery = next((_cell(checks[name]) for name in _RECOVERY if name in checks), "")
+    return Row(plan.scenario, plan.seed, WORDS[code], _tightest(checks), recovery, _cell(checks.get("goodput")),
+               _gaps(checks.get("loss_parity")), str(result.folder.path), headline(result) if code else "")
+
+
+def _tightest(checks: dict[str, Verdict]) -> str:
+    used = [(figure.used, name) for name, check in checks.items() if check.verdict != "unknown"
+            if (figure := tightest(check.figures)) is not None and figure.used is not None]
+    if not used:
+        return ""
+    share, name = max(used)
+    return f"{name} {1 - share:+.0%}" if share < 10 else f"{name} far beyond"
+
+
+def _cell(check: Verdict | None) -> str:
+    if check is None or check.verdict == "unknown" or not check.figures:
+        return ""
+    figure = check.figures[0]
+    if figure.value is None:
+        return "never"
+    return show_seconds(figure.value) if figure.unit == "s" else f"{figure.value:.1%}"
+
+
+def _gaps(check: Verdict | None) -> str:
+    figures = check.figures if check is not None and check.verdict != "unknown" else []
+    return ", ".join(f"{figure.of} {figure.value:+.1%}" for figure in figures if figure.value is not None)
