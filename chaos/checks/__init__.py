@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Finding, Unknown, Verdict
+from chaos.checks.base import Doubt, Finding, Unknown, Verdict
 from chaos.checks.preconditions import doubt, ended_early
 from chaos.checks.stalls import no_global_stall
 from chaos.evidence.history import History
@@ -17,6 +17,7 @@ from chaos.registry import CHECKS, Check
 EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""
 
+_AGAIN = "run it again when less else is going on; --retries-inconclusive 2 does so by itself"
 DOUBTED = "it would have"
 """Marks a verdict that is unknown only because something else makes it doubtful."""
 
@@ -29,6 +30,8 @@ class Judgement(BaseModel):
     checks: list[Verdict]
     inconclusive: str = ""
     """Why the run as a whole proves nothing, where it does not."""
+    change: str = ""
+    """The one thing to change for it to prove something the next time; empty where nobody knows, and where it does."""
     gaps: list[str] = []
     """Where the event log is incomplete: everything was judged up to there."""
     out_of_reach: dict[str, list[str]] = {}
@@ -52,20 +55,23 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
     """
     used = applicable(history, CHECKS if checks is None else checks)
     verdicts = [verdict for check in used.values() if (verdict := _one(check, history)) is not None]
-    reason, early, gaps = _soundness(history)
+    unsound, early, gaps = _soundness(history)
     observed = next((verdict for verdict in verdicts if verdict.name == "faults_verified"), None)
     unverified = "a fault had no measurable effect" if observed is not None and observed.verdict == "unknown" else ""
     incomplete = "the event log is incomplete" if gaps else ""
     final = []
     for verdict in verdicts:
         check, holds = used[verdict.name], verdict.verdict == "passed"
-        why = ((reason or (early if holds else "") if "sound run" in check.needs else "")
+        why = ((unsound.why or (early.why if holds else "") if "sound run" in check.needs else "")
                or (unverified if holds and check.unverified == "unknown" else "")
                or (incomplete if holds or check.cumulative else ""))
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    return Judgement(checks=final, inconclusive=reason or early or excused, gaps=gaps,
+    changes = [unsound.change, _AGAIN if excused and not unsound else "", early.change,
+               *(verdict.change for verdict in final)]
+    return Judgement(checks=final, inconclusive=unsound.why or early.why or excused, gaps=gaps,
+                     change=next(filter(None, changes), ""),
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 
 
@@ -84,12 +90,12 @@ def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, li
     return {words: names for words, names in found.items() if names}
 
 
-def _soundness(history: History) -> tuple[str, str, list[str]]:
+def _soundness(history: History) -> tuple[Doubt, Doubt, list[str]]:
     """Why the run as a whole proves nothing, why it proves nothing of what holds, and where its event log has gaps."""
     try:
         return doubt(history, stands_still=_stands_still(history)), ended_early(history), history.log_gaps
     except (KeyError, TypeError, IndexError) as error:  # an event of the harness lacks a field
-        return f"the harness' own tape can't be understood: {type(error).__name__} {error}", "", []
+        return Doubt(f"the harness' own tape can't be understood: {type(error).__name__} {error}"), Doubt(), []
 
 
 def _stands_still(history: History) -> bool:
@@ -112,7 +118,8 @@ def _one(check: Check, history: History) -> Verdict | None:
     try:
         finding = check(history)
     except Unknown as unknown:
-        return Verdict(name=name, verdict="unknown", measured="not known", bound="", evidence=[str(unknown)])
+        return Verdict(name=name, verdict="unknown", measured="not known", bound="", evidence=[str(unknown)],
+                       change=unknown.change)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         why = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"

@@ -16,12 +16,29 @@ from harness.units import show_seconds
 Word = Literal["passed", "failed", "unknown"]
 
 
+LONGER = "a longer run: a larger `budget`, or earlier faults"
+"""What to change where a run ended too soon."""
 QUIET_S = 2.0
 """So long before the first fault must be seen what was usual."""
 
 
+class Doubt(NamedTuple):
+    """Why nothing is proved; it is true where there is a reason."""
+
+    why: str = ""
+    change: str = ""
+    """The one thing to change for it to be proved the next time; empty where nobody knows."""
+
+    def __bool__(self) -> bool:
+        return bool(self.why)
+
+
 class Unknown(Exception):  # noqa: N818 - it is a finding, not a failure
-    """The evidence does not tell."""
+    """The evidence does not tell. `change`: the one thing to change for it to tell the next time."""
+
+    def __init__(self, why: str, change: str = "") -> None:
+        super().__init__(why)
+        self.change = change
 
 
 class Late(NamedTuple):
@@ -113,6 +130,8 @@ class Verdict(BaseModel):
     """In words; times since the run began have two decimals there, and durations have none or one."""
     windows: list[tuple[float, float]] = []
     """Parts of the run in which something took longer than it may, the longest first, in seconds since it began."""
+    change: str = ""
+    """The one thing to change for it to be known the next time; empty where nobody knows, and where it is known."""
     figures: list[Figure] = []
     """The numbers behind it; none where it is not about one."""
 
@@ -126,17 +145,18 @@ def violations(wrong: Sized) -> list[Figure]:
     return [Figure(value=len(wrong), limit=0, unit="violations")]
 
 
-def need(condition: object, why: str) -> None:
+def need(condition: object, why: str, change: str = "") -> None:
     """Raise Unknown where the evidence is missing."""
     if not condition:
-        raise Unknown(why)
+        raise Unknown(why, change)
 
 
 def need_before(seconds: float, least: float, known: str) -> None:
     """Raise Unknown where the first fault came too soon to know what was usual before it."""
     need(seconds >= least,
          f"the first fault came too soon to know {known} before it: {show_seconds(seconds)} after the steady state, "
-         f"and {show_seconds(least)} are needed; let it come later (`at`)")
+         f"and {show_seconds(least)} are needed", f"let the first fault come {show_seconds(least)} after the steady "
+         f"state, or later (`at`)")
 
 
 def zero(history: History) -> float:

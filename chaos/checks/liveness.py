@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import Figure, Finding, Late, Unknown, check, need, need_before, zero
+from chaos.checks.base import LONGER, Figure, Finding, Late, Unknown, check, need, need_before, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Within
@@ -43,7 +43,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
         contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
-    need(ends, "no fault was injected")
+    need(ends, "no fault was injected", LONGER)
     last = max(ends)
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
     if history.dead_for_good - {SYNCER}:
@@ -61,7 +61,8 @@ def self_healing(history: History, bound: Within) -> Finding | None:
             return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
-    need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over")
+    need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over",
+         LONGER)
     now_rate, now_contributors = _pulse(history, history.end - window, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
@@ -161,7 +162,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     within = bound.within
     took: list[_Return] = []
     for span in kills:
-        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected")
+        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected", LONGER)
         for target in span.planned.fault.targets:
             took += _returned(history, span, target, within)
     for span in failed:
@@ -210,7 +211,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
-         f"{target}.{incarnation} was not merged from before the run ended")
+         f"{target}.{incarnation} was not merged from before the run ended", LONGER)
     never = "was never merged from" if merges else "no round was finished after that"
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
 
@@ -263,7 +264,7 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
     if history.seconds(hit.t, gone) <= within:
         return []
     need(_returning_s(history, span, target, hit.t, history.end) >= within,
-         f"the run ended before {target} could recover")
+         f"the run ended before {target} could recover", LONGER)
     return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
                     hit.t, history.end)]
 
@@ -310,7 +311,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
         return None  # everybody was hit, always: there is nobody that this could be about
-    need(found, "no learner was left alone long enough to tell")
+    need(found, "no learner was left alone long enough to tell", "let the faults come farther apart")
     found.sort()
     beyond, pace, *_ = found[0]
     return Finding(beyond >= 0, f"{pace:.0%} of nominal pace", f"≥ {pace - beyond:.0%}",
@@ -413,7 +414,8 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         if not windows and not any(bound.learner in planned.fault.targets for planned in history.plan.faults):
             windows = [(zero(history), history.end)]
             rounds = history.merges_between(*windows[0])
-        need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far")
+        need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far",
+             "let that fault last longer (`for`)")
         share = mean(any(part["learner"] == bound.learner for part in merge["contributions"]) for merge in rounds)
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from chaos.checks.base import (
+    LONGER,
     PROMISE,
     QUIET_S,
     Figure,
@@ -47,7 +48,8 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     """
     need(history.curve, "no loss of this run is known")
     final = history.final
-    need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget")
+    need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget",
+         "more time (`deadline`)")
     floor = history.plan.cluster.loss_floor
     unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
     names = {"fault-free": history.plan.cluster.baseline_name}
@@ -206,7 +208,8 @@ def faults_verified(history: History) -> Finding | None:
     missed = [f"{span.planned.id}: asked for {result.requested}; observed: {result.observed}"
               for span, result in results if not result.ok]
     if missed:
-        raise Unknown("; ".join(missed))
+        never = any(span.injected is None for span in history.spans)
+        raise Unknown("; ".join(missed), LONGER if never else "")
     return Finding(True, f"{len(results)} of {len(results)}", "all",
                    [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results],
                    figures=violations(ignored))

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
+from chaos.checks.base import Doubt
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, stopped_for
 from chaos.scenario.model import SYNCER
@@ -16,40 +17,45 @@ PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
 
 
-def doubt(history: History, *, stands_still: bool = False) -> str:
-    """Why the run is inconclusive; empty where it is sound.
+def doubt(history: History, *, stands_still: bool = False) -> Doubt:
+    """Why the run is inconclusive, and what to change; false where it is sound.
 
     `stands_still`: it was waited for until its deadline, and nothing came any more: that is what it does, and not for
     want of time.
     """
     ends = history.tape.of("end", node="harness")
     if ends and ends[-1]["outcome"] != "finished" and not stands_still:
-        return str(ends[-1]["message"] or ends[-1]["outcome"]) + _nobody_told(history)
+        late = ends[-1]["outcome"] == "deadline"
+        return Doubt(str(ends[-1]["message"] or ends[-1]["outcome"]) + _nobody_told(history),
+                     f"more time: --deadline {2 * history.plan.deadline:g}s" if late else "")
     began = history.tape.of("begin", node="harness")
     planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
     if planned and planned[-1]["plan"] != history.plan.digest:
-        return "this tape was recorded from another plan than the one in its folder"
+        return Doubt("this tape was recorded from another plan than the one in its folder")
     if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
-        return "" if history.plan.cluster.tells_rounds else "training was over before its budget of tokens was spent"
+        return Doubt() if history.plan.cluster.tells_rounds else Doubt(
+            "training was over before its budget of tokens was spent")
     if history.zero is None:
         if history.plan.cluster.tells_rounds:
-            return f"there never was a steady state: not every worker had a part in a round{_nobody_told(history)}"
-        return "the cluster never reached its steady state: the syncer did not merge from every learner"
+            return Doubt(f"there never was a steady state: not every worker had a part in a round"
+                         f"{_nobody_told(history)}")
+        return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
     if history.plan.cluster.blocking:
-        return ""  # learners wait for every merge: they have no pace to hold
+        return Doubt()  # learners wait for every merge: they have no pace to hold
     return _lost_pace(history, history.zero, history.first_fault)
 
 
-def ended_early(history: History) -> str:
-    """Why what holds need not have held to the end; empty where training was as long as planned.
+def ended_early(history: History) -> Doubt:
+    """Why what holds need not have held to the end; false where training was as long as planned.
 
     Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later
     on.
     """
     over = _over_too_soon(history)
     if over is None or not history.plan.cluster.tells_rounds:
-        return ""
-    return f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
+        return Doubt()
+    return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}",
+                 f"let the workers train for longer, or say `budget: {over}` rounds or fewer")
 
 
 def _over_too_soon(history: History) -> int | None:
@@ -69,26 +75,26 @@ def _nobody_told(history: History) -> str:
             f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
 
 
-def _lost_pace(history: History, start: float, end: float) -> str:
-    """Why this machine did not keep the pace between these times; empty: it did, or the run itself is why."""
+def _lost_pace(history: History, start: float, end: float) -> Doubt:
+    """Why this machine did not keep the pace between these times; false: it did, or the run itself is why."""
     slow = slowest_pace(history, start, end)
     if slow is None:
-        return ""
+        return Doubt()
     learner, pace = slow
     nominal = history.step_time(learner)
     bearable = (1 + _slack(history, learner)) * nominal
     if pace <= bearable:
-        return ""
+        return Doubt()
     if stood := stopped_for(history, start, end):
-        return (f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
-                f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept; run it again")
+        return Doubt(f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
+                     f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept", "run it again")
     others = describe(interference(history), start, end)
     watched = history.tape.of(SAMPLE, node="harness")
     if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
-        return ""  # nobody else was in the way, and the machine is large enough
-    return (f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "
-            f"nominal is {nominal * 1e3:.0f} ms"
-            + (f" ({others})" if others else "") + "; raise step_time, or run it when less else is going on")
+        return Doubt()  # nobody else was in the way, and the machine is large enough
+    return Doubt(f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "
+                 f"nominal is {nominal * 1e3:.0f} ms" + (f" ({others})" if others else ""),
+                 "run it when less else is going on" if others else "a pace that this machine holds: --step-time auto")
 
 
 def _slack(history: History, learner: str) -> float:

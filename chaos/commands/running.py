@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -26,6 +26,9 @@ from harness.device import DEVICES, Device, best
 from harness.storage.workings import AMOUNTS, Amount
 from harness.trainer_api.settings import TrainerSettings
 from harness.units import names
+
+if TYPE_CHECKING:
+    from chaos.runner.run import Result
 
 
 @app.command()
@@ -63,8 +66,7 @@ def run(
     Example: `diloco-chaos run flagship --seed 3`
     """
     from chaos.report.saved import kept
-    from chaos.report.terminal import show as show_report
-    from chaos.runner.run import document, exit_code, run_again_if_inconclusive, run_plan
+    from chaos.runner.run import run_again_if_inconclusive, run_plan
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
@@ -87,8 +89,7 @@ def run(
     with Terminal(console, virtual=bool(backend.virtual)) as terminal:
         result = run_again_if_inconclusive(lambda: kept(run_plan(frozen[0], runs_dir, terminal, backend, amount)),
                                            retries_inconclusive, terminal.say)
-    print_json(document(result)) if as_json else show_report(result, console, verbose)
-    raise typer.Exit(exit_code(result))
+    _told(result, console, verbose, as_json)
 
 
 @app.command()
@@ -111,10 +112,8 @@ def resume(
     """
     from chaos.evidence.run_folder import RunFolder, changed
     from chaos.report.saved import kept
-    from chaos.report.terminal import show as show_report
     from chaos.runner.resume import origin_of, told_of
     from chaos.runner.resume import resume as go_on
-    from chaos.runner.run import document, exit_code
     with understood(folder):
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
@@ -131,8 +130,25 @@ def resume(
         console.print(f"· {line}", markup=False, highlight=False)
     with Terminal(console) as terminal:
         result = kept(go_on(run, origin, runs, terminal, backend))
-    print_json(document(result)) if as_json else show_report(result, console, verbose)
-    raise typer.Exit(exit_code(result))
+    _told(result, console, verbose, as_json)
+
+
+def _told(result: Result, console: Console, verbose: bool, as_json: bool) -> None:
+    """The end of a command that ran something.
+
+    Raises:
+        Exit: with the run's exit code.
+    """
+    from chaos.report.terminal import show, show_interrupted
+    from chaos.runner.run import INTERRUPTED, document, exit_code
+    code = exit_code(result)
+    if as_json:
+        print_json(document(result))
+    elif code == INTERRUPTED and not verbose:
+        show_interrupted(result, console)
+    else:
+        show(result, console, verbose)
+    raise typer.Exit(code)
 
 
 def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> list[Plan]:

@@ -19,7 +19,7 @@ from chaos.evidence.interference import interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report.causes import QUIET, causes, since_steady
-from chaos.runner.run import Result, exit_code
+from chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from harness.tape.event import Event
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
@@ -136,6 +136,8 @@ class ReportModel(_Told):
     verdict: Word
     why: str
     """Why it proves nothing, or how it ended; empty where the checks say all."""
+    change: str
+    """Where it proves nothing, the one thing to change for it to do so; empty where nobody knows."""
     gaps: list[str]
     """Where the event log is incomplete."""
     took: float
@@ -181,6 +183,11 @@ class ReportModel(_Told):
         return [check for check in self.checks if check.verdict == "unknown"]
 
 
+def change(result: Result) -> str:
+    """The one thing to change for a run that proves nothing to prove something the next time."""
+    return since_steady(result.judgement.change, result.history) if exit_code(result) == INCONCLUSIVE else ""
+
+
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
@@ -192,7 +199,7 @@ def model_of(result: Result) -> ReportModel:
         trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, plan=plan.digest,
         verdict=WORDS[exit_code(result)],
         why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
-        gaps=result.judgement.gaps, took=history.tape.events[-1].t if history.tape.events else 0.0, start=-zero,
+        change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
         end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},

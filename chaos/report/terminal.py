@@ -20,7 +20,7 @@ from chaos.evidence.traffic import crossed
 from chaos.report import charts
 from chaos.report.causes import MARKS, VERDICTS, since_steady, story
 from chaos.report.forms.page import PAGE
-from chaos.report.model import WORDS
+from chaos.report.model import WORDS, change
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
 from harness.storage.global_checkpoint import CHECKPOINTS
@@ -45,6 +45,14 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
                     *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
         console.print(section, width=width)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
+
+
+def show_interrupted(result: Result, console: Console) -> None:
+    """Of a run that was stopped with Ctrl-C, in a few lines: where it is, and how it goes on."""
+    plan = result.history.plan
+    told = [plan.scenario, result.outcome.message, f"seed {plan.seed}", show_seconds(result.took)]
+    line = Text(WORDS[exit_code(result)], "bold yellow").append(f"  {' · '.join(told)}\n")
+    console.print(line.append_text(_commands(result, page=False)), soft_wrap=True, end="")
 
 
 def _head(result: Result) -> RenderableType:
@@ -199,6 +207,8 @@ def _last(result: Result) -> Text:
     """The verdict, in a line: and why where it is not one of a check."""
     plan, code, checks = result.history.plan, exit_code(result), result.judgement.checks
     text = Text()
+    if to_change := change(result):
+        text.append("to change  ", "bold yellow").append(f"{to_change}\n")
     for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
         text.append(f"{since_steady(line, result.history)}\n", "yellow")
     told = [plan.scenario]
@@ -208,18 +218,21 @@ def _last(result: Result) -> Text:
     if result.history.spans:
         seen = sum(measure(result.history, span).ok for span in result.history.spans)
         told.append(f"{seen} of {len(result.history.spans)} faults verified")
-    wall = result.history.tape.events[-1].t if result.history.tape.events else 0.0
-    told += [f"seed {plan.seed}", show_seconds(wall)]
+    told += [f"seed {plan.seed}", show_seconds(result.took)]
     return text.append(WORDS[code], {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
         f"  {' · '.join(told)}")
 
 
 def _foot(result: Result) -> RenderableType:
+    return Text("\n").append_text(_last(result)).append("\n").append_text(_commands(result))
+
+
+def _commands(result: Result, page: bool = True) -> Text:
+    """Where it is, and what to type next."""
     path, tape = result.folder.path, result.history.tape
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
-    text = Text("\n").append_text(_last(result)).append("\n")
-    text.append("saved   ", "dim").append(f"{path}\n")
-    if (path / PAGE).is_file():
+    text = Text("saved   ", "dim").append(f"{path}\n", "default")
+    if page and (path / PAGE).is_file():
         text.append("page    ", "dim").append(f"diloco-chaos open {path}\n")
     text.append("all     ", "dim").append(f"diloco-chaos check {path} --verbose\n")
     if goes_on:

@@ -34,8 +34,8 @@ from harness.storage.workings import WORKINGS, Amount, InFolder
 from harness.tape.event import SCHEMA
 
 REPORT = "report.json"
-INCONCLUSIVE = 3
-"""Exit code of a run that proves nothing."""
+INCONCLUSIVE, INTERRUPTED = 3, 130
+"""Exit codes of a run that proves nothing, and of one that Ctrl-C has ended."""
 
 
 class Audience(Protocol):
@@ -62,6 +62,11 @@ class Result:
     history: History
     judgement: Judgement
     outcome: Outcome
+
+    @property
+    def took(self) -> float:
+        """Seconds from its start to the last that was recorded."""
+        return self.history.tape.events[-1].t if self.history.tape.events else 0.0
 
 
 def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None,
@@ -235,4 +240,4 @@ def document(result: Result) -> dict[str, object]:
 
 def exit_code(result: Result) -> int:
     """0 all passed, 1 a check failed, 3 inconclusive, 130 interrupted."""
-    return 130 if result.outcome.kind == "interrupted" else result.judgement.exit_code
+    return INTERRUPTED if result.outcome.kind == "interrupted" else result.judgement.exit_code

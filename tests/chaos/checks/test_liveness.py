@@ -207,7 +207,8 @@ def test_healing_is_unknown_where_the_first_fault_came_too_soon(storm):
     verdict = storm.forged(storm.one("injecting", fault="f1"), t=storm.zero + 0.5).verdict("self_healing")
     assert verdict.verdict == "unknown"
     assert "came too soon" in verdict.evidence[0]
-    assert "500 ms after the steady state, and 1.0 s are needed; let it come later (`at`)" in verdict.evidence[0]
+    assert "500 ms after the steady state, and 1.0 s are needed" in verdict.evidence[0]
+    assert verdict.change == "let the first fault come 1.0 s after the steady state, or later (`at`)"
 
 
 def test_healing_is_unknown_where_nothing_was_merged_before_the_first_fault(storm):

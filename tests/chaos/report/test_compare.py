@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from chaos.checks.base import Doubt
 from chaos.checks.outcome import loss_at
 from chaos.report import compare
 from chaos.runner import backends
@@ -159,7 +160,7 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
 
 
 def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr("chaos.checks.doubt", lambda *_, **__: "this machine is too busy")
+    monkeypatch.setattr("chaos.checks.doubt", lambda *_, **__: Doubt("this machine is too busy"))
     (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), backends.simulated())
     assert (one.why, one.goodput is None) == ("this machine is too busy", False)
 
