@@ -7,6 +7,7 @@ All times are seconds since the steady state, as in the timeline.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from chaos.checks import DOUBTED
@@ -19,7 +20,7 @@ from chaos.runner.run import Result
 from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
 from harness.tape.event import Event
-from harness.units import names
+from harness.units import names, show_seconds
 
 _AROUND_S = 1.0
 _MOST_EVENTS, _MOST_LINES = 8, 3
@@ -29,6 +30,8 @@ QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "impo
 """Events of which there are many."""
 _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
+_WORTH_TELLING = 0.05
+"""Share of a time: who was away for less of it is left out."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 """A time of the run's own clock, see `Verdict.evidence`."""
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
@@ -118,11 +121,28 @@ def _named(history: History, span: Span) -> str:
 
 
 def _consistent(history: History, start: float, end: float) -> list[str]:
-    """Nothing proves it: what was on meanwhile."""
+    """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
     near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)]
-    if not near:
+    away = list(_away(history, start, end))
+    if not near and not away:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    return [f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near]
+    return [*away, *(f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near)]
+
+
+def _away(history: History, start: float, end: float) -> Iterator[str]:
+    """Who was away for how long, those for the same time and reason in one line, the longest first."""
+    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for moment in Presence(history).moments(start, end):
+        for one in moment.absent:
+            if one.node != SYNCER or not history.plan.cluster.tells_rounds:
+                faults = ", ".join(_named(history, span) for span in one.faults) or "no fault of the plan"
+                seconds[one.node, faults] += moment.end - moment.start
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (node, faults), away in sorted(seconds.items(), key=lambda item: -item[1]):
+        if away >= _WORTH_TELLING * (end - start):
+            groups.setdefault((show_seconds(away), faults), []).append(node)
+    for (away_s, faults), nodes in list(groups.items())[:_MOST_LINES]:
+        yield f"{names(nodes)}  away for {away_s} of {show_seconds(end - start)}  {faults}"
 
 
 def _one(result: Result, verdict: Verdict, verbose: bool) -> list[str]:
