@@ -15,7 +15,7 @@ from chaos.scenario import plan as plans
 from chaos.scenario.loading import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
+from chaos.scenario.problems import ScenarioError, nearest
 from chaos.scenario.schema import schema as scenario_schema
 from chaos.scenario.warnings import warnings_of
 from harness.errors import printable
@@ -121,12 +121,21 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON schema of scenario files, with which an editor completes and checks them.
+def schema(
+    of: Annotated[str, typer.Argument(help="scenario, or report: of what `report RUN --format model` prints.",
+                                      )] = "scenario",
+) -> None:
+    """Print the JSON schema of scenario files, with which an editor completes and checks them, or of reports.
 
     Example: `diloco-chaos schema > diloco-chaos.schema.json`
     """
-    print_json(scenario_schema())
+    if of not in ("scenario", "report"):
+        raise Failure(f"no schema of {of!r}{nearest(of, ['scenario', 'report'])}; there are scenario and report", 2)
+    if of == "scenario":
+        print_json(scenario_schema())
+        return
+    from chaos.report.model import ReportModel
+    print_json(ReportModel.model_json_schema(mode="serialization"))
 
 
 @app.command()

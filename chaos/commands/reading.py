@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,9 +16,9 @@ from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_j
 from chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
 from harness.errors import printable
 
-_MOST = 20
-_WORDS = {0: ("passed", "green"), 1: ("FAILED", "bold red"), 3: ("inconclusive", "yellow"),
-          130: ("interrupted", "yellow")}
+_MOST, _WIDEST = 20, 100
+_WORDS: dict[int | None, tuple[str, str]] = {0: ("passed", "green"), 1: ("FAILED", "bold red"),
+                                             3: ("inconclusive", "yellow"), 130: ("interrupted", "yellow")}
 
 
 @app.command()
@@ -76,19 +77,23 @@ def runs(
 
     Example: `diloco-chaos runs flagship --last 5`
     """
-    found = [_told(RunFolder(path)) for path in all_runs(runs_dir) if words in path.name][-most:]
+    from chaos.report.past import past
+    found = [past(RunFolder(path)) for path in [path for path in all_runs(runs_dir) if words in path.name][-most:]]
     if as_json:
-        print_json({"runs": found})
+        print_json({"runs": [{"run": one.run, "created": one.created, "seed": one.seed, "exit_code": one.exit_code,
+                              "why": one.why, "tightest": one.tightest and {
+                                  "check": one.tightest[0], "used": _finite(one.tightest[1])}} for one in found]})
         return
     if not found:
         typer.echo(f"no runs in {runs_dir}" + (f" have {printable(words)!r} in their name" if words else ""))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("run", "seed", "verdict", "what did not hold"):
+    for column in ("run", "seed", "verdict", "what did not hold, or the tightest margin"):
         table.add_column(column, no_wrap=column == "run", overflow="fold")
     for one in found:
-        word, style = _WORDS.get(one["exit_code"], ("not judged", "dim"))
-        table.add_row(Text(one["run"]), str(one["seed"]), Text(word, style), Text(one["why"]))
+        word, style = _WORDS.get(one.exit_code, ("not judged", "dim"))
+        table.add_row(Text(one.run), str(one.seed), Text(word, style),
+                      Text(_shortened(one.why) or _margin(one.tightest)))
     Console().print(table)
 
 
@@ -128,11 +133,16 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
     raise typer.Exit(found.broken)
 
 
-def _told(run: RunFolder) -> dict[str, Any]:
-    """A line of the list; what the folder lacks is left open."""
-    report, manifest = run.document("report.json"), run.manifest()
-    checks = [check for check in report.get("checks", []) if isinstance(check, dict)]
-    failed = [f"{check.get('name')} {check.get('measured')}" for check in checks if check.get("verdict") == "failed"]
-    return {"run": run.path.name, "created": manifest.get("created", ""), "seed": manifest.get("seed", ""),
-            "exit_code": report.get("exit_code"),
-            "why": "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or "")}
+def _margin(tightest: tuple[str, float] | None) -> str:
+    """How much of the room to its limit a check has left."""
+    return "" if tightest is None else f"{tightest[0]} {1 - tightest[1]:+.0%}"
+
+
+def _shortened(why: str) -> str:
+    """For a list; `diff` and the page have all of it."""
+    return why if len(why) <= _WIDEST else f"{why[:_WIDEST - 1]}…"
+
+
+def _finite(number: float) -> float | None:
+    """For JSON, which has no infinity."""
+    return number if math.isfinite(number) else None

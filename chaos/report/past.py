@@ -34,7 +34,7 @@ class Past(NamedTuple):
 def past(run: RunFolder) -> Past:
     """What is told of a run in its folder."""
     report, manifest = run.document("report.json"), run.manifest()
-    checks = [check for check in map(_verdict, _list(report.get("checks"))) if check]
+    checks = [check for check in map(_verdict, _list(report.get("checks"))) if check is not None]
     failed = [f"{check.name} {check.measured}" for check in checks if check.verdict == "failed"]
     code = report.get("exit_code")
     return Past(run.path.name, str(manifest.get("created", "")), _seed(manifest.get("seed")),

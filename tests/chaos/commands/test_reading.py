@@ -11,8 +11,9 @@ from chaos.evidence.run_folder import FolderError, named
 
 NAMES = ["20260101-120000-mine-0000aaaa", "20260102-120000-mine-0000bbbb", "20260102-130000-yours-0000cccc"]
 REPORTS = [{"exit_code": 0, "checks": []},
-           {"exit_code": 1, "checks": [{"name": "uptime", "verdict": "failed", "measured": "12%"},
-                                       {"name": "goodput", "verdict": "passed", "measured": "99%"}]},
+           {"exit_code": 1, "checks": [{"name": "uptime", "verdict": "failed", "measured": "12%", "bound": "",
+                                        "figures": [{"value": 0.12, "limit": 0.2, "best": 1.0, "unit": "share"}]},
+                                       {"name": "goodput", "verdict": "passed", "measured": "99%", "bound": ""}]},
            {"exit_code": 3, "checks": [], "inconclusive": "this machine is too busy"}]
 
 
@@ -58,6 +59,7 @@ def test_runs_are_listed_with_what_did_not_hold(here):
         (NAMES[0], 0, ""), (NAMES[1], 1, "uptime 12%"), (NAMES[2], 3, "this machine is too busy")]
     assert [one["run"] for one in json.loads(said("runs", "mine", "--last", "1", "--json").stdout)["runs"]] == [
         NAMES[1]]
+    assert [one["tightest"] for one in told] == [None, {"check": "uptime", "used": pytest.approx(1.1)}, None]
     assert "FAILED" in said("runs").stdout
     assert said("runs", "zzz").stdout == "no runs in runs have 'zzz' in their name\n"
 
