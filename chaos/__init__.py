@@ -10,7 +10,7 @@ What is named here is the public interface; everything else may change from one 
 - run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
 - launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
 - judge(history) -> Judgement; `History` is a recorded run
-- Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Late, Unknown: what a check is
+- Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Figure, Late, Unknown: what a check is
 - Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
   rounds
 """
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chaos.checks import judge as judge
+    from chaos.checks.base import Figure as Figure
     from chaos.checks.base import Finding as Finding
     from chaos.checks.base import Late as Late
     from chaos.checks.base import Unknown as Unknown
@@ -52,7 +53,8 @@ _PUBLIC = {
     "launch": "chaos.launched", "Launched": "chaos.launched", "History": "chaos.evidence.history",
     "Result": "chaos.runner.run", "Fault": "faults.base", "LinkFault": "faults.links.base", "Drawn": "faults.base",
     "Effect": "faults.evidence", "check": "chaos.checks.base", "Finding": "chaos.checks.base",
-    "Late": "chaos.checks.base", "Unknown": "chaos.checks.base", "Backend": "chaos.runner.backends",
+    "Figure": "chaos.checks.base", "Late": "chaos.checks.base", "Unknown": "chaos.checks.base",
+    "Backend": "chaos.runner.backends",
     "Trainer": "harness.trainer_api.trainer", "Workload": "harness.trainer_api.trainer",
     "RoundTrainer": "harness.trainer_api.rounds", "SimpleSettings": "harness.trainer_api.settings",
     "TrainerSettings": "harness.trainer_api.settings"}
