@@ -92,7 +92,8 @@ class Finding(NamedTuple):
     evidence: list[str] = []  # noqa: RUF012 - never changed
     """Events that prove it, in words, worst first."""
     late: Sequence[Late] = ()
-    """Where it does not hold: all that must be excused by what else went on for it to prove nothing."""
+    """Where it does not hold, the worst first: all of it must be excused by what else went on for it to prove
+    nothing."""
     figures: Sequence[Figure] = ()
 
 
@@ -129,7 +130,7 @@ class Verdict(BaseModel):
     evidence: list[str] = []
     """In words; times since the run began have two decimals there, and durations have none or one."""
     windows: list[tuple[float, float]] = []
-    """Parts of the run in which something took longer than it may, the longest first, in seconds since it began."""
+    """Parts of the run in which something took longer than it may, the worst first, in seconds since it began."""
     change: str = ""
     """The one thing to change for it to be known the next time; empty where nobody knows, and where it is known."""
     figures: list[Figure] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import NamedTuple
 
@@ -169,9 +170,10 @@ def reintegration(history: History, bound: Within) -> Finding | None:
         for target in span.planned.fault.targets:
             took += _recovered(history, span, target, within)
     need(took, "everybody who was hit was killed before it could be back")
-    worst = max(took)
+    took.sort(reverse=True)
+    worst = took[0]
     return Finding(worst.seconds <= within, "never" if worst.seconds == math.inf else show_seconds(worst.seconds),
-                   f"≤ {show_seconds(within)}", [one.words for one in sorted(took, reverse=True)],
+                   f"≤ {show_seconds(within)}", [one.words for one in took],
                    [Late(one.start, one.end, within) for one in took],
                    [Figure(value=None if worst.seconds == math.inf else worst.seconds, limit=within, unit="s")])
 
@@ -397,6 +399,14 @@ def _lost_computing(history: History, learner: str, start: float, end: float) ->
                for t, began in zip(times(events), values(events, "began"), strict=True) if start <= t < end)
 
 
+def _refused(history: History, learner: str, windows: Sequence[tuple[float, float]]) -> str:
+    """What the syncer refused of a learner in these times, and why."""
+    reasons = Counter(event["reason"] for event in history.tape.of("refused", node=SYNCER)
+                      if event["learner"] == learner and any(start <= event.t < end for start, end in windows))
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    return f"; of its answers the syncer refused {told}" if told else ""
+
+
 @check(tuple[Participation, ...])
 def participation(history: History, bounds: tuple[Participation, ...]) -> Finding | None:
     """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
@@ -425,5 +435,6 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
                     for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
         allowed += [f"≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
         allowed += [f"≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
-        evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds")
+        evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds"
+                        + _refused(history, bound.learner, windows))
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late, figures)

@@ -44,8 +44,9 @@ class _Gap(NamedTuple):
 @check(Stall)
 def no_global_stall(history: History, bound: Stall) -> Finding:
     """Longest gap between merges <= the allowed gap."""
-    gaps = _gaps(history, bound, history.merges)
-    worst = max(gaps, key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
+    gaps = sorted(_gaps(history, bound, history.merges), reverse=True,
+                  key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
+    worst = gaps[0]
     words = f"no merge from {worst.start:.2f} s to {worst.end:.2f} s"
     if worst.counted < worst.end - worst.start:
         words += f", of which {show_seconds(worst.counted)} while enough were there to merge"
@@ -64,12 +65,12 @@ def uptime(history: History, bound: AtLeast) -> Finding:
                  [merge for merge in history.merges if id(merge) not in void])
     seconds = sum(gap.end - gap.start for gap in gaps)
     need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
-    down = sorted((gap.excess, gap) for gap in gaps if gap.excess > 0)
+    down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
                    [f"no merge from {gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the "
-                    f"allowed {show_seconds(gap.allowed)}" for late, gap in reversed(down[-3:])],
-                   [gap.late for gap in gaps], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
+                    f"allowed {show_seconds(gap.allowed)}" for late, gap in down[:3]],
+                   [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 
 def _gaps(history: History, bound: Stall, merges: Sequence[Event]) -> list[_Gap]:
@@ -120,7 +121,7 @@ def fragments_in_turn(history: History) -> Finding | None:
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
     there = Availability(history)
-    longest, judged, wrong, late = 0, 0, list[tuple[int, str]](), list[Late]()
+    longest, judged, wrong = 0, 0, list[tuple[int, str, Late]]()
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
         for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
@@ -130,11 +131,12 @@ def fragments_in_turn(history: History) -> Finding | None:
             longest = max(longest, steps)
             if steps > turn:
                 # Learners that were kept from working go on quicker than nominal: time is no measure of their steps.
-                late.append(Late(before.t, after.t, (after.t - before.t) * turn / steps))
+                late = Late(before.t, after.t, (after.t - before.t) * turn / steps)
                 wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
-                                     f"{after.t:.2f} s, in {steps} steps"))
+                                     f"{after.t:.2f} s, in {steps} steps", late))
     if not judged:
         return None  # somebody was hit all the time
-    return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps",
-                   [words for _, words in sorted(wrong, reverse=True)[:3]], late,
+    wrong.sort(reverse=True)
+    return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps", [words for _, words, _ in wrong[:3]],
+                   [late for _, _, late in wrong],
                    [Figure(value=longest, limit=turn, unit="steps")])

@@ -32,6 +32,8 @@ _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
 _WORTH_TELLING = 0.05
 """Share of a time: who was away for less of it is left out."""
+_LOSS, _LONG_S = "loss_parity", 2.0
+"""So long without a merge may be why a loss is higher."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 """A time of the run's own clock, see `Verdict.evidence`."""
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
@@ -126,21 +128,23 @@ def _consistent(history: History, start: float, end: float) -> list[str]:
     away = list(_away(history, start, end))
     if not near and not away:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    return [*away, *(f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near)]
+    return [*away, *(f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near
+                     if not any(_named(history, span) in line for line in away))]
 
 
 def _away(history: History, start: float, end: float) -> Iterator[str]:
     """Who was away for how long, those for the same time and reason in one line, the longest first."""
-    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    hit: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for moment in Presence(history).moments(start, end):
         for one in moment.absent:
             if one.node != SYNCER or not history.plan.cluster.tells_rounds:
-                faults = ", ".join(_named(history, span) for span in one.faults) or "no fault of the plan"
-                seconds[one.node, faults] += moment.end - moment.start
+                seconds[one.node] += moment.end - moment.start
+                hit[one.node] |= dict.fromkeys(_named(history, span) for span in one.faults)
     groups: dict[tuple[str, str], list[str]] = {}
-    for (node, faults), away in sorted(seconds.items(), key=lambda item: -item[1]):
+    for node, away in sorted(seconds.items(), key=lambda item: -item[1]):
         if away >= _WORTH_TELLING * (end - start):
-            groups.setdefault((show_seconds(away), faults), []).append(node)
+            groups.setdefault((show_seconds(away), ", ".join(hit[node]) or "no fault of the plan"), []).append(node)
     for (away_s, faults), nodes in list(groups.items())[:_MOST_LINES]:
         yield f"{names(nodes)}  away for {away_s} of {show_seconds(end - start)}  {faults}"
 
@@ -181,10 +185,23 @@ def causes(history: History, verdict: Verdict) -> list[str]:
     """Why, where the check tells when; else which faults were on at the time that it names, or all of them."""
     if verdict.windows:
         return why(history, *verdict.windows[0])
+    if verdict.name == _LOSS and (still := _longest_stall(history)):
+        return still
     at = _moment(verdict)
     spans = [span for span in history.spans if span.injected is not None]
     near = [span for span in spans if at is not None and span.overlaps(at - 5.0, at + _AROUND_S)] or spans
     return [f"consistent with {_named(history, span)}: {measure(history, span).requested}" for span in near]
+
+
+def _longest_stall(history: History) -> list[str]:
+    """Of a loss that is too high: what kept merges from being made for the longest time, where that is long."""
+    gaps = history.still(history.zero or 0.0, history.end, history.merges)
+    start, end = max(gaps, key=lambda gap: gap[1] - gap[0], default=(0.0, 0.0))
+    if end - start < _LONG_S:
+        return []
+    zero = history.zero or 0.0
+    return [f"consistent with {show_seconds(end - start)} without a merge, {start - zero:.2f}-{end - zero:.2f} s:",
+            *why(history, start, end)]
 
 
 def _strangers(result: Result) -> list[str]:

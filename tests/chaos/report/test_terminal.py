@@ -40,7 +40,7 @@ def test_where_enough_were_there_nothing_is_claimed(results):
     assert why(results[0].history, zero + 0.5, zero + 2) == [
         "no fault was on, and enough were there: nothing in the event log says why"]
     [said] = why(results[0].history, zero + 4.0, zero + 5.5)
-    assert said.startswith("consistent with f1 kill (4.0")
+    assert said.startswith("learner-1  away for 1.5 s of 1.5 s  f1 kill (4.0")
 
 
 def test_what_passed_is_one_paragraph_and_its_figures_are_there_on_demand(results):
