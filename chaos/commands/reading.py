@@ -120,11 +120,12 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
     for line in found.warnings:
         console.print(f"warning: {line}", style="yellow", markup=False)
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("", "what", before.name[:15], after.name[:15]):
-        table.add_column(Text(column), overflow="fold")
+    for column in ("", "what", before.name[:15], after.name[:15], "usual"):
+        table.add_column(Text(column), overflow="fold", no_wrap=column == "what")
     for change in found.changes:
         look = {"broken": "bold red", "fixed": "green"}.get(change.kind, "")
-        table.add_row(Text(change.kind, look), Text(change.name), Text(change.before), Text(change.after))
+        table.add_row(Text(change.kind, look), Text(change.name), Text(change.before), Text(change.after),
+                      Text(change.usual, "dim"))
     for what, one, other in found.figures:
         table.add_row("", Text(what), one, other)
     console.print(table if table.row_count else "the same verdicts, and the same figures")

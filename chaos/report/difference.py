@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from chaos.checks.base import Figure
 from chaos.evidence.history import History
 from chaos.report.causes import VERDICTS
 from chaos.report.model import CheckTold, ReportModel, model_of
+from chaos.report.past import Past, earlier
 from chaos.runner.run import Result
+from harness.units import show_seconds
 
-Kind = Literal["broken", "fixed", "changed", "figure", "only before", "only after"]
-_ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure")
+Kind = Literal["broken", "fixed", "changed", "figure", "as usual", "only before", "only after"]
+_ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure", "as usual")
+_LEAST_RUNS = 5
+"""So many of a scenario tell what is usual."""
 
 
 class Change(NamedTuple):
@@ -20,6 +26,8 @@ class Change(NamedTuple):
     name: str
     before: str
     after: str
+    usual: str = ""
+    """What earlier runs of the scenario measured, from the least to the most; empty where there are too few."""
 
 
 class Difference(NamedTuple):
@@ -43,7 +51,7 @@ class Difference(NamedTuple):
 def difference(before: Result, after: Result) -> Difference:
     """What became of a run's verdicts and figures in another one."""
     left, right = model_of(before), model_of(after)
-    return Difference(_warnings(before, after), _changes(left, right), _figures(left, right),
+    return Difference(_warnings(before, after), _changes(left, right, _usual(before, after)), _figures(left, right),
                       _parted(before.history, after.history))
 
 
@@ -57,7 +65,35 @@ def _warnings(before: Result, after: Result) -> list[str]:
     return [f"their plans differ in {', '.join(parts) or 'the version that made them'}"]
 
 
-def _changes(left: ReportModel, right: ReportModel) -> list[Change]:
+class _Range(NamedTuple):
+    """What a check measured in so many runs."""
+
+    least: float
+    most: float
+    unit: str
+    runs: int
+
+    def __str__(self) -> str:
+        ends = [show_seconds(end) if self.unit == "s" else f"{end:.1%}" if self.unit == "share" else f"{end:g}"
+                for end in (self.least, self.most)]
+        return f"{' to '.join(ends)} in {self.runs} runs"
+
+
+def _usual(before: Result, after: Result) -> dict[str, _Range]:
+    """Of every check about a number, what it measured in other runs of the same scenario beside these two."""
+    found: dict[str, Past] = {}
+    for result in (before, after):
+        found |= {run.run: run for run in earlier(result.folder, result.history.plan.scenario)}
+    found = {name: run for name, run in found.items() if name not in (before.folder.path.name, after.folder.path.name)}
+    figures: dict[str, list[Figure]] = {}
+    for run in found.values():
+        for name, verdict in run.checks.items():
+            figures.setdefault(name, []).extend(figure for figure in verdict.figures[:1] if figure.value is not None)
+    return {name: _Range(min(values), max(values), some[0].unit, len(some)) for name, some in figures.items()
+            if len(some) >= _LEAST_RUNS and (values := [figure.value or 0.0 for figure in some])}
+
+
+def _changes(left: ReportModel, right: ReportModel, usual: Mapping[str, _Range]) -> list[Change]:
     had, has = ({check.name: check for check in model.checks} for model in (left, right))
     found = []
     for name in dict.fromkeys([*had, *has]):
@@ -66,9 +102,12 @@ def _changes(left: ReportModel, right: ReportModel) -> list[Change]:
             found.append(Change("only after" if one is None else "only before", name, _told(one), _told(other)))
         elif one.verdict != other.verdict:
             kinds: dict[str, Kind] = {"failed": "broken", "passed": "fixed", "unknown": "changed"}
-            found.append(Change(kinds[other.verdict], name, _told(one), _told(other)))
-        elif one.measured != other.measured:
-            found.append(Change("figure", name, one.measured, other.measured))
+            found.append(Change(kinds[other.verdict], name, _told(one), _told(other), str(usual.get(name, ""))))
+        elif one.measured != other.measured and not (one.figures and one.figures == other.figures):
+            of = usual.get(name)
+            value = other.figures[0].value if other.figures else None
+            within = of is not None and value is not None and of.least <= value <= of.most
+            found.append(Change("as usual" if within else "figure", name, one.measured, other.measured, str(of or "")))
     return sorted(found, key=lambda change: _ORDER.index(change.kind))
 
 
