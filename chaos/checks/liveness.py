@@ -291,7 +291,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     need(all(map(history.step_time, history.plan.cluster.names)),
          "too few rounds before the first fault to know the pace of every worker")
     least = bound.at_least
-    found: list[tuple[float, float, str, Late]] = []  # beyond what is allowed, pace, words
+    found: list[tuple[float, float, str, str, Late]] = []  # beyond what is allowed, pace, whose, words
     busy: list[str] = []
     windows = _windows(history)
     for start, end, words_of in windows:
@@ -307,7 +307,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
                                 f"{who} was being started")
                 else:
-                    found.append((pace - allowed, pace, words, _hindered(start, end)))
+                    found.append((pace - allowed, pace, learner, words, _hindered(start, end)))
     if busy and all(beyond >= 0 for beyond, *_ in found):
         raise Unknown(busy[0])
     if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
@@ -315,9 +315,9 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
         return None  # everybody was hit, always: there is nobody that this could be about
     need(found, "no learner was left alone long enough to tell", "let the faults come farther apart")
     found.sort()
-    beyond, pace, *_ = found[0]
-    return Finding(beyond >= 0, f"{pace:.0%} of nominal pace", f"≥ {pace - beyond:.0%}",
-                   [words for _, _, words, _ in found[:3]], [late for beyond, _, _, late in found if beyond < 0],
+    beyond, pace, whose, *_ = found[0]
+    return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", f"≥ {pace - beyond:.0%}",
+                   [words for *_, words, _ in found[:3]], [late for beyond, *_, late in found if beyond < 0],
                    [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
 
 
@@ -433,8 +433,9 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         measured.append(f"{bound.learner} {share:.0%}")
         figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")
                     for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
-        allowed += [f"≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
-        allowed += [f"≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
+        whose = f"{bound.learner} " if len(bounds) > 1 else ""
+        allowed += [f"{whose}≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
+        allowed += [f"{whose}≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
         evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds"
                         + _refused(history, bound.learner, windows))
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late, figures)

@@ -70,7 +70,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
             return Finding(False, "the synchronous run is wrong", "as the formulas give it", [wrong])
         gap = relative_gap(final, reference.curve, count, floor)
         holds &= gap <= margin
-        measured.append(f"{name} {gap:+.1%}")
+        measured.append(f"{name} {gap:+.1%}" + (" beyond the floor" if floor else ""))
         figures.append(Figure(of=name, value=gap, limit=margin, unit="share"))
         allowed.append(f"{name} ≤ +{margin:.1%}")
         other = "processed" if count == "merged" else "merged"
@@ -158,9 +158,24 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
     if history.plan.checks.excuses_outages:
         least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
-                   [f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
+                   [*_never(predicted, least), _became(history),
+                    f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
                    [Figure(value=value, limit=least, best=1.0, unit="share")])
+
+
+def _never(predicted: float, least: float) -> list[str]:
+    """That nothing could have held it, where that is so."""
+    return [f"the plan's own faults leave {predicted:.0%} at the most: no trainer can reach {least:.1%}"] \
+        if predicted < least else []
+
+
+def _became(history: History) -> str:
+    """What became of the tokens that were processed."""
+    accounting = history.accounting
+    told = ", ".join(f"{count / max(1, accounting.processed):.1%} {fate}"
+                     for fate, count in accounting.by_fate.most_common() if count >= 0.001 * accounting.processed)
+    return f"of the tokens that were processed: {told}"
 
 
 def _left(history: History, start: float) -> float:

@@ -26,6 +26,9 @@ class Absence:
     state: str
     """What it was instead."""
     since: float
+    """When it was no longer there; what it was first it need not be any more."""
+    until: float
+    """When it is there again; the end of the run if it never is."""
     faults: tuple[Span, ...]
     """Those that had hit it by then, in the order of time."""
 
@@ -65,27 +68,30 @@ class Presence:
             yield Moment(left, right, tuple(one for one in absent if one is not None))
 
     def _absence(self, node: str, t: float) -> Absence | None:
-        state, since, gone = self._state(node, t)
+        state, gone = self._state(node, t)
         if state == _THERE:
             hidden = next(((span, what) for span, what in self._hidden[node]
                            if span.began <= t < self._history.until(span)), None)
             if hidden is None:
                 return None
-            state, since, gone = hidden[1], hidden[0].began, hidden[0].began
+            state, gone = hidden[1], hidden[0].began
+            until = self._history.until(hidden[0])
+        else:
+            until = next((began for began, was in self._changes[node] if began > t and was == _THERE),
+                         self._history.end)
         hit = [span for span in self._history.spans if span.overlaps(gone - _BEFORE_S, t)
                and node in span.planned.fault.affected_nodes(self._names)]
-        return Absence(node, state, since, tuple(sorted(hit, key=lambda span: span.began)))
+        return Absence(node, state, gone, until, tuple(sorted(hit, key=lambda span: span.began)))
 
-    def _state(self, node: str, t: float) -> tuple[str, float, float]:
-        """What it was by its own doings, since when, and since when it was not there."""
+    def _state(self, node: str, t: float) -> tuple[str, float]:
+        """What it was by its own doings, and since when it was not there."""
         before = [change for change in self._changes[node] if change[0] <= t]
-        since, state = before[-1]
-        gone = since
+        gone, state = before[-1]
         for began, was in reversed(before):
             if was == _THERE:
                 break
             gone = began
-        return state, since, gone
+        return state, gone
 
     def _on(self, event: Event) -> None:
         match event.event:

@@ -7,8 +7,8 @@ All times are seconds since the steady state, as in the timeline.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from chaos.checks import DOUBTED
 from chaos.checks.base import Verdict
@@ -32,6 +32,8 @@ _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
 _WORTH_TELLING = 0.05
 """Share of a time: who was away for less of it is left out."""
+_OF_OTHERS = {"blast_radius", "goodput"}
+"""Checks of what a fault costs those that it does not hit."""
 _LOSS, _LONG_S = "loss_parity", 2.0
 """So long without a merge may be why a loss is higher."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
@@ -48,10 +50,10 @@ def story(result: Result, verbose: bool = False) -> list[str]:
     if not bad:
         return []
     doubted = [verdict.name for verdict in bad if verdict.evidence and DOUBTED in verdict.evidence[0]]
-    lines = _strangers(result)
+    lines, because = _strangers(result), causes(result.history, result.judgement.checks)
     for verdict in sorted(bad, key=lambda verdict: verdict.verdict == "failed"):  # what failed comes last: it is read
         if verdict.name not in doubted:
-            lines += _one(result, verdict, verbose)
+            lines += _one(result, verdict, because.get(verdict.name, []), verbose)
     if doubted:
         lines += [f"? inconclusive for that reason: {', '.join(doubted)}"]
     return _logs(result, verbose) + lines
@@ -82,7 +84,7 @@ def why(history: History, start: float, end: float) -> list[str]:
         head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} learners available"
     zero = history.zero or 0.0
     return [f"{worst[0].start - zero:.2f}-{worst[-1].end - zero:.2f} s  {head}",
-            *(f"  {line}" for line in _absent(history, longest.absent))]
+            *(f"  {line}" for line in _absent(history, worst))]
 
 
 def _blocked(history: History, moment: Moment) -> bool:
@@ -105,54 +107,81 @@ def _runs(moments: Sequence[Moment]) -> list[list[Moment]]:
     return found
 
 
-def _absent(history: History, absent: Sequence[Absence]) -> Iterator[str]:
-    """Who was away, those for the same reason in one line."""
+class _Away(NamedTuple):
+    """All absences of a node in a time, together."""
+
+    node: str
+    seconds: float
+    states: dict[str, float]
+    """What it was instead, and for how long."""
+    since: float
+    until: float
+    faults: tuple[Span, ...]
+
+
+def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
+    """Who was away in these moments for a time that is worth telling, the longest first."""
+    found: dict[str, list[tuple[float, Absence]]] = {}
+    for moment in moments:
+        for one in moment.absent:
+            if one.node != SYNCER or not history.plan.cluster.tells_rounds:  # there it is no process: logs told it
+                found.setdefault(one.node, []).append((moment.end - moment.start, one))
+    told = []
+    for node, pieces in found.items():
+        states: dict[str, float] = {}
+        for seconds, one in pieces:
+            states[one.state] = states.get(one.state, 0.0) + seconds
+        told.append(_Away(node, sum(states.values()), states, min(one.since for _, one in pieces),
+                          max(one.until for _, one in pieces),
+                          tuple({span.id: span for _, one in pieces for span in one.faults}.values())))
+    least = _WORTH_TELLING * sum(moment.end - moment.start for moment in moments)
+    return sorted((one for one in told if one.seconds >= least), key=lambda one: (-round(one.seconds, 1), one.since))
+
+
+def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
+    """Who was away, what it was, and from when to when; those for the same reason in one line."""
     zero = history.zero or 0.0
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for one in absent:
-        if one.node == SYNCER and history.plan.cluster.tells_rounds:
-            continue  # it is what logs told, and no process
-        faults = ", ".join(_named(history, span) for span in one.faults) or "no fault of the plan"
-        groups.setdefault((one.state, f"{one.since - zero:.2f} s", faults), []).append(one.node)
-    for (state, since, faults), nodes in groups.items():
-        yield f"{names(nodes)}  {state} since {since}  {faults}"
+    for one in _away(history, moments):
+        state = max(one.states, key=lambda state: one.states[state])
+        until = "the end" if one.until >= history.end else f"{one.until - zero:.2f} s"
+        groups.setdefault((state, f"{one.since - zero:.2f} s to {until}", _faults(history, one)), []).append(one.node)
+    return [f"{names(nodes)}  {state} {when}  {faults}" for (state, when, faults), nodes in groups.items()]
+
+
+def _faults(history: History, away: _Away) -> str:
+    more = f" and {len(away.faults) - _MOST_LINES} more" if len(away.faults) > _MOST_LINES else ""
+    return ", ".join(_named(history, span) for span in away.faults[:_MOST_LINES]) + more or "no fault of the plan"
 
 
 def _named(history: History, span: Span) -> str:
-    return f"{span.id} {span.planned.fault.kind} ({span.began - (history.zero or 0.0):.2f} s)"
+    zero = history.zero or 0.0
+    until = "" if span.ended is None else f"-{span.ended - zero:.2f}"
+    return f"{span.id} {span.planned.fault.kind} ({span.began - zero:.2f}{until} s)"
 
 
 def _consistent(history: History, start: float, end: float) -> list[str]:
     """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
-    near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)]
-    away = list(_away(history, start, end))
-    if not near and not away:
+    zero = history.zero or 0.0
+    away = _away(history, list(Presence(history).moments(start, end)))
+    groups: dict[str, list[str]] = {}
+    for one in away:
+        states = ", ".join(f"{state} {show_seconds(seconds)}" for state, seconds in one.states.items()
+                           if seconds >= _WORTH_TELLING * one.seconds)
+        groups.setdefault(f"{states}  {_faults(history, one)}", []).append(one.node)
+    lines = [f"{names(nodes)}  {told}" for told, nodes in list(groups.items())[:_MOST_LINES]]
+    near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)
+            and not any(span in one.faults for one in away)]
+    if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    return [*away, *(f"consistent with {_named(history, span)}: {span.planned.fault.describe()}" for span in near
-                     if not any(_named(history, span) in line for line in away))]
+    head = [f"{start - zero:.2f}-{end - zero:.2f} s  away were"] if lines else []
+    return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
+                                                       f"{span.planned.fault.describe()}" for span in near)]
 
 
-def _away(history: History, start: float, end: float) -> Iterator[str]:
-    """Who was away for how long, those for the same time and reason in one line, the longest first."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    hit: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for moment in Presence(history).moments(start, end):
-        for one in moment.absent:
-            if one.node != SYNCER or not history.plan.cluster.tells_rounds:
-                seconds[one.node] += moment.end - moment.start
-                hit[one.node] |= dict.fromkeys(_named(history, span) for span in one.faults)
-    groups: dict[tuple[str, str], list[str]] = {}
-    for node, away in sorted(seconds.items(), key=lambda item: -item[1]):
-        if away >= _WORTH_TELLING * (end - start):
-            groups.setdefault((show_seconds(away), ", ".join(hit[node]) or "no fault of the plan"), []).append(node)
-    for (away_s, faults), nodes in list(groups.items())[:_MOST_LINES]:
-        yield f"{names(nodes)}  away for {away_s} of {show_seconds(end - start)}  {faults}"
-
-
-def _one(result: Result, verdict: Verdict, verbose: bool) -> list[str]:
+def _one(result: Result, verdict: Verdict, because: Sequence[str], verbose: bool) -> list[str]:
     lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.bound)}"]
-    if verdict.verdict == "failed":
-        lines += [f"    {line}" for line in causes(result.history, verdict)]
+    lines += [f"    {line}" for line in because]
     told = verdict.evidence if verbose else verdict.evidence[:_MOST_LINES]
     lines += [f"    {since_steady(line, result.history)}" for line in told]
     if len(told) < len(verdict.evidence):
@@ -181,16 +210,34 @@ def _limit(bound: str) -> str:
     return f"; at least {bound[2:]}" if bound.startswith("≥ ") else f"; limit {bound.removeprefix('≤ ')}"
 
 
-def causes(history: History, verdict: Verdict) -> list[str]:
-    """Why, where the check tells when; else which faults were on at the time that it names, or all of them."""
+def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
+    """Why each of those that failed did. What has been said of one is not said again of another."""
+    found: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.verdict == "failed":
+            why_so = _causes(history, verdict)
+            same = next((name for name, lines in found.items() if lines == why_so), None)
+            found[verdict.name] = why_so if same is None else [f"for the same reason as {same}"]
+    return found
+
+
+def _causes(history: History, verdict: Verdict) -> list[str]:
+    """Where the check tells when; else which faults were on at the time that it names, or all of them."""
     if verdict.windows:
-        return why(history, *verdict.windows[0])
+        return [*why(history, *verdict.windows[0]), *_of_the_mode(history, verdict)]
     if verdict.name == _LOSS and (still := _longest_stall(history)):
         return still
     at = _moment(verdict)
     spans = [span for span in history.spans if span.injected is not None]
     near = [span for span in spans if at is not None and span.overlaps(at - 5.0, at + _AROUND_S)] or spans
     return [f"consistent with {_named(history, span)}: {measure(history, span).requested}" for span in near]
+
+
+def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
+    """Why who is hit costs the others, where that is how the mode works."""
+    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.cluster.tells_rounds:
+        return []
+    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"]
 
 
 def _longest_stall(history: History) -> list[str]:

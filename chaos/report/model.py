@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
+from statistics import median
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from chaos.checks.base import Figure, Verdict, tightest
 from chaos.checks.injection import measure
-from chaos.evidence.history import History
+from chaos.evidence.history import History, Span
 from chaos.evidence.interference import interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
@@ -28,6 +29,8 @@ _MOST_EVENTS = 2000
 _SLICES, _SLICE_S = 240, 0.5
 """Of the run, in which merges are counted: how many at the most, and how long at the least."""
 _TAIL = 30
+_STALL_S, _STALL_TIMES = 1.0, 5.0
+"""So long, and so many times the median, a time without a merge is at the least to be called a stall."""
 
 
 class _Told(BaseModel):
@@ -66,6 +69,8 @@ class FaultTold(_Told):
     observed: str
     verified: bool
     reacted: bool
+    planned: tuple[float, float] | None
+    """From when to when, by the plan; None where that is not a matter of time."""
     began: float | None
     """None: it never came."""
     ended: float | None
@@ -155,6 +160,7 @@ class ReportModel(_Told):
     faults: list[FaultTold]
     lanes: list[LaneTold]
     stalls: list[tuple[float, float]]
+    """Times without a merge that are far longer than most, whether or not a check allows them."""
     busy: list[tuple[float, float, str]]
     """When others had the machine, and how."""
     merges: list[MergesTold]
@@ -192,7 +198,8 @@ def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
     zero, accounting, traffic = history.zero or 0.0, result.history.accounting, crossed(result.history)
-    checks = [_check(history, verdict) for verdict in result.judgement.checks]
+    because = causes(history, result.judgement.checks)
+    checks = [_check(history, verdict, because.get(verdict.name, [])) for verdict in result.judgement.checks]
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
@@ -204,7 +211,7 @@ def model_of(result: Result) -> ReportModel:
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
         faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
-        stalls=[window for check in checks if check.name == "no_global_stall" for window in check.windows],
+        stalls=[(start - zero, end - zero) for start, end in _stalls(history)],
         busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
         merges=list(_merges(history, zero)), loss_unit=plan.cluster.loss_unit,
         loss_by="rounds" if plan.cluster.tells_rounds else "tokens", curves=list(_curves(history)),
@@ -217,10 +224,10 @@ def model_of(result: Result) -> ReportModel:
         commands=Commands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
 
 
-def _check(history: History, verdict: Verdict) -> CheckTold:
+def _check(history: History, verdict: Verdict, because: list[str]) -> CheckTold:
     zero = history.zero or 0.0
     return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
-                     causes=causes(history, verdict) if verdict.verdict == "failed" else [],
+                     causes=because,
                      evidence=[since_steady(line, history) for line in verdict.evidence],
                      figures=verdict.figures, windows=[(start - zero, end - zero) for start, end in verdict.windows])
 
@@ -230,8 +237,17 @@ def _faults(history: History, zero: float) -> Iterable[FaultTold]:
         found = measure(history, span)
         yield FaultTold(id=span.id, kind=span.planned.fault.kind, requested=found.requested,
                         trigger=span.planned.fault.describe_trigger(), observed=found.observed, verified=found.ok,
-                        reacted=found.reacted, began=None if span.injected is None else span.injected - zero,
+                        reacted=found.reacted, planned=_planned(span),
+                        began=None if span.injected is None else span.injected - zero,
                         ended=None if span.ended is None else span.ended - zero)
+
+
+def _planned(span: Span) -> tuple[float, float] | None:
+    fault = span.planned.fault
+    if fault.at is None:
+        return None
+    lasts = fault.duration or getattr(fault, "restart_after", None) or 0.0
+    return fault.at, fault.at + lasts
 
 
 def _lanes(history: History, zero: float) -> Iterable[LaneTold]:
@@ -251,6 +267,14 @@ def _merges(history: History, zero: float) -> Iterable[MergesTold]:
         parts = [len(merge["contributions"]) for merge in inside]
         yield MergesTold(start=start - zero, end=start + width - zero, rate=len(inside) / width,
                          contributors=sum(parts) / len(parts) if parts else 0.0)
+
+
+def _stalls(history: History) -> Iterable[tuple[float, float]]:
+    if history.zero is None:
+        return []
+    gaps = history.still(history.zero, history.end, history.merges)
+    usual = median(end - start for start, end in gaps)
+    return [(start, end) for start, end in gaps if end - start >= max(_STALL_S, _STALL_TIMES * usual)]
 
 
 def _curves(history: History) -> Iterable[CurveTold]:

@@ -31,7 +31,7 @@ _WIDEST = 140
 _STALL = "no_global_stall"
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
-_MOST_WINDOWS, _MOST_LANES = 4, 24
+_MOST_WINDOWS, _MOST_LANES, _MOST_NAMED = 4, 24, 4
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
 
@@ -43,7 +43,8 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
                *_wire(result)] if verbose else []
     for section in (_head(result), *_timeline(result, width), *_faults(result), *figures,
                     *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
-        console.print(section, width=width)
+        one_line = isinstance(section, Text) and section.no_wrap
+        console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them
 
 
@@ -199,8 +200,9 @@ def _passed(result: Result, verbose: bool) -> list[RenderableType]:
     passed = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "passed"]
     if verbose or not passed:
         return []
-    return [Text.assemble("\n", (f"{MARKS['passed']} {len(passed)} passed", _STYLES["passed"]),
-                          (f"  {', '.join(passed)}", "dim"))]
+    line = Text.assemble((f"{MARKS['passed']} {len(passed)} passed", _STYLES["passed"]),
+                         (f"  {', '.join(passed)}", "dim"), no_wrap=True, overflow="ellipsis")
+    return [Text(), line]
 
 
 def _last(result: Result) -> Text:
@@ -212,8 +214,10 @@ def _last(result: Result) -> Text:
     for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
         text.append(f"{since_steady(line, result.history)}\n", "yellow")
     told = [plan.scenario]
-    told += [f"{count} of {len(checks)} checks {VERDICTS[word]}" for word in ("failed", "unknown")
-             if (count := sum(verdict.verdict == word for verdict in checks))]
+    for word in ("failed", "unknown"):
+        if named := [verdict.name for verdict in checks if verdict.verdict == word]:
+            told.append(f"{len(named)} of {len(checks)} checks {VERDICTS[word]}: {', '.join(named[:_MOST_NAMED])}"
+                        + (", ..." if len(named) > _MOST_NAMED else ""))
     told += [] if len(told) > 1 or not checks else [f"{len(checks)} checks"]
     if result.history.spans:
         seen = sum(measure(result.history, span).ok for span in result.history.spans)

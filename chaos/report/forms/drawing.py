@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from chaos.checks.base import Figure
-from chaos.report.model import CurveTold, ReportModel
+from chaos.report.model import CurveTold, FaultTold, ReportModel
 
 WIDTH, NAME, LANE = 1000.0, 110.0, 18.0
 """Of a drawing: its width, that of names left of it, the height of a lane."""
+ROW = 26.0
+"""Height of a row of faults."""
 RATE, LOSS = 90.0, 220.0
 """Heights of the charts."""
 _TICKS = 8
 _STEPS = (1, 2, 5)
+_LETTER, _LONGEST = 6.4, 40
+"""Width of a letter, and how many a fault's label has at the most."""
 _BAR, _BEYOND = 100.0, 1.5
 """Width of a bar, and how much of a bound it has room for."""
 
@@ -65,9 +70,39 @@ def rate(model: ReportModel, time: Axis) -> Rate:
     nodes = max([model.quorum, *(math.ceil(one.contributors) for one in model.merges)])
     up, people = Axis(0.0, most, RATE, 6.0), Axis(0.0, nodes, RATE, 6.0)
     middles = [(one.start + one.end) / 2 for one in model.merges]
+    together = groupby(zip(middles, model.merges, strict=True), key=lambda one: one[1].contributors > 0)
+    parts = [_path([(time(t), people(one.contributors)) for t, one in group]) for there, group in together if there]
     return Rate(_path([(time(t), up(one.rate)) for t, one in zip(middles, model.merges, strict=True)]),
-                _path([(time(t), people(one.contributors)) for t, one in zip(middles, model.merges, strict=True)
-                       if one.contributors]), up, people, people(model.quorum))
+                "".join(parts), up, people, people(model.quorum))
+
+
+class Mark(NamedTuple):
+    """Where a fault is drawn below the lanes: its row, and its label, which no other covers."""
+
+    fault: FaultTold
+    row: int
+    label: str
+    at: float
+    anchor: str
+
+
+def fault_marks(model: ReportModel, time: Axis) -> list[Mark]:
+    """Faults that came or were due at a time, in as few rows as their labels need."""
+    marks: list[Mark] = []
+    ends: list[float] = []
+    for fault in model.faults:
+        times = [t for t in (fault.began, fault.ended, *(fault.planned or ())) if t is not None]
+        if not times:
+            continue
+        label = f"{fault.id} {fault.requested}"
+        label = label if len(label) <= _LONGEST else f"{label[:_LONGEST - 1]}…"
+        left, width = time(min(times)), _LETTER * len(label)
+        turned = left + width > time.end
+        first, last = (min(left, time.end - width), time.end) if turned else (left, max(left + width, time(max(times))))
+        row = next((number for number, end in enumerate(ends) if end < first), len(ends))
+        ends[row:row + 1] = [last]
+        marks.append(Mark(fault, row, label, time.end if turned else left, "end" if turned else "start"))
+    return marks
 
 
 class Line(NamedTuple):

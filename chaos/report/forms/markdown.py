@@ -34,7 +34,8 @@ def report_markdown(model: ReportModel) -> str:
                   for fault in model.faults[:_MOST_FAULTS]]
         if len(model.faults) > _MOST_FAULTS:
             lines.append(f"| | | | and {len(model.faults) - _MOST_FAULTS} more |")
-    return "\n".join([*lines, "", "```", model.commands.repeat, model.commands.check, "```", ""])
+    return "\n".join([*lines, "", "```", "# to look closer", model.commands.check, "# to repeat it",
+                       model.commands.repeat, "```", ""])
 
 
 def suite_markdown(rows: Sequence[Row]) -> str:
@@ -57,7 +58,7 @@ def escaped(text: str) -> str:
 
 def _troubled(check: CheckTold) -> list[str]:
     bound = f" (allowed: {escaped(check.bound)})" if check.bound else ""
-    told = check.causes[:_MOST_LINES] or check.evidence[:1]
+    told = [*check.causes[:_MOST_LINES], *check.evidence[:1]]
     return [f"**{MARKS[check.verdict]} {escaped(check.name)}** {escaped(check.measured)}{bound}",
             *(f"- {escaped(line)}" for line in told)]
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from chaos.evidence.timeline import LOOKS
 from chaos.report.causes import MARKS, VERDICTS
-from chaos.report.forms.drawing import LANE, LOSS, NAME, RATE, WIDTH, Axis, bar, loss, rate
+from chaos.report.forms.drawing import LANE, LOSS, NAME, RATE, ROW, WIDTH, Axis, bar, fault_marks, loss, rate
 from chaos.report.model import ReportModel
 from chaos.report.past import Past
 from harness.units import show_bytes, show_seconds
@@ -45,9 +45,12 @@ def timeline_svg(model: ReportModel) -> str:
 def _timeline(model: ReportModel) -> dict[str, Any]:
     drawn = {one.state for row in model.lanes for one in row.states} - {"done"}
     time = Axis(model.start, max(model.end, model.start + 1e-9), NAME, WIDTH)
+    marks = fault_marks(model, time)
     looks = {state: look.colour for state, look in LOOKS.items() if state in drawn}
     return {"model": model, "time": time, "looks": looks, "lane": LANE, "name": NAME, "width": WIDTH,
-            "rate": rate(model, time), "rate_height": RATE, "seconds": show_seconds}
+            "rate": rate(model, time), "rate_height": RATE, "faults": marks, "row": ROW,
+            "height": RATE + LANE * len(model.lanes) + 28 + ROW * (1 + max((mark.row for mark in marks), default=-1)),
+            "seconds": show_seconds}
 
 
 @cache

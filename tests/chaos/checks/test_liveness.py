@@ -355,7 +355,7 @@ def test_a_bystander_that_slows_down_is_named(storm):
     mine = [event for event in storm.all("step", "learner-4") if 4.1 <= event.t < 6.2]
     verdict = _dropped_steps(storm, mine[::2]).verdict("blast_radius")
     assert verdict.verdict == "failed"
-    assert verdict.measured == "49% of nominal pace"
+    assert verdict.measured == "learner-4 at 49% of its pace"
     assert verdict.evidence[0] == "learner-4 at 49% of its pace during: kill learner-1, back after 2.0 s"
 
 
@@ -387,7 +387,7 @@ def test_a_bystander_that_stands_still_fails_however_busy_the_machine_is_for_ano
     mine = [event for event in storm.all("step", "learner-2") if 4.1 <= event.t < 6.2]
     verdict = _dropped_steps(_busy(storm), mine).verdict("blast_radius")
     assert verdict.verdict == "failed"
-    assert verdict.measured == "0% of nominal pace"
+    assert verdict.measured == "learner-2 at 0% of its pace"
 
 
 def test_a_learner_that_was_hit_a_moment_ago_is_no_bystander(storm):

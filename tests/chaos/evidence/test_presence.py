@@ -70,21 +70,21 @@ def presence():
 
 @pytest.mark.parametrize(("t", "absent"), [
     (3.0, []),
-    (6.0, [("learner-1", "gone", 5.1, ("f1",))]),
-    (7.5, [("learner-1", "starting", 7.0, ("f1",))]),
-    (8.7, [("learner-1", "recovering", 8.0, ("f1",))]),
+    (6.0, [("learner-1", "gone", 5.1, 9.0, ("f1",))]),
+    (7.5, [("learner-1", "starting", 5.1, 9.0, ("f1",))]),
+    (8.7, [("learner-1", "recovering", 5.1, 9.0, ("f1",))]),
     (9.5, []),
-    (11.0, [("learner-2", "partitioned", 10.0, ("f2",))]),
-    (13.0, [("learner-2", "not connected", 12.0, ("f2",))]),
-    (15.5, [("learner-2", "recovering", 15.0, ("f2",))]),
+    (11.0, [("learner-2", "partitioned", 10.0, 14.0, ("f2",))]),
+    (13.0, [("learner-2", "not connected", 12.0, 16.0, ("f2",))]),
+    (15.5, [("learner-2", "recovering", 12.0, 16.0, ("f2",))]),
     (18.0, []),
-    (21.5, [("syncer", "gone", 21.0, ("f3",))]),
-    (22.5, [("syncer", "starting", 22.0, ("f3",))]),
+    (21.5, [("syncer", "gone", 21.0, 23.0, ("f3",))]),
+    (22.5, [("syncer", "starting", 21.0, 23.0, ("f3",))]),
     (25.0, []),
 ])
-def test_who_was_away_is_told_with_since_when_and_by_which_fault(presence, t, absent):
+def test_who_was_away_is_told_with_from_when_to_when_and_by_which_fault(presence, t, absent):
     [moment] = presence.moments(t, t + 0.01)
-    assert [(one.node, one.state, one.since, tuple(span.id for span in one.faults))
+    assert [(one.node, one.state, one.since, one.until, tuple(span.id for span in one.faults))
             for one in moment.absent] == absent
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import jsonschema
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from chaos.checks.base import Verdict
 from chaos.cli import app
 from chaos.evidence.run_folder import RunFolder
-from chaos.report.forms.drawing import Axis
+from chaos.report.forms.drawing import Axis, fault_marks, rate
 from chaos.report.forms.markdown import escaped, report_markdown
 from chaos.report.forms.page import report_html, timeline_svg
 from chaos.report.forms.registry import find
@@ -76,7 +77,9 @@ def test_the_banner_has_a_sentence_for_every_failure_with_its_cause_and_the_comm
 
 def test_stalls_lanes_and_faults_are_drawn(pages, results):
     assert pages[0].count("<title>no merge from") == len(model_of(results[0]).stalls) > 0
-    for words in ("learner-2 partitioned 7.0", "syncer killed 18.0", "f3: kill syncer"):
+    assert [fault.planned for fault in model_of(results[0]).faults] == [(4.0, 6.0), (7.0, 11.0), (18.0, 22.0)]
+    for words in ("f2 as planned: 7.00 to 11.00 s", "learner-2 partitioned 7.0", "syncer killed 18.0",
+                  "f3: kill syncer"):
         assert f"<title>{words}" in pages[0]
 
 
@@ -191,7 +194,24 @@ def test_the_timeline_is_a_drawing_of_its_own(results):
         root = ElementTree.fromstring(text)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(" not in text
-        assert [one.text for one in root.iter() if one.text == "f3"]
+        assert [one.text for one in root.iter() if (one.text or "").startswith("f3 kill syncer, back")]
+
+
+def test_labels_of_faults_do_not_cover_each_other(results):
+    model = model_of(results[0])
+    crowded = [fault.model_copy(update={"id": f"f{number}", "began": 4.0 + number / 4, "planned": None})
+               for number, fault in enumerate(model.faults * 4)]
+    marks = fault_marks(model.model_copy(update={"faults": crowded}), Axis(model.start, model.end, 100.0, 1000.0))
+    assert len(marks) == 12
+    for row in {mark.row for mark in marks}:
+        spans = sorted((mark.at, mark.at + 6.4 * len(mark.label)) for mark in marks if mark.row == row)
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+def test_nobody_seems_to_take_part_while_nothing_is_merged(results):
+    model = model_of(results[0])
+    drawn = rate(model, Axis(model.start, model.end, 100.0, 1000.0)).contributors
+    assert drawn.count("M") > len(model.stalls) > 0, "the line ends at a stall, and begins again"
 
 
 def test_a_png_is_one_or_says_what_it_lacks(results):
