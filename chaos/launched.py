@@ -24,9 +24,9 @@ from typing import Any
 from rich.console import Console
 
 from chaos.checks.base import Verdict
-from chaos.report.causes import headline
 from chaos.report.live import NullAudience
 from chaos.report.saved import kept
+from chaos.report.story import headline
 from chaos.report.terminal import show
 from chaos.runner import backends
 from chaos.runner.backends import Backend

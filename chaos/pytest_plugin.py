@@ -242,7 +242,7 @@ class ScenarioItem(pytest.Item):
     def setup(self) -> None:
         """Run it. One that proves nothing is an error and no failure: nothing is known of what is tested."""
         from chaos.launched import report
-        from chaos.report.causes import headline
+        from chaos.report.story import headline
         from chaos.runner.run import exit_code
         try:
             result = self._result = self._run()

@@ -316,8 +316,11 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     need(found, "no learner was left alone long enough to tell", "let the faults come farther apart")
     found.sort()
     beyond, pace, whose, *_ = found[0]
+    slowest: dict[tuple[float, float], str] = {}  # a line for each fault
+    for *_, words, late in found:
+        slowest.setdefault((late.start, late.end), words)
     return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", f"≥ {pace - beyond:.0%}",
-                   [words for *_, words, _ in found[:3]], [late for beyond, *_, late in found if beyond < 0],
+                   list(slowest.values())[:3], [late for beyond, *_, late in found if beyond < 0],
                    [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
 
 

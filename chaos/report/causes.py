@@ -1,5 +1,5 @@
 """Why a check failed: who was there to take part at each moment of the failing window, against what the trainer needed,
-and which faults kept the others away; beside it what the check itself tells, and what the logs say.
+and which faults kept the others away.
 
 All times are seconds since the steady state, as in the timeline.
 """
@@ -10,24 +10,15 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from chaos.checks import DOUBTED
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.history import History, Span
 from chaos.evidence.presence import Absence, Moment, Presence
-from chaos.evidence.succession import usurpations
-from chaos.runner.run import Result
 from chaos.scenario.model import SYNCER
-from harness.machine import SAMPLE
-from harness.tape.event import Event
 from harness.units import names, show_seconds
 
 _AROUND_S = 1.0
-_MOST_EVENTS, _MOST_LINES = 8, 3
-_WIDEST = 110
-QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
-         SAMPLE}
-"""Events of which there are many."""
+_MOST_LINES = 3
 _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
 _WORTH_TELLING = 0.05
@@ -38,26 +29,6 @@ _LOSS, _LONG_S = "loss_parity", 2.0
 """So long without a merge may be why a loss is higher."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 """A time of the run's own clock, see `Verdict.evidence`."""
-VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
-"""A check's verdict, as people read it."""
-MARKS = {"passed": "✓", "failed": "✗", "unknown": "?"}
-
-
-def story(result: Result, verbose: bool = False) -> list[str]:
-    """Plain lines; empty where every check passed. `verbose`: with all that is told, the events around it and the ends
-    of the logs."""
-    bad = [verdict for verdict in result.judgement.checks if verdict.verdict != "passed"]
-    if not bad:
-        return []
-    doubted = [verdict.name for verdict in bad if verdict.evidence and DOUBTED in verdict.evidence[0]]
-    lines, because = _strangers(result), causes(result.history, result.judgement.checks)
-    for verdict in sorted(bad, key=lambda verdict: verdict.verdict == "failed"):  # what failed comes last: it is read
-        if verdict.name not in doubted:
-            lines += _one(result, verdict, because.get(verdict.name, []), verbose)
-    if doubted:
-        lines += [f"? inconclusive for that reason: {', '.join(doubted)}"]
-    return _logs(result, verbose) + lines
-
 
 def since_steady(text: str, history: History) -> str:
     """With the times of the run's own clock as those since the steady state."""
@@ -179,37 +150,6 @@ def _consistent(history: History, start: float, end: float) -> list[str]:
                                                        f"{span.planned.fault.describe()}" for span in near)]
 
 
-def _one(result: Result, verdict: Verdict, because: Sequence[str], verbose: bool) -> list[str]:
-    lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.bound)}"]
-    lines += [f"    {line}" for line in because]
-    told = verdict.evidence if verbose else verdict.evidence[:_MOST_LINES]
-    lines += [f"    {since_steady(line, result.history)}" for line in told]
-    if len(told) < len(verdict.evidence):
-        lines.append(f"    and {len(verdict.evidence) - len(told)} more (--verbose)")
-    at = _moment(verdict)
-    if verbose and verdict.verdict == "failed" and at is not None:
-        lines += [f"    {line}" for line in _around(result, at)]
-    return lines
-
-
-def headline(result: Result) -> str:
-    """What did not hold, in a line: pytest shows it in its summary."""
-    bad = [verdict for verdict in result.judgement.checks if verdict.verdict == "failed"]
-    if bad:
-        return "; ".join(f"{verdict.name} {verdict.measured}{_limit(verdict.bound).replace('; ', ', ')}"
-                         for verdict in bad)
-    return since_steady(result.judgement.inconclusive or result.outcome.message, result.history) or (
-        "inconclusive: " + ", ".join(
-            verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"))
-
-
-def _limit(bound: str) -> str:
-    """What a check allows, in words."""
-    if not bound:
-        return ""
-    return f"; at least {bound[2:]}" if bound.startswith("≥ ") else f"; limit {bound.removeprefix('≤ ')}"
-
-
 def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     """Why each of those that failed did. What has been said of one is not said again of another."""
     found: dict[str, list[str]] = {}
@@ -227,7 +167,7 @@ def _causes(history: History, verdict: Verdict) -> list[str]:
         return [*why(history, *verdict.windows[0]), *_of_the_mode(history, verdict)]
     if verdict.name == _LOSS and (still := _longest_stall(history)):
         return still
-    at = _moment(verdict)
+    at = moment(verdict)
     spans = [span for span in history.spans if span.injected is not None]
     near = [span for span in spans if at is not None and span.overlaps(at - 5.0, at + _AROUND_S)] or spans
     return [f"consistent with {_named(history, span)}: {measure(history, span).requested}" for span in near]
@@ -251,47 +191,7 @@ def _longest_stall(history: History) -> list[str]:
             *why(history, start, end)]
 
 
-def _strangers(result: Result) -> list[str]:
-    """Who had no business here, before anything else is blamed."""
-    found = usurpations(result.history)
-    more = [f"    and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
-    return ["somebody else who has this run's token took part; what follows may be their doing",
-            *(f"    {since_steady(line, result.history)}" for line in found[:_MOST_EVENTS]), *more] if found else []
-
-
-def _moment(verdict: Verdict) -> float | None:
+def moment(verdict: Verdict) -> float | None:
     """The first time that the evidence names, in seconds since the run began."""
     found = (_CLOCK.search(line) for line in verdict.evidence)
     return next((float(one[1]) for one in found if one), None)
-
-
-def _around(result: Result, at: float) -> list[str]:
-    events = [event for event in result.history.tape.events
-              if abs(event.t - at) <= _AROUND_S and event.event not in QUIET]
-    events.sort(key=lambda event: abs(event.t - at))
-    there, zero = result.history.plan.cluster.all_nodes, result.history.zero or 0.0
-    return [_line(event, SYNCER in there, zero)
-            for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
-
-
-def _line(event: Event, hub: bool, zero: float) -> str:
-    """`hub`: there is a coordinator; else what it records is what logs told."""
-    fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
-                       if isinstance(value, (str, int, float)))
-    who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
-    return _short(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}")
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= _WIDEST else line[:_WIDEST - 1] + "…"
-
-
-def _logs(result: Result, verbose: bool) -> list[str]:
-    """The ends of the logs that say anything; else of those alone whose process ended by itself."""
-    gone = {str(event.fields.get("target")) for event in result.history.tape.of("exit", node="harness")
-            if event.fields.get("status") and not event.fields.get("killed")}
-    lines: list[str] = []
-    for name in (*result.history.plan.cluster.all_nodes, "links"):
-        tail = [line for line in result.folder.log_tail(name) if line.strip()] if verbose or name in gone else []
-        lines += [f"the end of {name}'s log:", *(_short(f"    {line}") for line in tail)] if tail else []
-    return lines

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 
 from chaos.checks.base import Figure
 from chaos.evidence.history import History
-from chaos.report.causes import VERDICTS
 from chaos.report.model import CheckTold, ReportModel, model_of
 from chaos.report.past import Past, earlier
+from chaos.report.story import VERDICTS
 from chaos.runner.run import Result
 from harness.units import show_seconds
 

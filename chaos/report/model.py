@@ -19,7 +19,8 @@ from chaos.evidence.history import History, Span
 from chaos.evidence.interference import interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
-from chaos.report.causes import QUIET, causes, since_steady
+from chaos.report.causes import causes, since_steady
+from chaos.report.story import QUIET
 from chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from harness.tape.event import Event
 

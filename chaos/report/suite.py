@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chaos.checks.base import Verdict, tightest
-from chaos.report.causes import headline
 from chaos.report.model import WORDS
+from chaos.report.story import headline
 from chaos.runner.run import Result, exit_code
 from harness.units import show_seconds
 

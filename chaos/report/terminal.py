@@ -18,9 +18,10 @@ from chaos.evidence.interference import Interference, interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
 from chaos.report import charts
-from chaos.report.causes import MARKS, VERDICTS, since_steady, story
+from chaos.report.causes import since_steady
 from chaos.report.forms.page import PAGE
 from chaos.report.model import WORDS, change
+from chaos.report.story import MARKS, VERDICTS, story
 from chaos.runner.resume_point import checkpoints_of
 from chaos.runner.run import Result, exit_code
 from harness.storage.global_checkpoint import CHECKPOINTS
@@ -53,7 +54,7 @@ def show_interrupted(result: Result, console: Console) -> None:
     plan = result.history.plan
     told = [plan.scenario, result.outcome.message, f"seed {plan.seed}", show_seconds(result.took)]
     line = Text(WORDS[exit_code(result)], "bold yellow").append(f"  {' · '.join(told)}\n")
-    console.print(line.append_text(_commands(result, page=False)), soft_wrap=True, end="")
+    console.print(line.append_text(_commands(result, brief=True)), soft_wrap=True, end="")
 
 
 def _head(result: Result) -> RenderableType:
@@ -231,16 +232,18 @@ def _foot(result: Result) -> RenderableType:
     return Text("\n").append_text(_last(result)).append("\n").append_text(_commands(result))
 
 
-def _commands(result: Result, page: bool = True) -> Text:
-    """Where it is, and what to type next."""
+def _commands(result: Result, brief: bool = False) -> Text:
+    """Where it is, and what to type next; `brief`: no more than three lines."""
     path, tape = result.folder.path, result.history.tape
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
     text = Text("saved   ", "dim").append(f"{path}\n", "default")
-    if page and (path / PAGE).is_file():
+    if not brief and (path / PAGE).is_file():
         text.append("page    ", "dim").append(f"diloco-chaos open {path}\n")
     text.append("all     ", "dim").append(f"diloco-chaos check {path} --verbose\n")
     if goes_on:
         text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")
+        if brief:
+            return text
     return text.append("repeat  ", "dim").append(f"{result.folder.repeat}\n")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from chaos.report.causes import MARKS
 from chaos.report.model import CheckTold, ReportModel
+from chaos.report.story import MARKS
 from chaos.report.suite import COLUMNS, Row
 from harness.units import show_seconds
 

@@ -10,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from chaos.evidence.timeline import LOOKS
-from chaos.report.causes import MARKS, VERDICTS
 from chaos.report.forms.drawing import LANE, LOSS, NAME, RATE, ROW, WIDTH, Axis, bar, fault_marks, loss, rate
 from chaos.report.model import ReportModel
 from chaos.report.past import Past
+from chaos.report.story import MARKS, VERDICTS
 from harness.units import show_bytes, show_seconds
 
 PAGE = "report.html"

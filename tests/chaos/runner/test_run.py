@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
-from chaos.report.causes import story
 from chaos.report.live import NullAudience
+from chaos.report.story import story
 from chaos.runner.run import judged
 from harness.cleanup.processes import TOKEN
 from harness.trainer.protocol.messages import Clock, Hello
@@ -221,11 +222,14 @@ def test_killing_the_harness_ends_every_node_even_a_stopped_one(harness):
     assert wait_until_gone(token) == []
 
 
-def test_ctrl_c_ends_every_process_reports_what_it_has_and_exits_130(harness):
+def test_ctrl_c_ends_every_process_says_in_five_lines_what_there_is_and_exits_130(harness):
     process, token = harness
     os.kill(process.pid, signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait(20) == 130
-    assert "INTERRUPTED" in rest
-    assert "exactly_once" in rest
+    first, *commands = rest[rest.index("INTERRUPTED"):].splitlines()
+    assert first.startswith("INTERRUPTED  small · stopped by Ctrl-C · seed 0 · ")
+    assert [line.split()[0] for line in commands] in [["saved", "all", "go", "interrupted;"],
+                                                      ["saved", "all", "repeat", "interrupted;"]]
+    assert "exactly_once" in (Path(commands[0].split()[1]) / "report.json").read_text(), "it is judged all the same"
     assert wait_until_gone(token) == []
