@@ -206,7 +206,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if first.event != "merge" else
                 "merged from" if merges else "and the next round was")
-        words = f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
+        words = (f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
+                 f"{_refused(history, target, [(spawn.t, first.t)])}")
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
                   and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
@@ -415,7 +416,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
     """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
     if not bounds:
         return None
-    measured, allowed, evidence, late, holds = [], [], [], list[Late](), True
+    measured, allowed, evidence, late, holds = list[str](), list[str](), list[str](), list[Late](), True
     figures: list[Figure] = []
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
@@ -433,12 +434,16 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within
         late += [] if within else [_hindered(*window) for window in windows]
-        measured.append(f"{bound.learner} {share:.0%}")
+        said = f"{bound.learner} {share:.0%}"
+        measured = [*measured, said] if within else [said, *measured]
         figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")
                     for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
         whose = f"{bound.learner} " if len(bounds) > 1 else ""
         allowed += [f"{whose}≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
         allowed += [f"{whose}≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
-        evidence.append(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds"
-                        + _refused(history, bound.learner, windows))
+        parts = f", in {len(windows)} parts of that" if len(windows) > 1 else ""
+        told = (f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds between "
+                f"{windows[0][0]:.2f} s and {windows[-1][1]:.2f} s{parts}"
+                + _refused(history, bound.learner, windows))
+        evidence = [*evidence, told] if within else [told, *evidence]
     return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late, figures)

@@ -70,7 +70,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
             return Finding(False, "the synchronous run is wrong", "as the formulas give it", [wrong])
         gap = relative_gap(final, reference.curve, count, floor)
         holds &= gap <= margin
-        measured.append(f"{name} {gap:+.1%}" + (" beyond the floor" if floor else ""))
+        measured.append(f"{name} {gap:+.1%}" + (" (of the excess over the floor)" if floor else ""))
         figures.append(Figure(of=name, value=gap, limit=margin, unit="share"))
         allowed.append(f"{name} ≤ +{margin:.1%}")
         other = "processed" if count == "merged" else "merged"
@@ -165,9 +165,10 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
 
 
 def _never(predicted: float, least: float) -> list[str]:
-    """That nothing could have held it, where that is so."""
-    return [f"the plan's own faults leave {predicted:.0%} at the most: no trainer can reach {least:.1%}"] \
-        if predicted < least else []
+    """That it asks for more than the plan leaves, where that is so."""
+    if predicted >= least:
+        return []
+    return [f"the plan's own faults were predicted to leave {predicted:.0%}, less than the {least:.1%} asked for"]
 
 
 def _became(history: History) -> str:

@@ -61,6 +61,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     back is how it heals, and what faults take is excused."""
     by_design = history.plan.checks.excuses_outages and history.plan.cluster.checkpoint_steps
     void = set() if by_design else {id(merge) for merge in history.rolled_back}
+    taken_back = [merge.t for merge in history.rolled_back if id(merge) in void]
     gaps = _gaps(history, history.plan.checks.no_global_stall,
                  [merge for merge in history.merges if id(merge) not in void])
     seconds = sum(gap.end - gap.start for gap in gaps)
@@ -68,8 +69,9 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
-                   [f"no merge from {gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the "
-                    f"allowed {show_seconds(gap.allowed)}" for late, gap in down[:3]],
+                   [f"no merge {'that was not taken back ' * any(gap.start < t < gap.end for t in taken_back)}from "
+                    f"{gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the allowed "
+                    f"{show_seconds(gap.allowed)}" for late, gap in down[:3]],
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from chaos.checks.base import Verdict
@@ -27,6 +28,8 @@ _OF_OTHERS = {"blast_radius", "goodput"}
 """Checks of what a fault costs those that it does not hit."""
 _LOSS, _LONG_S = "loss_parity", 2.0
 """So long without a merge may be why a loss is higher."""
+_STALL_S, _STALL_TIMES, _MOST_STALLS = 1.0, 5.0, 6
+"""So long, and so many times the median, a time without a merge is at the least to be called a stall."""
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 """A time of the run's own clock, see `Verdict.evidence`."""
 
@@ -111,13 +114,19 @@ def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
 
 def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
     """Who was away, what it was, and from when to when; those for the same reason in one line."""
-    zero = history.zero or 0.0
-    groups: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[_Away]] = {}
     for one in _away(history, moments):
         state = max(one.states, key=lambda state: one.states[state])
-        until = "the end" if one.until >= history.end else f"{one.until - zero:.2f} s"
-        groups.setdefault((state, f"{one.since - zero:.2f} s to {until}", _faults(history, one)), []).append(one.node)
-    return [f"{names(nodes)}  {state} {when}  {faults}" for (state, when, faults), nodes in groups.items()]
+        groups.setdefault((state, _faults(history, one)), []).append(one)
+    return [f"{names([one.node for one in some])}  {state} {_when(history, some)}  {faults}"
+            for (state, faults), some in groups.items()]
+
+
+def _when(history: History, away: Sequence[_Away]) -> str:
+    """From the first absence to the end of the last."""
+    zero, until = history.zero or 0.0, max(one.until for one in away)
+    return f"{min(one.since for one in away) - zero:.2f} s to " + (
+        "the end" if until >= history.end else f"{until - zero:.2f} s")
 
 
 def _faults(history: History, away: _Away) -> str:
@@ -128,24 +137,25 @@ def _faults(history: History, away: _Away) -> str:
 def _named(history: History, span: Span) -> str:
     zero = history.zero or 0.0
     until = "" if span.ended is None else f"-{span.ended - zero:.2f}"
-    return f"{span.id} {span.planned.fault.kind} ({span.began - zero:.2f}{until} s)"
+    return f"{span.id} ({span.planned.fault.kind}, {span.began - zero:.2f}{until} s)"
 
 
 def _consistent(history: History, start: float, end: float) -> list[str]:
     """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
     zero = history.zero or 0.0
     away = _away(history, list(Presence(history).moments(start, end)))
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
     for one in away:
-        states = ", ".join(f"{state} {show_seconds(seconds)}" for state, seconds in one.states.items()
-                           if seconds >= _WORTH_TELLING * one.seconds)
-        groups.setdefault(f"{states}  {_faults(history, one)}", []).append(one.node)
-    lines = [f"{names(nodes)}  {told}" for told, nodes in list(groups.items())[:_MOST_LINES]]
+        states = [state for state, seconds in one.states.items() if seconds >= _WORTH_TELLING * one.seconds]
+        groups.setdefault((_faults(history, one), tuple(states)), []).append(one)
+    lines = [f"{names([one.node for one in some])}  {_when(history, some)}: " + ", ".join(
+        f"{state} {show_seconds(max(one.states[state] for one in some))}" for state in states) + f"  {faults}"
+        for (faults, states), some in list(groups.items())[:_MOST_LINES]]
     near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)
             and not any(span in one.faults for one in away)]
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    head = [f"{start - zero:.2f}-{end - zero:.2f} s  away were"] if lines else []
+    head = [f"away between {start - zero:.2f} s and {end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
                                                        f"{span.planned.fault.describe()}" for span in near)]
 
@@ -177,7 +187,19 @@ def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Why who is hit costs the others, where that is how the mode works."""
     if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.cluster.tells_rounds:
         return []
-    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"]
+    zero = history.zero or 0.0
+    still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
+    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"
+            + (f"; nothing was merged {still}" if still else "")]
+
+
+def stalls(history: History) -> list[tuple[float, float]]:
+    """Times without a merge that are far longer than most, in the order of time, in seconds since the run began."""
+    if history.zero is None:
+        return []
+    gaps = history.still(history.zero, history.end, history.merges)
+    usual = median(end - start for start, end in gaps)
+    return [(start, end) for start, end in gaps if end - start >= max(_STALL_S, _STALL_TIMES * usual)]
 
 
 def _longest_stall(history: History) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
-from statistics import median
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +18,7 @@ from chaos.evidence.history import History, Span
 from chaos.evidence.interference import interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
-from chaos.report.causes import causes, since_steady
+from chaos.report.causes import causes, since_steady, stalls
 from chaos.report.story import QUIET
 from chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from harness.tape.event import Event
@@ -30,8 +29,6 @@ _MOST_EVENTS = 2000
 _SLICES, _SLICE_S = 240, 0.5
 """Of the run, in which merges are counted: how many at the most, and how long at the least."""
 _TAIL = 30
-_STALL_S, _STALL_TIMES = 1.0, 5.0
-"""So long, and so many times the median, a time without a merge is at the least to be called a stall."""
 
 
 class _Told(BaseModel):
@@ -212,7 +209,7 @@ def model_of(result: Result) -> ReportModel:
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
         faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
-        stalls=[(start - zero, end - zero) for start, end in _stalls(history)],
+        stalls=[(start - zero, end - zero) for start, end in stalls(history)],
         busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
         merges=list(_merges(history, zero)), loss_unit=plan.cluster.loss_unit,
         loss_by="rounds" if plan.cluster.tells_rounds else "tokens", curves=list(_curves(history)),
@@ -268,14 +265,6 @@ def _merges(history: History, zero: float) -> Iterable[MergesTold]:
         parts = [len(merge["contributions"]) for merge in inside]
         yield MergesTold(start=start - zero, end=start + width - zero, rate=len(inside) / width,
                          contributors=sum(parts) / len(parts) if parts else 0.0)
-
-
-def _stalls(history: History) -> Iterable[tuple[float, float]]:
-    if history.zero is None:
-        return []
-    gaps = history.still(history.zero, history.end, history.merges)
-    usual = median(end - start for start, end in gaps)
-    return [(start, end) for start, end in gaps if end - start >= max(_STALL_S, _STALL_TIMES * usual)]
 
 
 def _curves(history: History) -> Iterable[CurveTold]:

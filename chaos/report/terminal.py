@@ -14,6 +14,7 @@ from rich.text import Text
 from chaos.checks import Judgement
 from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
+from chaos.evidence.history import Span
 from chaos.evidence.interference import Interference, interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
@@ -127,9 +128,16 @@ def _faults(result: Result) -> list[RenderableType]:
     for span in result.history.spans:
         observed = measure(result.history, span)
         look = "yellow" if not observed.ok else "" if observed.reacted else "bold red"
-        table.add_row(Text(span.planned.id, "bold red"), observed.requested,
+        table.add_row(Text(span.planned.id, "bold red"), _when(span, result.history.zero or 0.0), observed.requested,
                       Text(f"observed: {observed.observed}", look))
     return [_title("Faults", "requested and observed"), table]
+
+
+def _when(span: Span, zero: float) -> str:
+    """From when to when, in short."""
+    if span.injected is None:
+        return "never"
+    return f"{span.began - zero:.2f}" + ("" if span.ended is None else f"-{span.ended - zero:.2f}") + " s"
 
 
 def _loss(result: Result, width: int) -> list[RenderableType]:

@@ -59,7 +59,7 @@ def test_a_failing_run_prints_its_report_instead_of_a_traceback(tmp_path, scenar
     assert done.returncode == 1
     assert len(list((tmp_path / "runs").glob("2*"))) == 1, "a run that failed is never repeated"
     assert "✗ reintegration  " in done.stdout
-    assert "f1 kill (1.5" in done.stdout
+    assert "f1 (kill, 1.5" in done.stdout
     assert re.search(r"\nFAILED strict\.yaml::strict - reintegration .*, limit 1 ms\n", done.stdout)
     assert "repeat  diloco-chaos run --plan" in done.stdout
     assert "Traceback" not in done.stdout
@@ -225,7 +225,7 @@ def test_a_marked_test_whose_run_did_not_pass_fails_with_its_report(tmp_path, sc
     code, out = of_python(tmp_path, strict, MARKED, "-k", "needs_nothing")
     assert code == 1
     assert "✗ reintegration  " in out
-    assert "f1 kill (1.5" in out
+    assert "f1 (kill, 1.5" in out
     assert "Traceback" not in out
 
 

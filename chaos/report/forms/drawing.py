@@ -18,7 +18,7 @@ RATE, LOSS = 90.0, 220.0
 """Heights of the charts."""
 _TICKS = 8
 _STEPS = (1, 2, 5)
-_LETTER, _LONGEST = 6.4, 40
+_LETTER, _LONGEST = 6.4, 60
 """Width of a letter, and how many a fault's label has at the most."""
 _BAR, _BEYOND = 100.0, 1.5
 """Width of a bar, and how much of a bound it has room for."""
