@@ -15,6 +15,8 @@ from chaos.scenario.model import SYNCER
 from harness.tape.event import Event
 from harness.units import show_seconds
 
+_TELLS_APART = 0.0005
+"""Shares that are nearer to each other look the same with one decimal."""
 _LEAST_UPTIME_S = 1.0
 _LEAST_MERGES = 8
 _LEAST_GAPS = 2
@@ -68,7 +70,8 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     need(seconds >= _LEAST_UPTIME_S, "less than a second after the steady state")
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
-    return Finding(value >= bound.at_least, f"{value:.1%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
+    digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
+    return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
                    [f"no merge {'that was not taken back ' * any(gap.start < t < gap.end for t in taken_back)}from "
                     f"{gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the allowed "
                     f"{show_seconds(gap.allowed)}" for late, gap in down[:3]],

@@ -11,7 +11,8 @@ from chaos.report.suite import COLUMNS, Row
 from harness.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
-_MOST_CHECKS, _MOST_FAULTS, _MOST_LINES = 8, 12, 4
+_MOST_CHECKS, _MOST_FAULTS, _ROOM = 8, 10, 28
+"""The last: lines for all that did not hold."""
 _MOST_ROWS = 40
 
 
@@ -22,8 +23,9 @@ def report_markdown(model: ReportModel) -> str:
     lines += ["", f"**To change:** {escaped(model.change)}"] if model.change else []
     lines += ["", escaped(model.why)] if model.why else []
     troubled = model.failed + model.unknown
-    for check in troubled[:_MOST_CHECKS]:
-        lines += ["", *_troubled(check)]
+    shown = troubled[:_MOST_CHECKS]
+    for check in shown:
+        lines += ["", *_troubled(check, _ROOM // len(shown) - 2)]
     if len(troubled) > _MOST_CHECKS:
         lines += ["", f"and {len(troubled) - _MOST_CHECKS} more"]
     passed = [check.name for check in model.checks if check.verdict == "passed"]
@@ -56,9 +58,11 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _troubled(check: CheckTold) -> list[str]:
+def _troubled(check: CheckTold, most: int) -> list[str]:
+    """With so many lines below it, a third of them what the check tells itself."""
     bound = f" (allowed: {escaped(check.bound)})" if check.bound else ""
-    told = [*check.causes[:_MOST_LINES], *check.evidence[:1]]
+    evidence = check.evidence[:most // 3 or not check.causes]
+    told = [*check.causes[:most - len(evidence)], *evidence]
     return [f"**{MARKS[check.verdict]} {escaped(check.name)}** {escaped(check.measured)}{bound}",
             *(f"- {escaped(line)}" for line in told)]
 

@@ -99,6 +99,12 @@ def test_markdown_is_under_60_lines_and_names_check_cause_and_command(results):
     text = report_markdown(model_of(results[0]))
     assert len(text.splitlines()) < 60
     assert text.startswith("### FAILED mine\n")
+    model = model_of(results[0])
+    told = model.checks[0].model_copy(update={"verdict": "failed", "causes": ["because"] * 9, "evidence": ["so"] * 9})
+    crowded = report_markdown(model.model_copy(update={
+        "checks": [told] * 20, "faults": model.faults * 20, "why": "it is so", "change": "that"}))
+    assert len(crowded.splitlines()) < 60
+    assert crowded.count("- because") >= 8
     assert re.search(r"\n- \d+\.\d\d-\d+\.\d\d s quorum 3 not reachable: 2 of 4 learners available\n", text)
     assert f"\ndiloco-chaos run --plan {results[0].folder.path}/plan.json --on simulated\n" in text
 
