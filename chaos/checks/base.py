@@ -141,6 +141,14 @@ class Verdict(BaseModel):
         return self.verdict == "passed"
 
 
+def nearest_limit(verdicts: Iterable[Verdict]) -> tuple[str, float] | None:
+    """Of those that prove something, the one that used most of its room, and how much of it; None where none has
+    any."""
+    used = [(figure.used, verdict.name) for verdict in verdicts if verdict.verdict != "unknown"
+            and (figure := tightest(verdict.figures)) is not None and figure.used is not None]
+    return None if not used else max(used)[::-1]
+
+
 def violations(wrong: Sized) -> list[Figure]:
     """Of a check that allows none."""
     return [Figure(value=len(wrong), limit=0, unit="violations")]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from chaos.checks.base import Verdict, tightest
+from chaos.checks.base import Verdict, nearest_limit
 from chaos.evidence.run_folder import RunFolder, all_runs
 
 _MOST = 20
@@ -26,9 +26,7 @@ class Past(NamedTuple):
     @property
     def tightest(self) -> tuple[str, float] | None:
         """The check that was nearest to its limit, or farthest beyond it, and how much of the room was used."""
-        used = [(figure.used, name) for name, verdict in self.checks.items() if verdict.verdict != "unknown"
-                and (figure := tightest(verdict.figures)) is not None and figure.used is not None]
-        return None if not used else max(used)[::-1]
+        return nearest_limit(self.checks.values())
 
 
 def past(run: RunFolder) -> Past:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chaos.checks.base import Verdict, tightest
+from chaos.checks.base import Verdict, nearest_limit
 from chaos.report.model import WORDS
 from chaos.report.story import headline
 from chaos.runner.run import Result, exit_code
@@ -47,11 +47,10 @@ def row_of(result: Result) -> Row:
 
 
 def _tightest(checks: dict[str, Verdict]) -> str:
-    used = [(figure.used, name) for name, check in checks.items() if check.verdict != "unknown"
-            if (figure := tightest(check.figures)) is not None and figure.used is not None]
-    if not used:
+    found = nearest_limit(checks.values())
+    if found is None:
         return ""
-    share, name = max(used)
+    name, share = found
     return f"{name} {1 - share:+.0%}" if share < 10 else f"{name} far beyond"
 
 
