@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from chaos.report.live import LiveView, PlainView
+from chaos.report.live import LiveView, PlainView, Terminal
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from harness.tape.event import Event
@@ -82,3 +82,51 @@ def test_times_are_since_the_steady_state_and_before_it_since_the_start(plan):
         "    0.00 s  steady state: everybody has taken part",
         "    4.00 s  f1: pause learner-30",
         "    5.00 s  f2: kill learner-2"]
+
+
+def virtual(plan, clock, monkeypatch):
+    monkeypatch.setattr("chaos.report.live.time.monotonic", lambda: clock[0])
+    console = Console(file=io.StringIO(), width=100, height=40, no_color=True, force_terminal=True)
+    view = LiveView(console, plan, "the run, 2 of 5", Live(console=console, auto_refresh=False), virtual=True)
+    for event in story(plan):
+        view.on_event(event)
+    clock[0] += 24.0  # somebody has waited twice as long as the simulation went on
+    half = 64 + plan.cluster.budget_tokens // 2
+    view.on_event(Event(12.0, "syncer", 0, "merge", {"contributions": [], "processed": half}))
+    with console.capture() as captured:
+        console.print(view._render(12.0))
+    return Text.from_ansi(captured.get()).plain
+
+
+def test_under_virtual_time_both_clocks_are_shown_and_what_is_left_is_in_yours(plan, monkeypatch):
+    text = virtual(plan, [100.0], monkeypatch)
+    assert "many: the run, 2 of 5\nvirtual time 12.0 s, yours 24.0 s\n" in text.replace(" \n", "\n")
+    assert "of virtual time" in text
+    assert "19.0 s left" in text, "9.5 s of the simulation, each of which takes two"
+
+
+def test_in_a_log_lines_come_by_the_clock_of_whoever_reads_it(plan, monkeypatch):
+    clock, out = [0.0], io.StringIO()
+    monkeypatch.setattr("chaos.report.live.time.monotonic", lambda: clock[0])
+    view = PlainView(Console(file=out, width=80), plan, "run", virtual=True)
+    for now in range(60):  # a simulation that is quicker
+        clock[0] = now / 10
+        view.on_tick(float(now))
+    assert len(out.getvalue().splitlines()) == 2
+    for now in range(60, 65):  # and one that is slower
+        clock[0] += 6.0
+        view.on_tick(float(now))
+    assert len(out.getvalue().splitlines()) == 7
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_how_far_measuring_is_stands_in_a_terminal_and_nowhere_else(terminal):
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal)
+    with Terminal(console) as view:
+        view.say("measuring the held-out loss")
+        for done in (1, 2, 3):
+            view.far(done, 12)
+        assert view._bar is None or view._bar.tasks[0].completed == 3
+    text = console.file.getvalue()
+    assert ("3/12" in text.replace(" ", "")) == terminal
+    assert "measuring the held-out loss" in text
