@@ -127,18 +127,18 @@ def fragments_in_turn(history: History) -> Finding | None:
     finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
     there = Availability(history)
     longest, judged, wrong = 0, 0, list[tuple[int, str, Late]]()
+    step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
         for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
             if not there.quiet(before.t, after.t):
                 continue
-            steps, judged = after["step"] - before["step"], judged + 1
-            longest = max(longest, steps)
+            # A syncer that stood still hears of many steps at once, and its clock runs ahead of all learners.
+            steps = min(after["step"] - before["step"], math.ceil((after.t - before.t) / step_s))
+            longest, judged = max(longest, steps), judged + 1
             if steps > turn:
-                # Learners that were kept from working go on quicker than nominal: time is no measure of their steps.
-                late = Late(before.t, after.t, (after.t - before.t) * turn / steps)
                 wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
-                                     f"{after.t:.2f} s, in {steps} steps", late))
+                                     f"{after.t:.2f} s, in {steps} steps", Late(before.t, after.t, turn * step_s)))
     if not judged:
         return None  # somebody was hit all the time
     wrong.sort(reverse=True)
