@@ -51,7 +51,7 @@ def test_mistakes_are_told_like_those_of_built_in_faults(tmp_path):
 @pytest.mark.parametrize("on", ["simulated", "acme-far", "local"])
 def test_it_runs_and_is_in_the_report(on, tmp_path):
     said = command("run", "nic-brownout", "--on", on, "--step-time", "auto", "--runs-dir", tmp_path,
-                   "--retries-inconclusive", "2")
+                   "--retries-inconclusive", "2", "--verbose")
     assert "reconnects" in said
     assert "in a brownout" in said
     folder = judged_in(tmp_path)
@@ -69,7 +69,7 @@ def test_the_trainer_is_one_of_the_cluster_section_in_the_schema():
 @pytest.mark.parametrize("on", ["simulated", "local"])
 def test_the_trainer_is_killed_judged_and_reported_like_the_built_in_one(on, tmp_path):
     said = command("run", "walk-kill", "--on", on, "--step-time", "auto", "--runs-dir", tmp_path,
-                   "--retries-inconclusive", "2")
+                   "--retries-inconclusive", "2", "--verbose")
     assert "PASSED  walk-kill · " in said
     assert {"self_healing", "reintegration", "exactly_once", "goodput"} <= set(said.replace(",", " ").split())
     assert "quorum_respected" not in said, "it exchanges no fragments"
