@@ -47,3 +47,9 @@ def test_a_run_that_was_not_judged_is_an_error(results):
         "checks": [], "verdict": "INTERRUPTED", "why": ""})))
     assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
     assert suite.find("testcase/error").get("message") == "INTERRUPTED"
+
+
+def test_a_run_that_was_interrupted_is_an_error_also_where_every_check_holds_so_far(results):
+    suite = ElementTree.fromstring(report_junit(model_of(results[1]).model_copy(update={"verdict": "INTERRUPTED"})))
+    assert suite.get("errors") == "1"
+    assert len(suite.findall("testcase")) == int(suite.get("tests")) == len(results[1].judgement.checks) + 1
