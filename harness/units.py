@@ -167,6 +167,11 @@ def show_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def shortened(text: str, most: int) -> str:
+    """With so many letters at the most; that something is missing is seen."""
+    return text if len(text) <= most else f"{text[:most - 1]}…"
+
+
 def names(targets: Sequence[str]) -> str:
     """`learner-1, learner-2 and learner-3`."""
     return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))

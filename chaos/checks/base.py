@@ -78,6 +78,11 @@ class Figure(BaseModel):
         return math.inf if self.value is None else max(0.0, (self.best - self.value) / (self.best - self.limit))
 
 
+def show_figure(value: float, unit: str) -> str:
+    """A figure's value for people."""
+    return show_seconds(value) if unit == "s" else f"{value:.1%}" if unit == "share" else f"{value:g}"
+
+
 def tightest(figures: Iterable[Figure]) -> Figure | None:
     """That which is nearest to its limit, or farthest beyond it; None where none has room."""
     return max((one for one in figures if one.used is not None), key=lambda one: one.used or 0.0, default=None)

@@ -15,6 +15,7 @@ from rich.text import Text
 from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_json, print_report, understood
 from chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
 from harness.errors import printable
+from harness.units import shortened
 
 _MOST, _WIDEST = 20, 100
 _WORDS: dict[int | None, tuple[str, str]] = {0: ("passed", "green"), 1: ("FAILED", "bold red"),
@@ -78,6 +79,7 @@ def runs(
     Example: `diloco-chaos runs flagship --last 5`
     """
     from chaos.report.past import past
+    from chaos.report.suite import margin
     found = [past(RunFolder(path)) for path in [path for path in all_runs(runs_dir) if words in path.name][-most:]]
     if as_json:
         print_json({"runs": [{"run": one.run, "created": one.created, "seed": one.seed, "exit_code": one.exit_code,
@@ -93,7 +95,7 @@ def runs(
     for one in found:
         word, style = _WORDS.get(one.exit_code, ("not judged", "dim"))
         table.add_row(Text(one.run), str(one.seed), Text(word, style),
-                      Text(_shortened(one.why) or _margin(one.tightest)))
+                      Text(shortened(one.why, _WIDEST) or margin(one.tightest)))
     Console().print(table)
 
 
@@ -132,16 +134,6 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
     console.print(found.parted or "every version of every fragment is the same, as far as both made it", markup=False,
                   highlight=False)
     raise typer.Exit(found.broken)
-
-
-def _margin(tightest: tuple[str, float] | None) -> str:
-    """How much of the room to its limit a check has left."""
-    return "" if tightest is None else f"{tightest[0]} {1 - tightest[1]:+.0%}"
-
-
-def _shortened(why: str) -> str:
-    """For a list; `diff` and the page have all of it."""
-    return why if len(why) <= _WIDEST else f"{why[:_WIDEST - 1]}…"
 
 
 def _finite(number: float) -> float | None:

@@ -46,7 +46,7 @@ class Presence:
     """See the module."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self.history = history
         self._names = history.plan.cluster.names
         self._newest: dict[str, int] = {}
         nodes = (*self._names, SYNCER)
@@ -62,7 +62,7 @@ class Presence:
         """What [start, end) is made of."""
         borders = {t for changes in self._changes.values() for t, _ in changes}
         borders |= {t for hidden in self._hidden.values() for span, _ in hidden
-                    for t in (span.began, self._history.until(span))}
+                    for t in (span.began, self.history.until(span))}
         for left, right in pairwise([start, *sorted(t for t in borders if start < t < end), end]):
             absent = (self._absence(node, (left + right) / 2) for node in self._changes)
             yield Moment(left, right, tuple(one for one in absent if one is not None))
@@ -71,15 +71,15 @@ class Presence:
         state, gone = self._state(node, t)
         if state == _THERE:
             hidden = next(((span, what) for span, what in self._hidden[node]
-                           if span.began <= t < self._history.until(span)), None)
+                           if span.began <= t < self.history.until(span)), None)
             if hidden is None:
                 return None
             state, gone = hidden[1], hidden[0].began
-            until = self._history.until(hidden[0])
+            until = self.history.until(hidden[0])
         else:
             until = next((began for began, was in self._changes[node] if began > t and was == _THERE),
-                         self._history.end)
-        hit = [span for span in self._history.spans if span.overlaps(gone - _BEFORE_S, t)
+                         self.history.end)
+        hit = [span for span in self.history.spans if span.overlaps(gone - _BEFORE_S, t)
                and node in span.planned.fault.affected_nodes(self._names)]
         return Absence(node, state, gone, until, tuple(sorted(hit, key=lambda span: span.began)))
 

@@ -33,29 +33,30 @@ _STALL_S, _STALL_TIMES, _MOST_STALLS = 1.0, 5.0, 6
 _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 """A time of the run's own clock, see `Verdict.evidence`."""
 
+
 def since_steady(text: str, history: History) -> str:
     """With the times of the run's own clock as those since the steady state."""
     zero = history.zero or 0.0
     return _CLOCK.sub(lambda found: f"{float(found[1]) - zero:.2f} s", text)
 
 
-def why(history: History, start: float, end: float) -> list[str]:
+def why(there: Presence, start: float, end: float) -> list[str]:
     """What kept merges, or rounds, from being made between these times, in seconds since the run began."""
-    cluster = history.plan.cluster
-    moments = list(Presence(history).moments(start, end))
+    history, cluster = there.history, there.history.plan.cluster
+    moments = list(there.moments(start, end))
     blocked = [one for one in moments if _blocked(history, one)]
     if sum(one.end - one.start for one in blocked) < _MOST_OF * (end - start):
-        return _consistent(history, start, end)
+        return _consistent(history, moments)
     worst = max(_runs(blocked), key=lambda run: run[-1].end - run[0].start)
     longest = max(worst, key=lambda one: one.end - one.start)
     away = {one.node for one in longest.absent}
-    there = len(cluster.names) - len(away - {SYNCER})
+    left = len(cluster.names) - len(away - {SYNCER})
     if cluster.tells_rounds:
-        head = f"{there} of {len(cluster.names)} workers were there"
+        head = f"{left} of {len(cluster.names)} workers were there"
     elif SYNCER in away:
         head = "the syncer was away"
     else:
-        head = f"quorum {cluster.learners_needed} not reachable: {there} of {len(cluster.names)} learners available"
+        head = f"quorum {cluster.learners_needed} not reachable: {left} of {len(cluster.names)} learners available"
     zero = history.zero or 0.0
     return [f"{worst[0].start - zero:.2f}-{worst[-1].end - zero:.2f} s  {head}",
             *(f"  {line}" for line in _absent(history, worst))]
@@ -140,10 +141,10 @@ def _named(history: History, span: Span) -> str:
     return f"{span.id} ({span.planned.fault.kind}, {span.began - zero:.2f}{until} s)"
 
 
-def _consistent(history: History, start: float, end: float) -> list[str]:
+def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
     """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
-    zero = history.zero or 0.0
-    away = _away(history, list(Presence(history).moments(start, end)))
+    zero, start, end = history.zero or 0.0, moments[0].start, moments[-1].end
+    away = _away(history, moments)
     groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
     for one in away:
         states = [state for state, seconds in one.states.items() if seconds >= _WORTH_TELLING * one.seconds]
@@ -162,20 +163,24 @@ def _consistent(history: History, start: float, end: float) -> list[str]:
 
 def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     """Why each of those that failed did. What has been said of one is not said again of another."""
+    failed = [verdict for verdict in verdicts if verdict.verdict == "failed"]
+    if not failed:
+        return {}
     found: dict[str, list[str]] = {}
-    for verdict in verdicts:
-        if verdict.verdict == "failed":
-            why_so = _causes(history, verdict)
-            same = next((name for name, lines in found.items() if lines == why_so), None)
-            found[verdict.name] = why_so if same is None else [f"for the same reason as {same}"]
+    there = Presence(history)  # a replay of the event log, once for all of them
+    for verdict in failed:
+        why_so = _causes(there, verdict)
+        same = next((name for name, lines in found.items() if lines == why_so), None)
+        found[verdict.name] = why_so if same is None else [f"for the same reason as {same}"]
     return found
 
 
-def _causes(history: History, verdict: Verdict) -> list[str]:
+def _causes(there: Presence, verdict: Verdict) -> list[str]:
     """Where the check tells when; else which faults were on at the time that it names, or all of them."""
+    history = there.history
     if verdict.windows:
-        return [*why(history, *verdict.windows[0]), *_of_the_mode(history, verdict)]
-    if verdict.name == _LOSS and (still := _longest_stall(history)):
+        return [*why(there, *verdict.windows[0]), *_of_the_mode(history, verdict)]
+    if verdict.name == _LOSS and (still := _longest_stall(there)):
         return still
     at = moment(verdict)
     spans = [span for span in history.spans if span.injected is not None]
@@ -202,15 +207,16 @@ def stalls(history: History) -> list[tuple[float, float]]:
     return [(start, end) for start, end in gaps if end - start >= max(_STALL_S, _STALL_TIMES * usual)]
 
 
-def _longest_stall(history: History) -> list[str]:
+def _longest_stall(there: Presence) -> list[str]:
     """Of a loss that is too high: what kept merges from being made for the longest time, where that is long."""
+    history = there.history
     gaps = history.still(history.zero or 0.0, history.end, history.merges)
     start, end = max(gaps, key=lambda gap: gap[1] - gap[0], default=(0.0, 0.0))
     if end - start < _LONG_S:
         return []
     zero = history.zero or 0.0
     return [f"consistent with {show_seconds(end - start)} without a merge, {start - zero:.2f}-{end - zero:.2f} s:",
-            *why(history, start, end)]
+            *why(there, start, end)]
 
 
 def moment(verdict: Verdict) -> float | None:

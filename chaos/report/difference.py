@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from chaos.checks.base import Figure
+from chaos.checks.base import Figure, show_figure
 from chaos.evidence.history import History
 from chaos.report.model import CheckTold, ReportModel, model_of
 from chaos.report.past import Past, earlier
 from chaos.report.story import VERDICTS
 from chaos.runner.run import Result
-from harness.units import show_seconds
 
 Kind = Literal["broken", "fixed", "changed", "figure", "as usual", "only before", "only after"]
 _ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure", "as usual")
@@ -74,9 +73,7 @@ class _Range(NamedTuple):
     runs: int
 
     def __str__(self) -> str:
-        ends = [show_seconds(end) if self.unit == "s" else f"{end:.1%}" if self.unit == "share" else f"{end:g}"
-                for end in (self.least, self.most)]
-        return f"{' to '.join(ends)} in {self.runs} runs"
+        return f"{show_figure(self.least, self.unit)} to {show_figure(self.most, self.unit)} in {self.runs} runs"
 
 
 def _usual(before: Result, after: Result) -> dict[str, _Range]:

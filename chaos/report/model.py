@@ -22,13 +22,14 @@ from chaos.report.causes import causes, since_steady, stalls
 from chaos.report.story import QUIET
 from chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from harness.tape.event import Event
+from harness.units import shortened
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
 WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}
 _MOST_EVENTS = 2000
 _SLICES, _SLICE_S = 240, 0.5
 """Of the run, in which merges are counted: how many at the most, and how long at the least."""
-_TAIL = 30
+_TAIL, _LONGEST = 30, 300
 
 
 class _Told(BaseModel):
@@ -288,5 +289,4 @@ def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
 def _fields(event: Event) -> str:
     told: Sequence[str] = [f"{name} {value}" for name, value in event.fields.items()
                            if isinstance(value, (str, int, float, list))]
-    text = ", ".join(told)
-    return text if len(text) <= 300 else f"{text[:299]}…"
+    return shortened(", ".join(told), _LONGEST)

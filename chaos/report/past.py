@@ -16,6 +16,7 @@ class Past(NamedTuple):
     """A run; what its folder lacks is left open."""
 
     run: str
+    scenario: str
     created: str
     seed: int | str
     exit_code: int | None
@@ -35,7 +36,8 @@ def past(run: RunFolder) -> Past:
     checks = [check for check in map(_verdict, _list(report.get("checks"))) if check is not None]
     failed = [f"{check.name} {check.measured}" for check in checks if check.verdict == "failed"]
     code = report.get("exit_code")
-    return Past(run.path.name, str(manifest.get("created", "")), _seed(manifest.get("seed")),
+    return Past(run.path.name, str(report.get("scenario", "")), str(manifest.get("created", "")),
+                _seed(manifest.get("seed")),
                 code if isinstance(code, int) else None,
                 "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or ""),
                 {check.name: check for check in checks})
@@ -48,8 +50,8 @@ def earlier(run: RunFolder, scenario: str, most: int = _MOST) -> list[Past]:
     for path in reversed(there):
         if len(found) == most:
             break
-        if RunFolder(path).document("report.json").get("scenario") == scenario:
-            found.append(past(RunFolder(path)))
+        if (one := past(RunFolder(path))).scenario == scenario:
+            found.append(one)
     return found[::-1]
 
 

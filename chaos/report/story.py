@@ -16,6 +16,7 @@ from chaos.runner.run import Result
 from chaos.scenario.model import SYNCER
 from harness.machine import SAMPLE
 from harness.tape.event import Event
+from harness.units import shortened
 
 _AROUND_S = 1.0
 _MOST_EVENTS, _MOST_LINES = 8, 3
@@ -97,11 +98,7 @@ def _line(event: Event, hub: bool, zero: float) -> str:
     fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
                        if isinstance(value, (str, int, float)))
     who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
-    return _short(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}")
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= _WIDEST else line[:_WIDEST - 1] + "…"
+    return shortened(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}", _WIDEST)
 
 
 def _logs(result: Result, verbose: bool) -> list[str]:
@@ -111,5 +108,5 @@ def _logs(result: Result, verbose: bool) -> list[str]:
     lines: list[str] = []
     for name in (*result.history.plan.cluster.all_nodes, "links"):
         tail = [line for line in result.folder.log_tail(name) if line.strip()] if verbose or name in gone else []
-        lines += [f"the end of {name}'s log:", *(_short(f"    {line}") for line in tail)] if tail else []
+        lines += [f"the end of {name}'s log:", *(shortened(f"    {line}", _WIDEST) for line in tail)] if tail else []
     return lines

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chaos.checks.base import Verdict, nearest_limit
+from chaos.checks.base import Verdict, nearest_limit, show_figure
 from chaos.report.model import WORDS
 from chaos.report.story import headline
 from chaos.runner.run import Result, exit_code
-from harness.units import show_seconds
 
 COLUMNS = ("scenario", "verdict", "tightest margin", "recovery", "goodput", "loss gap")
 _RECOVERY = ("reintegration", "self_healing")
@@ -42,12 +41,13 @@ def row_of(result: Result) -> Row:
     plan, checks = result.history.plan, {check.name: check for check in result.judgement.checks}
     code = exit_code(result)
     recovery = next((_cell(checks[name]) for name in _RECOVERY if name in checks), "")
-    return Row(plan.scenario, plan.seed, WORDS[code], _tightest(checks), recovery, _cell(checks.get("goodput")),
-               _gaps(checks.get("loss_parity")), str(result.folder.path), headline(result) if code else "")
+    return Row(plan.scenario, plan.seed, WORDS[code], margin(nearest_limit(checks.values())), recovery,
+               _cell(checks.get("goodput")), _gaps(checks.get("loss_parity")), str(result.folder.path),
+               headline(result) if code else "")
 
 
-def _tightest(checks: dict[str, Verdict]) -> str:
-    found = nearest_limit(checks.values())
+def margin(found: tuple[str, float] | None) -> str:
+    """Of what `nearest_limit` found: the check, and how much of the room to its limit is left."""
     if found is None:
         return ""
     name, share = found
@@ -60,7 +60,7 @@ def _cell(check: Verdict | None) -> str:
     figure = check.figures[0]
     if figure.value is None:
         return "never"
-    return show_seconds(figure.value) if figure.unit == "s" else f"{figure.value:.1%}"
+    return show_figure(figure.value, figure.unit)
 
 
 def _gaps(check: Verdict | None) -> str:

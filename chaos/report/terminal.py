@@ -45,6 +45,7 @@ def show(result: Result, console: Console, verbose: bool = False) -> None:
                *_wire(result)] if verbose else []
     for section in (_head(result), *_timeline(result, width), *_faults(result), *figures,
                     *_out_of_reach(result.judgement, verbose), *_story(result, verbose), *_passed(result, verbose)):
+        # Rich joins texts before it prints them, and forgets what they say of themselves.
         one_line = isinstance(section, Text) and section.no_wrap
         console.print(section, width=width, no_wrap=one_line, overflow="ellipsis" if one_line else None)
     console.print(_foot(result), soft_wrap=True)  # commands are there to be copied: no line ends in them

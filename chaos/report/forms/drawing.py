@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from chaos.checks.base import Figure
 from chaos.report.model import CurveTold, FaultTold, ReportModel
+from harness.units import shortened
 
 WIDTH, NAME, LANE = 1000.0, 110.0, 18.0
 """Of a drawing: its width, that of names left of it, the height of a lane."""
@@ -94,8 +95,7 @@ def fault_marks(model: ReportModel, time: Axis) -> list[Mark]:
         times = [t for t in (fault.began, fault.ended, *(fault.planned or ())) if t is not None]
         if not times:
             continue
-        label = f"{fault.id} {fault.requested}"
-        label = label if len(label) <= _LONGEST else f"{label[:_LONGEST - 1]}…"
+        label = shortened(f"{fault.id} {fault.requested}", _LONGEST)
         left, width = time(min(times)), _LETTER * len(label)
         turned = left + width > time.end
         first, last = (min(left, time.end - width), time.end) if turned else (left, max(left + width, time(max(times))))

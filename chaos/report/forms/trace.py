@@ -118,7 +118,7 @@ def _receipts(events: Iterable[Event], made: dict[tuple[int, int], int],
 
 
 def _told(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    for event in history.tape.each(*(_TOLD & set(history.tape.names))):
+    for event in history.tape.each(*_TOLD):
         if event.node in processes:
             yield {"ph": "i", "s": "t", "name": event.event, "pid": processes[event.node], "tid": _MOMENTS,
                    "ts": _us(event.t), "args": {"incarnation": event.incarnation}}

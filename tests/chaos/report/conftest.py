@@ -29,6 +29,12 @@ def run_text(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def text():
+    """The scenario of `results`; `text % (max_gap, within)`."""
+    return TEXT
+
+
+@pytest.fixture(scope="session")
 def results(run_text):
     """(failed, passed)"""
     return [run_text(TEXT % bounds) for bounds in (("500ms", "500ms"), ("9s", "9s"))]

@@ -11,16 +11,6 @@ from chaos.cli import app
 from chaos.report.difference import difference
 from chaos.report.past import Past
 
-TEXT = """diloco_chaos: 1
-name: mine
-cluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, budget: 450, step_time: 60ms}
-faults:
-  - {kill: learner-1, at: 4s, restart_after: 2s}
-  - {partition: [learner-2, learner-3], at: 7s, for: 4s}
-  - {kill: syncer, at: 18s, restart_after: 4.3s}
-checks: {no_global_stall: {max_gap: %s}, reintegration: {within: %s}, uptime: {at_least: 20%%}}
-"""
-
 
 def test_a_run_is_the_same_as_itself(results):
     found = difference(results[0], results[0])
@@ -47,10 +37,10 @@ def test_what_failed_only_in_the_first_is_fixed(results):
 @pytest.mark.parametrize(("others", "kind", "usual"), [
     ((1.0, 3.0, 2.0, 9.0, 1.5), "as usual", "1.0 s to 9.0 s in 5 runs"),
     ((0.1, 0.3, 0.2, 0.1, 0.1), "figure", "100 ms to 300 ms in 5 runs"), ((1.0, 3.0), "figure", "")])
-def test_a_figure_is_held_against_what_is_usual(results, run_text, monkeypatch, others, kind, usual):
+def test_a_figure_is_held_against_what_is_usual(results, run_text, text, monkeypatch, others, kind, usual):
     """Earlier runs tell how far a figure moves by itself."""
-    after = run_text(TEXT.replace("at: 4s", "at: 5s") % ("9s", "9s"))
-    past = [Past(f"run-{number}", "", 0, 0, "", {"no_global_stall": Verdict(
+    after = run_text(text.replace("at: 4s", "at: 5s") % ("9s", "9s"))
+    past = [Past(f"run-{number}", "mine", "", 0, 0, "", {"no_global_stall": Verdict(
         name="no_global_stall", verdict="passed", measured="", bound="", figures=[
             Figure(value=value, limit=9.0, unit="s")])}) for number, value in enumerate(others)]
     monkeypatch.setattr("chaos.report.difference.earlier", lambda folder, scenario: past)

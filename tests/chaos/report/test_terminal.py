@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from chaos.checks.base import Verdict
+from chaos.evidence.presence import Presence
 from chaos.report.causes import causes, since_steady, why
 from chaos.report.terminal import show
 
@@ -28,7 +29,7 @@ def test_the_last_lines_name_the_check_the_cause_the_verdict_and_the_next_comman
 
 def test_the_cause_is_the_quorum_where_too_few_were_there(results):
     zero = results[0].history.zero
-    head, *absent = why(results[0].history, zero + 7.5, zero + 10.5)
+    head, *absent = why(Presence(results[0].history), zero + 7.5, zero + 10.5)
     assert head == "7.50-10.50 s  quorum 3 not reachable: 2 of 4 learners available"
     assert all("f2 (partition, 7.0" in line for line in absent)
     assert "learner-2" in " ".join(absent)
@@ -37,9 +38,9 @@ def test_the_cause_is_the_quorum_where_too_few_were_there(results):
 
 def test_where_enough_were_there_nothing_is_claimed(results):
     zero = results[0].history.zero
-    assert why(results[0].history, zero + 0.5, zero + 2) == [
+    assert why(Presence(results[0].history), zero + 0.5, zero + 2) == [
         "no fault was on, and enough were there: nothing in the event log says why"]
-    head, said = why(results[0].history, zero + 4.0, zero + 5.5)
+    head, said = why(Presence(results[0].history), zero + 4.0, zero + 5.5)
     assert head == "away between 4.00 s and 5.50 s:"
     assert re.match(r"  learner-1  4\.0\d s to \d\.\d\d s: gone 1\.5 s  f1 \(kill, 4\.0\d-", said)
 
@@ -47,7 +48,7 @@ def test_where_enough_were_there_nothing_is_claimed(results):
 def test_whoever_was_away_in_a_part_of_the_time_is_named(results):
     """One died before the others were cut off, and came back meanwhile."""
     zero = results[0].history.zero
-    lines = why(results[0].history, zero + 4.5, zero + 10.5)
+    lines = why(Presence(results[0].history), zero + 4.5, zero + 10.5)
     assert {name for line in lines[1:] for name in ("learner-1", "learner-2", "learner-3") if name in line} == {
         "learner-1", "learner-2", "learner-3"}
 

@@ -185,7 +185,7 @@ def test_ticks_are_few_round_and_within(low, high):
 
 def test_how_much_of_its_room_a_check_used_is_drawn_and_what_came_of_it_before(results):
     model = model_of(results[1])
-    then = Past("20260101-120000-mine-0000aaaa", "", 0, 1, "", {"uptime": Verdict(
+    then = Past("20260101-120000-mine-0000aaaa", "mine", "", 0, 1, "", {"uptime": Verdict(
         name="uptime", verdict="failed", measured="12%", bound="≥ 20%")})
     text = report_html(model, [then])
     assert Page(text).opened == []
