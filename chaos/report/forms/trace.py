@@ -24,7 +24,8 @@ _TOLD = {"hello", "lost", "steady", "ready", "failpoint", "superseded", "refused
 
 def report_trace(history: History) -> str:
     """Times in microseconds since the run began."""
-    processes = {node: number for number, node in enumerate(history.plan.cluster.all_nodes, _FAULTS + 1)}
+    nodes = dict.fromkeys([*history.plan.cluster.all_nodes, SYNCER])  # what logs told of rounds is in its name, too
+    processes = {node: number for number, node in enumerate(nodes, _FAULTS + 1)}
     events = [*_names(history, processes), *_faults(history), *_states(history, processes),
               *_work(history, processes), *_merges(history, processes), *_told(history, processes)]
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}) + "\n"
@@ -32,7 +33,8 @@ def report_trace(history: History) -> str:
 
 def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     for name, number in {"faults": _FAULTS, **processes}.items():
-        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}
+        told = "rounds" if name == SYNCER and history.plan.cluster.tells_rounds else name
+        yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": told}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
     for number in processes.values():
         for thread, name in ((_STATES, "state"), (_WORK, "work"), (_MOMENTS, "events")):
@@ -89,18 +91,18 @@ def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any
 
 
 def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    syncer = processes.get(SYNCER, _FAULTS)
+    syncer = processes[SYNCER]
     made: dict[tuple[int, int], int] = {}
     for number, merge in enumerate(history.merges):
         thread = _FRAGMENT + merge.fields.get("fragment", 0)
-        name = f"version {merge['version']}" if "version" in merge.fields else f"round {merge.fields.get('round')}"
+        name = f"version {merge['version']}" if "fragment" in merge.fields else f"round {merge.fields.get('round')}"
         parts = merge["contributions"]
         yield _slice(syncer, thread, name, merge.fields.get("opened", merge.t), merge.t, contributors=[
             part["learner"] for part in parts])
         for part in parts:
             if "round" in merge.fields and "incarnation" in part:
                 yield _arrow("f", _answer(part["learner"], part["incarnation"], merge), syncer, thread, merge.t)
-        if "version" in merge.fields:
+        if "fragment" in merge.fields:
             made[merge["fragment"], merge["version"]] = number
             yield _arrow("s", f"merge-{number}", syncer, thread, merge.t)
     yield from _receipts(history.tape.each("received"), made, processes)

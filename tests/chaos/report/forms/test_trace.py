@@ -5,7 +5,12 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from chaos.evidence.history import History
 from chaos.report.forms.trace import report_trace
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.tape.event import Event
+from harness.tape.reading import Tape
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +62,16 @@ def test_an_arrow_lies_in_a_slice(events):
     for one in events:
         if one["ph"] in "stf":
             assert any(start <= one["ts"] <= end for start, end in slices[one["pid"], one["tid"]])
+
+
+def test_a_trainer_that_tells_of_rounds_has_them_in_a_process_of_their_own():
+    trainer = {"kind": "commands", "rounds": 9, "nodes": {"w": {"run": "python3 -c 1", "worker": True, "count": 2}},
+               "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
+    plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"), 0)
+    both = [{"learner": name, "incarnation": 0} for name in ("w-1", "w-2")]
+    rounds = [Event(number / 10, "syncer", 0, "merge", {"round": number, "step": number, "version": number,
+                                                        "contributions": both}) for number in (1, 2)]
+    events = json.loads(report_trace(History(plan, Tape(rounds))))["traceEvents"]
+    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    assert sorted(names.values()) == ["faults", "rounds", "w-1", "w-2"]
+    assert {names[one["pid"]] for one in events if one["ph"] == "X" and one["args"].get("contributors")} == {"rounds"}
