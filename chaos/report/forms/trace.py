@@ -38,19 +38,21 @@ def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, An
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
     for number in processes.values():
         for thread, name in ((_STATES, "state"), (_WORK, "work"), (_MOMENTS, "events")):
-            yield _thread(number, thread, name)
+            yield from _thread(number, thread, name)
     for fragment in range(_fragments(history)):
-        yield _thread(processes[SYNCER], _FRAGMENT + fragment, f"fragment {fragment}")
+        yield from _thread(processes[SYNCER], _FRAGMENT + fragment, f"fragment {fragment}")
     for number, span in enumerate(history.spans):
-        yield _thread(_FAULTS, number, span.planned.id)
+        yield from _thread(_FAULTS, number, span.planned.id)
 
 
 def _fragments(history: History) -> int:
     return max((merge["fragment"] + 1 for merge in history.merges if "fragment" in merge.fields), default=0)
 
 
-def _thread(process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}}
+def _thread(process: int, thread: int, name: str) -> Iterator[dict[str, Any]]:
+    """Its name, and its place among the process' threads, which viewers sort by name else."""
+    yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}}
+    yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": {"sort_index": thread}}
 
 
 def _slice(process: int, thread: int, name: str, start: float, end: float, **told: Any) -> dict[str, Any]:
@@ -92,8 +94,8 @@ def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any
 
 def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     syncer = processes[SYNCER]
-    made: dict[tuple[int, int], int] = {}
-    for number, merge in enumerate(history.merges):
+    made: dict[tuple[int, int], Event] = {}
+    for merge in history.merges:
         thread = _FRAGMENT + merge.fields.get("fragment", 0)
         name = f"version {merge['version']}" if "fragment" in merge.fields else f"round {merge.fields.get('round')}"
         parts = merge["contributions"]
@@ -101,22 +103,29 @@ def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, A
             part["learner"] for part in parts])
         for part in parts:
             if "round" in merge.fields and "incarnation" in part:
-                yield _arrow("f", _answer(part["learner"], part["incarnation"], merge), syncer, thread, merge.t)
+                yield _arrow("f", _answer(part["learner"], part["incarnation"], merge), syncer, thread, _inside(merge))
         if "fragment" in merge.fields:
-            made[merge["fragment"], merge["version"]] = number
-            yield _arrow("s", f"merge-{number}", syncer, thread, merge.t)
+            made[merge["fragment"], merge["version"]] = merge
     yield from _receipts(history.tape.each("received"), made, processes)
 
 
-def _receipts(events: Iterable[Event], made: dict[tuple[int, int], int],
+def _receipts(events: Iterable[Event], made: dict[tuple[int, int], Event],
               processes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """An arrow of its own for each receipt: one with several ends is drawn from receipt to receipt."""
     for event in events:
-        number = made.get((event.fields.get("fragment", -1), event.fields.get("version", -1)))
-        if number is not None and event.node in processes:
+        merge = made.get((event.fields.get("fragment", -1), event.fields.get("version", -1)))
+        if merge is not None and event.node in processes:
             process = processes[event.node]
+            name = f"receipt-{event.node}-{event.incarnation}-{event['fragment']}-{event['version']}"
             yield _slice(process, _MOMENTS, f"receipt, fragment {event['fragment']}", event.t, event.t + 1e-6,
                          version=event["version"])
-            yield _arrow("t", f"merge-{number}", process, _MOMENTS, event.t)
+            yield _arrow("s", name, processes[SYNCER], _FRAGMENT + event["fragment"], _inside(merge))
+            yield _arrow("f", name, process, _MOMENTS, event.t)
+
+
+def _inside(merge: Event) -> float:
+    """A moment of the merge's slice: viewers don't count its end as part of it."""
+    return float(max(merge.fields.get("opened", merge.t), merge.t - 1e-6))
 
 
 def _told(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -131,6 +140,6 @@ def _answer(learner: str, incarnation: int, event: Event) -> str:
 
 
 def _arrow(phase: str, name: str, process: int, thread: int, t: float) -> dict[str, Any]:
-    """Part of an arrow: it begins (s), goes on (t) or ends (f) in the slice that is there at this time."""
+    """Part of an arrow: it begins (s) or ends (f) in the slice that is there at this time."""
     return {"ph": phase, "bp": "e", "cat": "flow", "name": name.partition("-")[0], "id": name, "pid": process,
             "tid": thread, "ts": _us(t)}
