@@ -49,7 +49,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
     if history.dead_for_good - {SYNCER}:
         rate, contributors = _of_the_living(history, rate, contributors)
-        before += f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
+        before += _expected(history, rate, contributors)
     for at in _moments(history, _all_back(history, last), window):
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
@@ -121,6 +121,14 @@ def _of_the_living(history: History, rate: float, contributors: float) -> tuple[
     before = cluster.merging_speed(cluster.starters)
     slower = min(1.0, cluster.merging_speed(left) / before) if before else 1.0
     return rate * (slower or 1.0), contributors * min(1.0, len(left) / len(cluster.starters))
+
+
+def _expected(history: History, rate: float, contributors: float) -> str:
+    """What `_of_the_living` says, in words."""
+    left = len(set(history.plan.cluster.names) - history.dead_for_good)
+    if left < history.plan.cluster.learners_needed:
+        return f"; {left} are left, fewer than the quorum of {history.plan.cluster.learners_needed}"
+    return f", {rate:.1f} from {contributors:.1f} to be expected of those who are left"
 
 
 def _as_good(history: History, now: float, before: float, seconds: float) -> bool:
@@ -205,7 +213,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
         verb = ("beaten by quicker ones, which its cluster allows," if first.event != "merge" else
-                "merged from" if merges else "and the next round was")
+                "first merged again" if target == SYNCER else
+                "first merged from" if merges else "and the next round was")
         words = (f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
                  f"{_refused(history, target, [(spawn.t, first.t)])}")
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]

@@ -159,7 +159,7 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
         least = _left(history, start)
     return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
                    [*_never(predicted, least), _became(history),
-                    f"{wall:.1f} s of {history.plan.cluster.learners} learners after the steady state"],
+                    f"measured over {wall:.1f} s of {history.plan.cluster.learners} learners from the steady state on"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
                    [Figure(value=value, limit=least, best=1.0, unit="share")])
 

@@ -14,6 +14,8 @@ from harness.tape.event import Event
 _THERE = "there"
 _HIDDEN = {"paused": "paused", "partitioned": "partitioned"}
 """What a fault does to a node that the node can't tell of -> what it is called."""
+_BECAUSE = {"not connected", "starting", "recovering"}
+"""What a node is because of such a fault while it lasts."""
 _BEFORE_S = 1.0
 """So long before a node was missed may have come what is why."""
 
@@ -69,14 +71,17 @@ class Presence:
 
     def _absence(self, node: str, t: float) -> Absence | None:
         state, gone = self._state(node, t)
+        hidden = next(((span, what) for span, what in self._hidden[node]
+                       if span.began <= t < self.history.until(span)), None)
         if state == _THERE:
-            hidden = next(((span, what) for span, what in self._hidden[node]
-                           if span.began <= t < self.history.until(span)), None)
             if hidden is None:
                 return None
             state, gone = hidden[1], hidden[0].began
             until = self.history.until(hidden[0])
         else:
+            state = hidden[1] if hidden is not None and state in _BECAUSE else state
+            gone = min([gone, *(span.began for span, _ in self._hidden[node]
+                                if span.began <= gone < self.history.until(span))])
             until = next((began for began, was in self._changes[node] if began > t and was == _THERE),
                          self.history.end)
         hit = [span for span in self.history.spans if span.overlaps(gone - _BEFORE_S, t)

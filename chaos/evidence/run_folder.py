@@ -29,12 +29,14 @@ from harness.node.settings import SETTINGS, NodeSettings
 from harness.tape import reading
 from harness.tape.event import SCHEMA
 from harness.tape.reading import Tape
+from harness.units import shortened
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 RUNS = Path("runs")
 """Where folders of runs are made, where nobody says."""
 LATEST = "latest"
 _MOST_NAMED = 5
+_LONGEST_PLACE = 40
 _OPTIONS = r"( --on (compose|simulated))?"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
@@ -157,6 +159,12 @@ class RunFolder:
         options = told.rpartition("plan.json")[2] if isinstance(told, str) else ""
         known = options if re.fullmatch(_OPTIONS, options) else ""  # whoever wrote it wants it to be typed
         return f"diloco-chaos run --plan {shlex.quote(str(self.path / 'plan.json'))}{known}"  # it may have been moved
+
+    @property
+    def place(self) -> str:
+        """Where it ran, as it follows `--on`; empty where nobody wrote it down."""
+        told = self.manifest().get("backend")
+        return shortened(told, _LONGEST_PLACE) if isinstance(told, str) else ""
 
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty where it is missing or torn."""

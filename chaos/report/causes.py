@@ -24,6 +24,8 @@ _MOST_OF = 0.5
 """Share of a window: who was away for as much of it is why."""
 _WORTH_TELLING = 0.05
 """Share of a time: who was away for less of it is left out."""
+_APART_S = 0.05
+"""Nodes that come back so close to each other do so at once."""
 _OF_OTHERS = {"blast_radius", "goodput"}
 """Checks of what a fault costs those that it does not hit."""
 _LOSS, _LONG_S = "loss_parity", 2.0
@@ -124,15 +126,16 @@ def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
 
 
 def _when(history: History, away: Sequence[_Away]) -> str:
-    """From the first absence to the end of the last."""
-    zero, until = history.zero or 0.0, max(one.until for one in away)
+    """From the first absence to the end of the last; where several come back one after the other, from when on."""
+    zero, first, last = history.zero or 0.0, min(one.until for one in away), max(one.until for one in away)
+    back = f"{first - zero:.2f}-" if last - first >= _APART_S else ""
     return f"{min(one.since for one in away) - zero:.2f} s to " + (
-        "the end" if until >= history.end else f"{until - zero:.2f} s")
+        "the end" if last >= history.end else f"{back}{last - zero:.2f} s")
 
 
 def _faults(history: History, away: _Away) -> str:
     more = f" and {len(away.faults) - _MOST_LINES} more" if len(away.faults) > _MOST_LINES else ""
-    return ", ".join(_named(history, span) for span in away.faults[:_MOST_LINES]) + more or "no fault of the plan"
+    return ", ".join(_named(history, span) for span in away.faults[:_MOST_LINES]) + more or "no fault was on it"
 
 
 def _named(history: History, span: Span) -> str:
@@ -144,7 +147,7 @@ def _named(history: History, span: Span) -> str:
 def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
     """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
     zero, start, end = history.zero or 0.0, moments[0].start, moments[-1].end
-    away = _away(history, moments)
+    away = [one._replace(since=max(start, one.since), until=min(end, one.until)) for one in _away(history, moments)]
     groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
     for one in away:
         states = [state for state, seconds in one.states.items() if seconds >= _WORTH_TELLING * one.seconds]
@@ -156,7 +159,10 @@ def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
             and not any(span in one.faults for one in away)]
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    head = [f"away between {start - zero:.2f} s and {end - zero:.2f} s:"] if lines else []
+    blocked_s = sum(one.end - one.start for one in moments if _blocked(history, one))
+    if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
+        lines.append(f"enough were there for {show_seconds(end - start - blocked_s)} of it")
+    head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
                                                        f"{span.planned.fault.describe()}" for span in near)]
 

@@ -135,6 +135,8 @@ class ReportModel(_Told):
     description: str
     trainer: str
     seed: int
+    place: str
+    """Where it ran: `local`, `compose`, `simulated`, or what another package calls its own."""
     plan: str
     """Digest."""
     verdict: Word
@@ -202,7 +204,7 @@ def model_of(result: Result) -> ReportModel:
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
-        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, plan=plan.digest,
+        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, place=result.folder.place, plan=plan.digest,
         verdict=WORDS[exit_code(result)],
         why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
         change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
@@ -260,12 +262,25 @@ def _lanes(history: History, zero: float) -> Iterable[LaneTold]:
 def _merges(history: History, zero: float) -> Iterable[MergesTold]:
     count = min(_SLICES, int(history.end / _SLICE_S))
     width = history.end / max(1, count)
+    rates = _rates(history, count, width)
     for number in range(count):
         start = number * width
-        inside = history.merges_between(start, start + width)
-        parts = [len(merge["contributions"]) for merge in inside]
-        yield MergesTold(start=start - zero, end=start + width - zero, rate=len(inside) / width,
+        parts = [len(merge["contributions"]) for merge in history.merges_between(start, start + width)]
+        yield MergesTold(start=start - zero, end=start + width - zero, rate=rates[number],
                          contributors=sum(parts) / len(parts) if parts else 0.0)
+
+
+def _rates(history: History, count: int, width: float) -> list[float]:
+    """Merges a second in each slice. A merge belongs to all of the time since the one before it: counted at its own
+    moment, what is steady would go up and down as slices have room for one more."""
+    shares = [0.0] * count
+    times = [merge.t for merge in history.merges]
+    for start, t in pairwise([max(0.0, times[0] - width), *times] if times else []):
+        end = min(t, count * width)
+        for number in range(int(start / width), min(count, int(end / width) + 1)):
+            inside = min(end, (number + 1) * width) - max(start, number * width)
+            shares[number] += inside / (end - start) if end > start else 1.0
+    return [share / width for share in shares]
 
 
 def _curves(history: History) -> Iterable[CurveTold]:

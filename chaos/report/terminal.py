@@ -232,7 +232,7 @@ def _last(result: Result) -> Text:
     if result.history.spans:
         seen = sum(measure(result.history, span).ok for span in result.history.spans)
         told.append(f"{seen} of {len(result.history.spans)} faults verified")
-    told += [f"seed {plan.seed}", show_seconds(result.took)]
+    told += [f"seed {plan.seed}", *filter(None, [result.folder.place]), show_seconds(result.took)]
     return text.append(WORDS[code], {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
         f"  {' · '.join(told)}")
 

@@ -13,13 +13,13 @@ from harness.units import shortened
 
 WIDTH, NAME, LANE = 1000.0, 110.0, 18.0
 """Of a drawing: its width, that of names left of it, the height of a lane."""
-ROW = 26.0
+ROW = 28.0
 """Height of a row of faults."""
 RATE, LOSS = 90.0, 220.0
 """Heights of the charts."""
 _TICKS = 8
 _STEPS = (1, 2, 5)
-_LETTER, _LONGEST = 6.4, 60
+_LETTER, _LONGEST = 6.4, 90
 """Width of a letter, and how many a fault's label has at the most."""
 _BAR, _BEYOND = 100.0, 1.5
 """Width of a bar, and how much of a bound it has room for."""

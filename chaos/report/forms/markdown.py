@@ -19,7 +19,8 @@ _MOST_ROWS = 40
 def report_markdown(model: ReportModel) -> str:
     """Under 60 lines."""
     lines = [f"### {model.verdict} {escaped(model.scenario)}", "",
-             f"{escaped(model.trainer)}, seed {model.seed}, plan `{model.plan[:12]}`, {show_seconds(model.took)}"]
+             ", ".join([escaped(model.trainer), f"seed {model.seed}", *filter(None, [escaped(model.place)]),
+                        f"plan `{model.plan[:12]}`", show_seconds(model.took)])]
     lines += ["", f"**To change:** {escaped(model.change)}"] if model.change else []
     lines += ["", escaped(model.why)] if model.why else []
     troubled = model.failed + model.unknown

@@ -236,7 +236,7 @@ def test_reintegration_is_measured_from_the_start_of_the_new_process(storm):
         (part["learner"], part["incarnation"]) == ("learner-1", 1) for part in merge["contributions"]))
     verdict = storm.verdict("reintegration")
     assert verdict.measured == f"{(merge.t - spawn.t) * 1e3:.0f} ms"
-    assert verdict.evidence == [f"learner-1.1 started at {spawn.t:.2f} s, merged from at {merge.t:.2f} s"]
+    assert verdict.evidence == [f"learner-1.1 started at {spawn.t:.2f} s, first merged from at {merge.t:.2f} s"]
 
 
 def test_a_learner_that_is_never_merged_from_again_did_not_come_back(storm):
@@ -297,7 +297,7 @@ def test_a_return_is_unknown_where_the_run_ended_before_the_bound(storm):
 def test_a_syncer_came_back_when_it_merged_again(reborn):
     verdict = reborn.verdict("reintegration")
     assert verdict.verdict == "passed"
-    assert verdict.evidence[0].startswith("syncer.1 started at 4.35 s, merged from at 4.43 s")
+    assert verdict.evidence[0].startswith("syncer.1 started at 4.35 s, first merged again at 4.43 s")
 
 
 def test_a_syncer_that_merged_no_more_did_not_come_back(reborn):

@@ -41,8 +41,14 @@ def test_where_enough_were_there_nothing_is_claimed(results):
     assert why(Presence(results[0].history), zero + 0.5, zero + 2) == [
         "no fault was on, and enough were there: nothing in the event log says why"]
     head, said = why(Presence(results[0].history), zero + 4.0, zero + 5.5)
-    assert head == "away between 4.00 s and 5.50 s:"
-    assert re.match(r"  learner-1  4\.0\d s to \d\.\d\d s: gone 1\.5 s  f1 \(kill, 4\.0\d-", said)
+    assert head == "who was away within 4.00-5.50 s:"
+    assert re.match(r"  learner-1  4\.0\d s to 5\.50 s: gone 1\.5 s  f1 \(kill, 4\.0\d-", said)
+
+
+def test_who_comes_back_one_after_the_other_is_told_with_the_first_and_the_last(results):
+    zero = results[0].history.zero
+    _, cut_off = why(Presence(results[0].history), zero + 7.5, zero + 10.5)
+    assert re.match(r"  learner-2 and learner-3  partitioned 7\.0\d s to 1\d\.\d\d(-1\d\.\d\d)? s  f2 ", cut_off)
 
 
 def test_whoever_was_away_in_a_part_of_the_time_is_named(results):

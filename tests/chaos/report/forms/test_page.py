@@ -225,3 +225,14 @@ def test_a_png_is_one_or_says_what_it_lacks(results):
         assert find("png")(results[0]).startswith(b"\x89PNG")
     except MissingExtraError as error:
         assert "fonts" in str(error)
+
+
+def test_a_steady_rate_is_a_level_line_and_no_merge_is_counted_twice(results):
+    """Slices have room for five merges, or for six, and nothing has changed."""
+    model = model_of(results[0])
+    calm = [one.rate for one in model.merges if one.start >= 0.5 and one.end <= 3.5]
+    assert len(calm) > 3
+    assert max(calm) - min(calm) < 0.05 * max(calm)
+    total = sum(one.rate * (one.end - one.start) for one in model.merges)
+    made = sum(merge.t + model.start <= model.merges[-1].end for merge in results[0].history.merges)
+    assert abs(total - made) < 1
