@@ -18,6 +18,7 @@ EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""
 
 _AGAIN = "run it again when less else is going on; --retries-inconclusive 2 does so by itself"
+_WHOLE = "an event log that is not whole: repeat the run, or copy its folder again"
 DOUBTED = "it would have"
 """Marks a verdict that is unknown only because something else makes it doubtful."""
 
@@ -68,9 +69,9 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    changes = [unsound.change, _AGAIN if excused and not unsound else "", early.change,
+    changes = [_WHOLE if gaps else "", unsound.change, _AGAIN if excused and not unsound else "", early.change,
                *(verdict.change for verdict in final)]
-    return Judgement(checks=final, inconclusive=unsound.why or early.why or excused, gaps=gaps,
+    return Judgement(checks=final, inconclusive=unsound.why or early.why or excused or incomplete, gaps=gaps,
                      change=next(filter(None, changes), ""),
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 

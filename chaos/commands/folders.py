@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,28 +39,22 @@ def check(folder: RunArgument, as_json: JsonOption = False,
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.report.forms.page import PAGE
-    from chaos.report.forms.registry import find, html
+    from chaos.report.forms.registry import find
+    from chaos.report.saved import again
     from chaos.report.terminal import show as show_report
-    from chaos.runner.run import REPORT, document, exit_code, judged
+    from chaos.runner.run import exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
     with understood(folder):
         run = RunFolder.open(folder)
         if not run.over:
             raise Failure(f"{folder}: this run still goes on; it is judged when it is over", 2)
         result = judged(run)
-        story, page = document(result), html(result)
         if write is not None:
             print_report(write(result))
         else:
             show_report(result, Console(), verbose)
-        code = exit_code(result)
-    try:
-        run.write(REPORT, story)
-        run.write_text(PAGE, page)
-    except OSError as error:  # a folder that may only be read
-        typer.echo(f"warning: {folder / REPORT} can't be written: {error.strerror}", err=True)
-    raise typer.Exit(code)
+        again(result)
+    raise typer.Exit(exit_code(result))
 
 
 @app.command()
@@ -99,6 +93,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
                               f"{run.repeat}", 2) from error
             except TrainerError as error:
                 raise Failure(f"{folder}: {error}", 2) from error
+    if history.log_gaps and not found.difference:
+        found = replace(found, missing=found.missing or f"the event log is incomplete: {history.log_gaps[0]}")
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
                     "difference": found.difference and asdict(found.difference), "missing": found.missing})

@@ -53,16 +53,21 @@ def open_(
     run: Annotated[str, typer.Argument(metavar="[RUN]", help="As for `report`.")] = "latest",
     show: Annotated[bool, typer.Option("--print", help="Print where it is, and open nothing.")] = False,
 ) -> None:
-    """Open a run's report.html in the browser; without a browser, say where it is.
+    """Open a run's report.html in the browser; without a browser, say where it is. A page that is older than what it
+    tells of, or not there, is made first.
 
     Example: `diloco-chaos open latest`
     """
     from chaos.report.forms.page import PAGE
-    folder = RunFolder.open(named(run)).path
-    page = folder / PAGE
-    if not page.is_file():
-        raise Failure(f"{folder} has no {PAGE}: an older version recorded it, or the run goes on; "
-                      f"`diloco-chaos check {folder}` makes it", 2)
+    from chaos.report.saved import again, stale
+    from chaos.runner.run import judged
+    folder = RunFolder.open(named(run))
+    page = folder.path / PAGE
+    if not folder.over:
+        raise Failure(f"{folder.path} has no {PAGE}: this run still goes on; it has one when it is over", 2)
+    if stale(folder):
+        with understood(folder.path):
+            again(judged(folder))
     if show or not webbrowser.open(page.as_uri()):
         typer.echo(page)
 

@@ -79,6 +79,9 @@ class History:
         spawned = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")]
         found += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
                  if (name, incarnation) not in self.tape.ends.keys() | self._killed]
+        found += [f"{name}.{incarnation} ended in good order, and its tape does not: "
+                  f"what it wrote after {self.tape.ends.get((name, incarnation), 0.0):.2f} s is missing"
+                  for name, incarnation in self._cut if (name, incarnation) in self.tape.ends]
         if not self.tape.of("end", node="harness"):
             found.append("the harness recorded no end: it died before the run was over")
         return found
@@ -87,6 +90,17 @@ class History:
     def _killed(self) -> set[Node]:
         """Incarnations that a fault killed."""
         return set(killed(self.tape))
+
+    @cached_property
+    def _cut(self) -> list[Node]:
+        """Incarnations that ended by themselves and in good order, whose tapes lack their last word: a copy that
+        stopped between two lines looks like silence else."""
+        if self.plan.cluster.tells_rounds:
+            return []  # there it is not the nodes that write
+        told = {(event.node, event.incarnation) for event in self.tape.of("exit") if "target" not in event.fields}
+        ended = [(event["target"], event["incarnation"]) for event in self.tape.of("exit", node="harness")
+                 if event.fields.get("status") == 0 and event["target"] in self.plan.cluster.all_nodes]
+        return [node for node in ended if node not in told | self._killed | self.tape.torn.keys()]
 
     @cached_property
     def zero(self) -> float | None:
@@ -99,6 +113,7 @@ class History:
         """Up to where the run is judged: the end of training, or the first cut."""
         limits = [self.tape.ends.get(node, 0.0) for node in self.tape.torn
                   if node not in self._killed or node in self.tape.unread]
+        limits += [self.tape.ends.get(node, 0.0) for node in self._cut if node in self.tape.ends or node[0] == SYNCER]
         finished = [event.t for event in self.tape.of("finished", node=SYNCER)]
         last = self.tape.events[-1].t if self.tape.events else 0.0
         return min([*limits, *(finished[:1] or [last])])

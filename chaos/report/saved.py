@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from chaos.evidence.run_folder import RunFolder
 from chaos.report.forms.markdown import report_markdown, suite_markdown
 from chaos.report.forms.page import PAGE, report_html
-from chaos.report.model import model_of
+from chaos.report.model import ReportModel, model_of
 from chaos.report.past import earlier
 from chaos.report.suite import Row
-from chaos.runner.run import Result
+from chaos.runner.run import REPORT, Result, document
 from harness.errors import printable
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -26,7 +27,7 @@ def kept(result: Result, alone: bool = True) -> Result:
     """
     model = model_of(result)
     try:
-        result.folder.write_text(PAGE, report_html(model, earlier(result.folder, model.scenario)))
+        result.folder.write_text(PAGE, _page(result, model))
     except OSError as error:
         _warn(str(result.folder.path / PAGE), error)
     if alone or model.verdict != "PASSED":
@@ -34,10 +35,35 @@ def kept(result: Result, alone: bool = True) -> Result:
     return result
 
 
+def again(result: Result) -> None:
+    """Write report.json and the page of a run that was judged once more, as far as its folder lets us.
+
+    Raises:
+        FolderError: a file of the folder can't be understood.
+    """
+    story, page = document(result), _page(result, model_of(result))
+    try:
+        result.folder.write(REPORT, story)
+        result.folder.write_text(PAGE, page)
+    except OSError as error:
+        _warn(str(result.folder.path / REPORT), error)
+
+
+def stale(folder: RunFolder) -> bool:
+    """Whether a run has no page, or one that is older than what it tells of."""
+    page = folder.path / PAGE
+    told = [folder.path / REPORT, *(folder.path / "tape").iterdir()]
+    return not page.is_file() or any(path.stat().st_mtime > page.stat().st_mtime for path in told if path.is_file())
+
+
 def suite_kept(rows: Sequence[Row]) -> None:
     """Several runs, told together on the page of CI."""
     if rows:
         _summed_up(suite_markdown(rows))
+
+
+def _page(result: Result, model: ReportModel) -> str:
+    return report_html(model, earlier(result.folder, model.scenario))
 
 
 def _summed_up(text: str) -> None:

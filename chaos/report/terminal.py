@@ -33,6 +33,7 @@ _WIDEST = 140
 _STALL = "no_global_stall"
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
+_VERIFIED = "faults_verified"
 _MOST_WINDOWS, _MOST_LANES, _MOST_NAMED = 4, 24, 4
 _LITTLE = 0.001
 """Share of all bytes below which a purpose has no line of its own."""
@@ -229,7 +230,7 @@ def _last(result: Result) -> Text:
             told.append(f"{len(named)} of {len(checks)} checks {VERDICTS[word]}: {', '.join(named[:_MOST_NAMED])}"
                         + (", ..." if len(named) > _MOST_NAMED else ""))
     told += [] if len(told) > 1 or not checks else [f"{len(checks)} checks"]
-    if result.history.spans:
+    if result.history.spans and all(one.verdict != "unknown" for one in checks if one.name == _VERIFIED):
         seen = sum(measure(result.history, span).ok for span in result.history.spans)
         told.append(f"{seen} of {len(result.history.spans)} faults verified")
     told += [f"seed {plan.seed}", *filter(None, [result.folder.place]), show_seconds(result.took)]

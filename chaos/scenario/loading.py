@@ -16,7 +16,7 @@ from chaos.scenario.document import annotated, plain, text_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.problems import Numbers, Problem, ScenarioError, nearest, place
 from chaos.scenario.renamed import renamed_key, renamed_value
-from chaos.scenario.validation import validate_semantics
+from chaos.scenario.validation import Objection, strangers, validate_semantics
 from faults import FAULTS
 from harness.cluster.base import ABILITIES
 from harness.trainer_api.registry import BUILT_IN, TRAINERS
@@ -53,8 +53,10 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
         numbers = _numbers(document, range(len(document.get("faults") or ())))
     except ValidationError as error:
         details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
-        problems = list(dict.fromkeys(_problem(raw, detail) for detail in details))
+        problems = list(dict.fromkeys(_problem(raw, one) for detail in details for one in _apart(detail)))
         scenario, numbers = _salvaged(document, [detail["loc"] for detail in details])
+        if scenario is None:
+            problems += [Problem(message, *_placed(raw, where)) for where, message in _strangers(document, details)]
     if scenario is not None:
         problems += [Problem(message, *_placed(raw, where))
                      for where, message in validate_semantics(scenario, abilities, numbers)]
@@ -167,6 +169,29 @@ def _salvaged(document: dict[str, Any], locations: list[tuple[Any, ...]]) -> tup
         return nothing
 
 
+def _strangers(document: dict[str, Any], details: Sequence[dict[str, Any]]) -> list[Objection]:
+    """Of a cluster that is wrong: whom faults name that is not in it, where its learners are known all the same."""
+    locations = [detail["loc"] for detail in details]
+    cluster, only = document.get("cluster"), "learners"
+    if ("cluster", only) in locations or not isinstance(cluster, dict) or ("cluster",) not in {
+            where[:1] for where in locations}:
+        return []
+    rest = document | {"cluster": {only: cluster[only]} if only in cluster else {}}
+    rest.pop("checks", None)
+    others = [where for where in locations if where and where[0] not in ("cluster", "checks")]
+    scenario, numbers = _salvaged(rest, others)
+    return [] if scenario is None else strangers(scenario, numbers)
+
+
+def _apart(detail: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is wrong with a cluster as a whole, one by one, each at the key that its sentence begins with."""
+    *where, = detail["loc"]
+    if where != ["cluster"]:
+        return [detail]
+    told = str(detail["msg"]).removeprefix("Value error, ").split("\n")
+    return [detail | {"msg": line, "at": line.split(maxsplit=1)[0].rstrip(":")} for line in told]
+
+
 def _placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
     """Where in the file; at `extends` for what is not in this one."""
     if where and where[0] == "cluster" and isinstance(raw.get("trainer"), dict) and "cluster" not in raw:
@@ -186,12 +211,14 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     message = message.replace("a valid tuple", "a list")
     message = re.sub(r"^(Input|String|List|Tuple|Dictionary|Value) should ", "it must ", message)
     if detail["type"] in ("int_type", "float_type") and isinstance(detail["input"], str):
-        message += f"; {detail['input']!r} is text (leave the quotes out)"
+        message += f"; {detail['input']!r} is text" + (
+            " (leave the quotes out)" if re.fullmatch(r"[\d.]+", detail["input"]) else "")
     key = str(where[-1]).removesuffix("_") if where else ""
     if detail["type"] == "extra_forbidden":
         now = renamed_key(where)
-        message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else
-                                            nearest(key, _known_keys(detail["loc"], settled(raw).get("trainer"))))
+        known = _known_keys(detail["loc"], settled(raw).get("trainer"))
+        keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
+        message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else nearest(key, known) + keys)
     elif detail["type"] == "union_tag_invalid":
         kind = detail["ctx"]["tag"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
@@ -205,7 +232,7 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
         message = f"{'.'.join(map(str, said))}: {message[:1].lower() + message[1:]}"
         if now := renamed_value(where, detail["input"]):
             message += f"; {detail['input']!r} is called {now!r} now"
-    return Problem(message, *_placed(raw, where))
+    return Problem(message, *_placed(raw, [*where, detail["at"]] if "at" in detail else where))
 
 
 def _known_keys(location: Sequence[Any], trainer: Any) -> list[str]:

@@ -148,10 +148,7 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                 "the syncer" if valid == [SYNCER] else f"a node whose `state` is known ({', '.join(valid)})")
             yield f"{fault.kind}: only {whom} can be hit by it"
         elif name not in valid:
-            there = [*valid, *links] if fault.on_links else valid
-            what = "node or link" if links and fault.on_links else "node"
-            yield (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
-                   f"(this cluster has {', '.join(there)})")
+            yield _nobody(scenario, fault, name, valid)
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
@@ -159,6 +156,22 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield f"{fault.kind}: {kind} can hit learners only"
         if FAULTS[kind].target_role == "syncer" and set(fault.targets) != {SYNCER}:
             yield f"{fault.kind}: {kind} can hit the syncer only"
+
+
+def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -> str:
+    links = scenario.cluster.link_names
+    there = [*valid, *links] if fault.on_links else valid
+    what = "node or link" if links and fault.on_links else "node"
+    return (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
+            f"(this cluster has {', '.join(there)})")
+
+
+def strangers(scenario: Scenario, numbers: Numbers) -> list[Objection]:
+    """Targets that the cluster does not have, and nothing else: of a scenario of which no more is known than who is
+    there."""
+    known = {*scenario.nodes, *scenario.cluster.link_names, *scenario.cluster.groups}
+    return [(["faults", numbers.places[index]], _nobody(scenario, fault, name, scenario.nodes))
+            for index, fault in enumerate(scenario.faults) for name in fault.targets if name not in known]
 
 
 def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:

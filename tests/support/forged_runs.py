@@ -289,6 +289,7 @@ class Ground(InMemoryCluster):
         self.run()
         self.now += 0.05
         for name, incarnation in self.incarnations.items():
+            self.tape.append(Event(self.now, name, incarnation, "exit", {}))
             self.say("exit", target=name, incarnation=incarnation, status=0, killed=False)
         self.say("ending", awaited=["syncer", *sorted(self.incarnations.keys() - {"syncer"})], within=4.0)
         self.say("residue", left=[])

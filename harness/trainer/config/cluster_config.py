@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -74,6 +76,12 @@ def _known(mode: Any) -> Any:
     if mode not in (*MODES, "synchronous"):
         raise ValueError(f"no mode {mode!r}: choose one of {', '.join(MODES)}")
     return mode
+
+
+def _of_models(model: str) -> str:
+    if model not in MODELS:
+        raise ValueError(f"no model {model!r}: choose one of {', '.join(MODELS)}")
+    return model
 
 
 _MOST_SEQUENCES = 4096
@@ -148,7 +156,7 @@ class TrainerConfig(TrainerSettings):
 
     device: Device = "cpu"
     """What learners compute on; on `cuda` the forward pass is in bfloat16 where that is enough (autocast)."""
-    model: str = "tiny"
+    model: Annotated[str, AfterValidator(_of_models)] = "tiny"
     corpus: str = "stdlib"
     """`stdlib`, `markov`, or a path to a file or folder."""
     batch: Annotated[_Sequences | Annotated[tuple[_Sequences, ...], Strict(False)], BeforeValidator(_sequences)] = 16
@@ -192,7 +200,7 @@ class TrainerConfig(TrainerSettings):
         if not isinstance(given, dict):
             return given
         budget = given.get("budget", cls.model_fields["budget"].default)
-        if isinstance(budget, str):
+        with suppress(ValueError):  # its own field says what is wrong with it
             budget = steps(budget)
         if isinstance(budget, int) and 0 <= budget <= MOST_STEPS:  # else what is wrong is the budget
             given = {"warmup": _usual_warmup(budget)} | given
@@ -207,58 +215,61 @@ class TrainerConfig(TrainerSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
-        for key, value in implied(self.mode, self.learners).items():
-            if getattr(self, key) != value:
-                raise ValueError(f"mode {self.mode} means {key} {value}: leave {key} out")
-        for key in ("gradients", "broadcasts"):
-            if self.mode in SYNCHRONOUS and getattr(self, key) not in _OF_STEPS:
-                raise ValueError(f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
-                                 f"and they travel as {' or '.join(_OF_STEPS)}")
-        if self.quorum > self.learners:
-            raise ValueError(f"quorum {self.quorum} can't be reached by {self.learners} learners")
-        if self.joining and self.quorum > self.learners - self.joining:
-            raise ValueError(f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
-                             f"have joined")
-        if self.model not in MODELS:
-            raise ValueError(f"no model {self.model!r}: choose one of {', '.join(MODELS)}")
-        if self.warm_start * 4 > self.budget:
-            raise ValueError(f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}")
-        if self.budget <= self.warm_start:
-            raise ValueError(f"a budget of {self.budget} steps leaves nothing to train")
-        self._schedules_fit()
-        if self.anchor == "latest" and self.max_staleness > _MOST_KEPT:
-            raise ValueError(f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
-                             f"{_MOST_KEPT} at most; it keeps none with `anchor: base`")
-        if self.overlap == 0 and self.quorum != self.learners:
-            raise ValueError("overlap 0 leaves no time for a grace window: set quorum to the number of learners")
-        if self.speeds and len(self.speeds) != self.learners:
-            raise ValueError(f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each")
-        if isinstance(self.batch, tuple) and len(self.batch) != self.learners:
-            raise ValueError(f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
-                             f"one number for all")
-        if self.variance > _MOST_VARIANCE:
-            raise ValueError(f"variance {self.variance:.0%}: a step can't take less than no time; "
-                             f"{_MOST_VARIANCE:.0%} at most")
-        if self.heartbeat_timeout <= 2 * max(map(self.step_time_of, self.names)):
-            raise ValueError(f"heartbeat_timeout {self.heartbeat_timeout:g}s is too short for steps of "
-                             f"{self.step_time:g}s: a learner says something once a step; use more than two steps")
+        if wrong := list(self._misfits()):
+            raise ValueError("\n".join(wrong))
         self.fragment_table()
         return self
 
-    def _schedules_fit(self) -> None:
+    def _misfits(self) -> Iterator[str]:
+        """What does not go together, each beginning with the key that it stands at."""
+        for key, value in implied(self.mode, self.learners).items():
+            if getattr(self, key) != value:
+                yield f"mode {self.mode} means {key} {value}: leave {key} out"
+        for key in ("gradients", "broadcasts"):
+            if self.mode in SYNCHRONOUS and getattr(self, key) not in _OF_STEPS:
+                yield (f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
+                       f"and they travel as {' or '.join(_OF_STEPS)}")
+        if self.quorum > self.learners:
+            yield f"quorum {self.quorum} can't be reached by {self.learners} learners"
+        elif self.joining and self.quorum > self.learners - self.joining:
+            yield (f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
+                   f"have joined")
+        yield from self._unfit_schedules()
+        if self.anchor == "latest" and self.max_staleness > _MOST_KEPT:
+            yield (f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
+                   f"{_MOST_KEPT} at most; it keeps none with `anchor: base`")
+        if self.overlap == 0 and self.quorum != self.learners:
+            yield "overlap 0 leaves no time for a grace window: set quorum to the number of learners"
+        if self.speeds and len(self.speeds) != self.learners:
+            yield f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each"
+        if isinstance(self.batch, tuple) and len(self.batch) != self.learners:
+            yield (f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
+                   f"one number for all")
+        if self.variance > _MOST_VARIANCE:
+            yield f"variance {self.variance:.0%}: a step can't take less than no time; {_MOST_VARIANCE:.0%} at most"
+        if self.heartbeat_timeout <= 2 * max(map(self.step_time_of, self.names)):
+            yield (f"heartbeat_timeout {self.heartbeat_timeout:g}s is too short for steps of "
+                   f"{self.step_time:g}s: a learner says something once a step; use more than two steps")
+
+    def _unfit_schedules(self) -> Iterator[str]:
+        if self.warm_start * 4 > self.budget:
+            yield f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}"
+            return
         left = self.budget - self.warm_start
+        if left <= 0:
+            yield f"budget: {self.budget} steps leave nothing to train"
+            return
         for key, what in (("sync_growth", f"H never reaches {self.sync_every}"),
                           ("momentum_ramp", f"the outer momentum never reaches {self.outer_momentum}")):
             if getattr(self, key) >= left:
-                raise ValueError(f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start")
+                yield f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start"
         if self.sync_growth and self.sync_from > self.sync_every:
-            raise ValueError(f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows")
+            yield f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows"
         if not self.sync_growth and self.sync_from != type(self).model_fields["sync_from"].default:
-            raise ValueError(f"sync_from {self.sync_from} means nothing without sync_growth: say over how many steps H "
-                             f"grows")
+            yield f"sync_from {self.sync_from} means nothing without sync_growth: say over how many steps H grows"
         if self.sync_growth and self.mode not in SYNCHRONOUS and self.blocking:
-            raise ValueError("sync_growth: learners that wait for a merge do so after sync_every steps: leave it out "
-                             "with overlap 0 and in the modes streaming and diloco")
+            yield ("sync_growth: learners that wait for a merge do so after sync_every steps: leave it out "
+                   "with overlap 0 and in the modes streaming and diloco")
 
     @property
     def exchange(self) -> Decoupled:

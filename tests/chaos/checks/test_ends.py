@@ -11,6 +11,8 @@ def ended(story, t, status, target="learner-2", **more):
     """The process ended then, and nothing of it came later."""
     gone = story.without(lambda event: event.node == target and event.t > t).without(
         lambda event: event.event == "exit" and event.fields.get("target") == target)
+    if status == 0 and not any(event.t == t for event in gone.all("exit", target)):
+        gone = gone.said(t, target, "exit")
     return gone.said(t, "harness", "exit", target=target, incarnation=0, status=status, killed=False, **more)
 
 

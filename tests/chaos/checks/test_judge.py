@@ -103,6 +103,22 @@ def test_a_tape_that_is_cut_off_passes_nothing_and_says_where(calm, node):
     assert judgement.exit_code == 3
 
 
+@pytest.mark.parametrize("node", ["syncer", "learner-3"])
+def test_a_tape_that_is_cut_off_between_two_lines_is_no_silence(calm, node):
+    judgement = calm.without(lambda event: event.node == node and event.t > 5.0).judged()
+    [gap] = judgement.gaps
+    assert gap.startswith(f"{node}.0 ended in good order, and its tape does not: what it wrote after ")
+    assert {verdict.verdict for verdict in judgement.checks} == {"unknown"}
+    assert (judgement.inconclusive, judgement.change[:30]) == (
+        "the event log is incomplete", "an event log that is not whole")
+
+
+def test_where_the_syncers_tape_is_missing_nothing_is_known(calm):
+    judgement = calm.without(lambda event: event.node == "syncer").judged()
+    assert judgement.gaps == ["syncer.0 left no tape"]
+    assert {verdict.verdict for verdict in judgement.checks} == {"unknown"}
+
+
 def test_what_failed_before_the_cut_has_failed(calm):
     judgement = calm.silent("merge", 2, 4).torn_at(6.0, "learner-3").judged()
     assert next(verdict for verdict in judgement.checks if verdict.name == "no_global_stall").verdict == "failed"

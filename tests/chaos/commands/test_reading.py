@@ -1,6 +1,7 @@
 """Runs are found by how their names begin, listed, and opened."""
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from chaos.cli import app
 from chaos.commands.common import Failure
 from chaos.evidence.run_folder import FolderError, named
+from harness.cleanup.processes import identity
 
 NAMES = ["20260101-120000-mine-0000aaaa", "20260102-120000-mine-0000bbbb", "20260102-130000-yours-0000cccc"]
 REPORTS = [{"exit_code": 0, "checks": []},
@@ -78,6 +80,12 @@ def test_a_page_is_opened_or_its_place_is_told(here, monkeypatch):
     assert said("open", "--print").stdout == f"{here / NAMES[2] / 'report.html'}\n"
     monkeypatch.setattr("webbrowser.open", lambda uri: False)
     assert said("open").stdout == f"{here / NAMES[2] / 'report.html'}\n"
+
+
+def test_a_run_that_goes_on_has_no_page_yet(here):
+    (here / NAMES[0] / "report.json").unlink()
+    mine = identity(os.getpid())
+    (here / NAMES[0] / "manifest.json").write_text(json.dumps({"harness": list(mine)}))
     done = said("open", NAMES[0])
     assert isinstance(done.exception, Failure)
-    assert "has no report.html" in str(done.exception)
+    assert "this run still goes on" in str(done.exception)

@@ -47,9 +47,32 @@ checks: {uptime: {at_least: 200 percent}}
     assert found[1] == "mine.yaml:4:24: unknown key 'quorm'; did you mean 'quorum'?"
     assert found[2].startswith("mine.yaml:4:34: cluster.step_time: 60 has no unit: write 60s or 60ms")
     assert found[3].startswith("mine.yaml:6:5: no fault 'kil'; did you mean 'kill'?")
-    assert found[4] == "mine.yaml:11:5: unknown key 'factr'; did you mean 'factor'?"
+    assert found[4].startswith("mine.yaml:11:5: unknown key 'factr'; did you mean 'factor'? (keys here are after,")
     assert "200 percent" in found[5]
     assert len(found) == 6
+
+
+def test_what_is_wrong_with_a_cluster_does_not_hide_what_else_is():
+    found = problems(HEAD + """cluster: {model: quadratc, learners: 4, budget: 300 stps, step_time: -5ms}
+faults: [{kill: learner-7, at: 3s}]
+checks: {reintegration: {withn: 8s}}
+""")
+    assert [line.partition(": ")[0] for line in found] == [f"mine.yaml:{place}" for place in (
+        "3:11", "3:41", "3:59", "4:10", "5:26")]
+    assert "there is no node 'learner-7' here" in found[3]
+
+
+def test_all_that_does_not_go_together_is_told_each_at_its_key():
+    found = problems(HEAD + """cluster: {learners: 4, quorum: 9, variance: 60%, speeds: [1, 1]}
+faults: [{kill: learner-7, at: 3s}]
+""")
+    assert found[0] == "mine.yaml:3:24: cluster: quorum 9 can't be reached by 4 learners"
+    assert [line[:15] for line in found[1:]] == ["mine.yaml:3:50:", "mine.yaml:4:10:"]
+
+
+def test_where_nobody_knows_how_many_learners_there_are_none_is_said_to_be_missing():
+    [found] = problems(HEAD + "cluster: {learners: four}\nfaults: [{kill: learner-7, at: 3s}]\n")
+    assert found == "mine.yaml:3:11: cluster.learners: it must be a valid integer; 'four' is text"
 
 
 @pytest.mark.parametrize(("fault", "message"), [

@@ -156,6 +156,31 @@ def test_of_a_folder_that_is_not_whole_there_is_a_report_that_says_so(results, t
     assert "event log is incomplete" in report_html(model) or not model.gaps
 
 
+def test_a_page_that_is_older_than_its_event_log_is_made_again_before_it_is_opened(results, tmp_path):
+    folder = tmp_path / results[1].folder.path.name
+    shutil.copytree(results[1].folder.path, folder)
+    (folder / "tape" / "syncer.1.jsonl").write_text("")
+    done = CliRunner().invoke(app, ["open", "--print", str(folder)])
+    assert (done.exit_code, done.stdout) == (0, f"{folder / 'report.html'}\n")
+    assert "<title>INCONCLUSIVE mine" in (folder / "report.html").read_text()
+    whole = (folder / "report.html").read_bytes()
+    CliRunner().invoke(app, ["open", "--print", str(folder)])
+    assert (folder / "report.html").read_bytes() == whole
+    (folder / "report.html").unlink()
+    CliRunner().invoke(app, ["open", "--print", str(folder)])
+    assert (folder / "report.html").exists()
+
+
+def test_a_replay_of_a_log_whose_end_is_missing_says_so(results, tmp_path):
+    folder = tmp_path / results[1].folder.path.name
+    shutil.copytree(results[1].folder.path, folder)
+    lines = (folder / "tape" / "syncer.1.jsonl").read_text().splitlines(keepends=True)
+    (folder / "tape" / "syncer.1.jsonl").write_text("".join(lines[:len(lines) // 2]))
+    done = CliRunner().invoke(app, ["replay", str(folder)])
+    assert done.exit_code == 3
+    assert "the event log is incomplete: syncer.1 ended in good order, and its tape does not" in done.stdout
+
+
 def test_the_command_writes_every_form(results, tmp_path):
     folder = str(results[1].folder.path)
     for form, begins in (("md", "### PASSED mine"), ("html", "<!doctype html>"), ("json", "{\n"), ("model", "{\n"),
