@@ -20,6 +20,7 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
 )
 from chaos.commands.common import Failure, app
 from chaos.evidence.run_folder import FolderError
+from chaos.program import PROGRAM
 from chaos.runner.baselines import NoReferenceError
 from chaos.scenario.problems import ScenarioError
 from harness.cleanup.undo_log import UndoLogError
@@ -29,7 +30,7 @@ from harness.extras import MissingExtraError
 from harness.providers import ProviderError
 from harness.trainer_api.trainer import TrainerError
 
-_NAME, _INTERRUPTED = "diloco-chaos", 130
+_INTERRUPTED = 130
 _NOTHING_LEFT = "interrupted; no process of ours is left"
 
 
@@ -39,7 +40,7 @@ def main() -> NoReturn:
         sys.exit("diloco-chaos runs on Linux only: it needs process signals and /proc as they are there")
     try:
         # without its standalone mode, typer returns what Exit carries, and what it makes of Ctrl-C
-        if (code := app(prog_name=_NAME, standalone_mode=False) or 0) == _INTERRUPTED:
+        if (code := app(prog_name=PROGRAM, standalone_mode=False) or 0) == _INTERRUPTED:
             _fail(_NOTHING_LEFT, code)
     except Failure as failure:
         code = _fail(str(failure), failure.code)
@@ -55,7 +56,7 @@ def main() -> NoReturn:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        command = getattr(getattr(error, "ctx", None), "command_path", _NAME)
+        command = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
         code = _fail(f"{error.format_message()}\nTry `{command} --help`.", 2)
     sys.exit(code)
 

@@ -189,7 +189,7 @@ class Launched:
 
     def _run(self) -> None:
         try:
-            self._result = kept(self._perform(), alone=False)
+            self._result = kept(self._perform(), "unless passed")
         except BaseException as error:
             self._error = error
         finally:

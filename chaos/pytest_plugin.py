@@ -11,9 +11,10 @@ A test in Python says which scenario is run beside it, and has the run as its ar
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
@@ -44,16 +45,24 @@ class _Option(NamedTuple):
     metavar: str | None = None
 
 
+def _number(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"it must be a whole number, {least} at least")
+        return int(text)
+    return number
+
+
 _OPTIONS = {
     "tier": _Option("", "run scenarios of this tier only (full: all)", choices=["ci", "full"]),
     "on": _Option("local", "run scenarios as processes (local, the default), in containers (compose), under virtual "
                            "time (simulated), or on another package's backend", metavar="BACKEND"),
     "step-time": _Option("", "pace of a learner, as in 150ms; auto: as this machine needs, and never faster than "
                              "written"),
-    "seed": _Option(0, "seed of every scenario, or the first of several", int),
-    "seeds": _Option(1, "run every scenario with so many seeds, a test each", int),
+    "seed": _Option(0, "seed of every scenario, or the first of several", _number(0)),
+    "seeds": _Option(1, "run every scenario with so many seeds, a test each", _number(1)),
     "rerun-inconclusive": _Option(0, "run a scenario again, N times at most, while it proves nothing; never after a "
-                                     "failed check", int, metavar="N"),
+                                     "failed check", _number(0), metavar="N"),
     "inconclusive": _Option("error", "what a run that proves nothing is to pytest", choices=["error", "skip", "fail"]),
     "runs": _Option(Path("runs"), "where the runs' folders are made", Path),
 }
@@ -86,13 +95,15 @@ def _option(config: pytest.Config, name: str) -> Any:
         raise pytest.UsageError(f"{key} = {written}: choose from {', '.join(option.choices)}")
     try:
         return option.type(written)
-    except ValueError as error:
-        raise pytest.UsageError(f"{key} = {written}: {error}") from error
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"{key} = {written}: {error}") from None
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Marks that scenarios bear."""
     config.stash[_REPEATS] = []
+    for name in _OPTIONS:
+        _option(config, name)  # what can't be is told before anything runs
     config.pluginmanager.register(pytest_told, "diloco-chaos-told")
     config.addinivalue_line("markers", "chaos(scenario, on='local', seeds=1, step_time=''): diloco-chaos runs this "
                                        "scenario beside the test, once a seed; the run is the test's argument `chaos`")
@@ -218,8 +229,6 @@ class ScenarioFile(pytest.File):
         if _option(self.config, "tier") == "ci" and scenario.tier != "ci":
             return
         first, seeds = _option(self.config, "seed"), _option(self.config, "seeds")
-        if seeds < 1:
-            raise pytest.UsageError(f"--chaos-seeds is a number of runs, 1 at least, not {seeds}")
         for seed in range(first, first + seeds):
             name = self.path.stem if seeds == 1 else f"{self.path.stem}[seed{seed}]"
             yield ScenarioItem.from_parent(self, name=name, scenario=scenario, seed=seed)
@@ -244,10 +253,13 @@ class ScenarioItem(pytest.Item):
         from chaos.launched import report
         from chaos.report.story import headline
         from chaos.runner.run import exit_code
+        why = ""
         try:
-            result = self._result = self._run()
+            self._result = self._run()
         except _ours() as error:
-            pytest.fail(str(error), pytrace=False)
+            why = str(error)
+        if (result := self._result) is None:  # outside of `except`: pytest would tell of both
+            pytest.fail(why, pytrace=False)
         self.user_properties.extend(_properties(result))
         self.stash[pytest_told.RUN] = result
         code, wanted = exit_code(result), _option(self.config, "inconclusive")
@@ -272,7 +284,8 @@ class ScenarioItem(pytest.Item):
         if pace := _option(self.config, "step-time"):
             frozen = paced(frozen, pace)
         runs = _option(self.config, "runs")
-        return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend), alone=False),
+        summed_up: Literal["never", "unless passed"] = "never" if self._scenario.xfail else "unless passed"
+        return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend), summed_up),
                                          _option(self.config, "rerun-inconclusive"),
                                          self.config.stash[_REPEATS].append)
 

@@ -56,16 +56,22 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return  # of xdist: who started it tells of all
     from chaos.report.forms.page import PAGE
     from chaos.report.saved import suite_kept
+    from chaos.report.suite import EXPECTED
     rows = sorted(_rows(terminalreporter.stats))
     for row in rows:
-        if row.verdict != "PASSED":
+        if row.verdict not in ("PASSED", EXPECTED):
             terminalreporter.write_line(f"diloco-chaos: {row.verdict} {row.cells[0]}: {row.run}/{PAGE}")
     suite_kept(rows)
 
 
 def _rows(stats: dict[str, list[Any]]) -> Iterator[Row]:
-    for reports in stats.values():
-        yield from (row for report in reports if (row := _row(report)))
+    from chaos.report.suite import EXPECTED
+    for outcome, reports in stats.items():
+        for report in reports:
+            if (row := _row(report)) and outcome == "xfailed":
+                row = row._replace(verdict=EXPECTED, why=f"{report.wasxfail}; {row.why}")
+            if row:
+                yield row
 
 
 def _row(report: object) -> Row | None:

@@ -75,9 +75,7 @@ def quorum_respected(history: History) -> Finding:
         if not any(merge["opened"] - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
             wrong += [f"{where}: {why}" for why in _grace_problems(rules, merge, parts)]
     return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
-        f"{len(history.merges)} merges recomputed"], figures=[
-            Figure(value=smallest, limit=rules.quorum, best=history.plan.cluster.learners, unit="learners"),
-            *violations(wrong)])
+        f"{len(history.merges)} merges recomputed"], figures=violations(wrong))
 
 
 class _Presence:

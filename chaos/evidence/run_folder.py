@@ -217,7 +217,7 @@ def all_runs(runs: Path) -> list[Path]:
 
 
 def named(name: str, runs: Path = RUNS) -> Path:
-    """The folder that somebody means: a path, `latest`, or how the name of one in `runs` begins.
+    """The folder that somebody means: a path, `latest`, how the name of one in `runs` begins, or else a part of it.
 
     Raises:
         FolderError: several are meant, or there is no latest.
@@ -227,13 +227,16 @@ def named(name: str, runs: Path = RUNS) -> Path:
     there = all_runs(runs)
     if name == LATEST:
         if not there:
-            raise FolderError(f"{LATEST}: there are no runs in {runs}; name the folder of one")
+            raise FolderError(f"{LATEST}: there are no runs in {runs}; name the folder of one, or go to where runs/ is")
         return there[-1]
-    found = [path for path in there if path.name.startswith(name)]
+    found = [path for path in there if path.name.startswith(name)] or [path for path in there if name in path.name]
     if len(found) > 1:
         raise FolderError(f"{name}: {len(found)} runs are called like that: "
                           f"{', '.join(path.name for path in found[-_MOST_NAMED:])}; say more of the name")
-    return found[0] if found else Path(name)
+    if not found:
+        raise FolderError(f"{name}: no such folder, and no run in {runs} is called like that; `diloco-chaos runs` lists "
+                          f"them")
+    return found[0]
 
 
 def thin_out(runs: Path, keep: int) -> list[Path]:

@@ -11,6 +11,7 @@ from chaos.report.model import CheckTold, ReportModel, model_of
 from chaos.report.past import Past, earlier
 from chaos.report.story import VERDICTS
 from chaos.runner.run import Result
+from chaos.scenario.plan import Plan
 
 Kind = Literal["broken", "fixed", "changed", "figure", "as usual", "only before", "only after"]
 _ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure", "as usual")
@@ -56,6 +57,13 @@ def difference(before: Result, after: Result) -> Difference:
 
 def _warnings(before: Result, after: Result) -> list[str]:
     one, other = before.history.plan, after.history.plan
+    made = [result.folder.manifest().get("created") for result in (before, after)]
+    late = [f"{before.folder.path.name} is the later one: what it broke is told as fixed; name it as the second"] if (
+        all(isinstance(time, str) for time in made) and str(made[0]) > str(made[1])) else []
+    return late + _plans_apart(one, other)
+
+
+def _plans_apart(one: Plan, other: Plan) -> list[str]:
     if one.digest == other.digest:
         return []
     if one.scenario != other.scenario:

@@ -35,11 +35,12 @@ def past(run: RunFolder) -> Past:
     report, manifest = run.document("report.json"), run.manifest()
     checks = [check for check in map(_verdict, _list(report.get("checks"))) if check is not None]
     failed = [f"{check.name} {check.measured}" for check in checks if check.verdict == "failed"]
+    unknown = ", ".join(check.name for check in checks if check.verdict == "unknown")
     code = report.get("exit_code")
     return Past(run.path.name, str(report.get("scenario", "")), str(manifest.get("created", "")),
                 _seed(manifest.get("seed")),
                 code if isinstance(code, int) else None,
-                "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or ""),
+                "; ".join(failed) or str(report.get("inconclusive") or report.get("message") or unknown),
                 {check.name: check for check in checks})
 
 

@@ -63,7 +63,7 @@ def repeated(plans: Sequence[Plan], runs_dir: Path, console: Console, backend: B
     rate, rows = Rate(plans[0].scenario), []
     for number, plan in enumerate(plans, 1):
         with Terminal(console, f"{number} of {len(plans)}", bool(backend.virtual)) as terminal:
-            result = kept(run_plan(plan, runs_dir, terminal, backend), alone=False)
+            result = kept(run_plan(plan, runs_dir, terminal, backend), "unless passed")
         rows.append(row_of(result))
         code = exit_code(result)
         bad = [f"{verdict.name} {verdict.verdict}" for verdict in result.judgement.checks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from chaos.evidence.run_folder import RunFolder
 from chaos.report.forms.markdown import report_markdown, suite_markdown
@@ -19,18 +20,19 @@ _SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows on the page of a job."""
 
 
-def kept(result: Result, alone: bool = True) -> Result:
+def kept(result: Result, summed_up: Literal["always", "unless passed", "never"] = "always") -> Result:
     """The same, when it is written. What can't be written is told, and costs nothing else.
 
     Args:
-        alone: False: it is one of several, which are told together (`suite_kept`); one that passed adds nothing then.
+        summed_up: on the page of CI; `unless passed` where it is one of several, which are told together
+            (`suite_kept`), `never` where it is one of them that is expected to fail.
     """
     model = model_of(result)
     try:
         result.folder.write_text(PAGE, _page(result, model))
     except OSError as error:
         _warn(str(result.folder.path / PAGE), error)
-    if alone or model.verdict != "PASSED":
+    if summed_up == "always" or (summed_up == "unless passed" and model.verdict != "PASSED"):
         _summed_up(report_markdown(model))
     return result
 

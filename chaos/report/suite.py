@@ -10,6 +10,8 @@ from chaos.report.story import headline
 from chaos.runner.run import Result, exit_code
 
 COLUMNS = ("scenario", "verdict", "tightest margin", "recovery", "goodput", "loss gap")
+EXPECTED = "FAILED, as expected"
+"""Verdict of a run whose failure is no news."""
 _RECOVERY = ("reintegration", "self_healing")
 
 

@@ -18,6 +18,7 @@ from chaos.evidence.history import Span
 from chaos.evidence.interference import Interference, interference
 from chaos.evidence.timeline import Lanes
 from chaos.evidence.traffic import crossed
+from chaos.program import PROGRAM, called
 from chaos.report import charts
 from chaos.report.causes import since_steady
 from chaos.report.forms.page import PAGE
@@ -33,6 +34,7 @@ _WIDEST = 140
 _STALL = "no_global_stall"
 _CUT_SHORT = ("interrupted", "broken")
 """Ends of a run that it may go on after."""
+_VIRTUAL = "simulated"
 _VERIFIED = "faults_verified"
 _MOST_WINDOWS, _MOST_LANES, _MOST_NAMED = 4, 24, 4
 _LITTLE = 0.001
@@ -233,7 +235,8 @@ def _last(result: Result) -> Text:
     if result.history.spans and all(one.verdict != "unknown" for one in checks if one.name == _VERIFIED):
         seen = sum(measure(result.history, span).ok for span in result.history.spans)
         told.append(f"{seen} of {len(result.history.spans)} faults verified")
-    told += [f"seed {plan.seed}", *filter(None, [result.folder.place]), show_seconds(result.took)]
+    took = show_seconds(result.took) + (" of virtual time" if result.folder.place == _VIRTUAL else "")
+    told += [f"seed {plan.seed}", *filter(None, [result.folder.place]), took]
     return text.append(WORDS[code], {0: "bold green", 1: "bold red"}.get(code, "bold yellow")).append(
         f"  {' · '.join(told)}")
 
@@ -244,17 +247,17 @@ def _foot(result: Result) -> RenderableType:
 
 def _commands(result: Result, brief: bool = False) -> Text:
     """Where it is, and what to type next; `brief`: no more than three lines."""
-    path, tape = result.folder.path, result.history.tape
+    path, tape, name = result.folder.path, result.history.tape, called()
     goes_on = result.outcome.kind in _CUT_SHORT and checkpoints_of(tape) and (path / CHECKPOINTS).is_dir()
     text = Text("saved   ", "dim").append(f"{path}\n", "default")
     if not brief and (path / PAGE).is_file():
-        text.append("page    ", "dim").append(f"diloco-chaos open {path}\n")
-    text.append("all     ", "dim").append(f"diloco-chaos check {path} --verbose\n")
+        text.append("page    ", "dim").append(f"{name} open {path}\n")
+    text.append("all     ", "dim").append(f"{name} check {path} --verbose\n")
     if goes_on:
-        text.append("go on   ", "dim").append(f"diloco-chaos resume {path}\n")
+        text.append("go on   ", "dim").append(f"{name} resume {path}\n")
         if brief:
             return text
-    return text.append("repeat  ", "dim").append(f"{result.folder.repeat}\n")
+    return text.append("repeat  ", "dim").append(f"{result.folder.repeat.replace(PROGRAM, name, 1)}\n")
 
 
 def _title(name: str, note: str) -> Text:

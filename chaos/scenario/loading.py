@@ -83,9 +83,12 @@ def _found(name: str, beside: Path | None = None) -> Path:
                 return path
     in_library = find()
     if name not in in_library:
+        with suppress(OSError, ValueError):
+            if Path(name).is_dir():
+                raise ScenarioError(name[:80], [Problem("this is a folder: name a file in it")])
+        near = nearest(name[:80], [*in_library, *(file.name for file in Path().glob("*.yaml"))])
         raise ScenarioError(name[:80], [Problem(
-            f"no such file, and no scenario of this name{nearest(name[:80], in_library)}; "
-            f"`diloco-chaos list` shows what there is")])
+            f"no such file, and no scenario of this name{near}; `diloco-chaos list` shows what there is")])
     return in_library[name]
 
 

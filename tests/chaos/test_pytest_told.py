@@ -70,6 +70,37 @@ def test_a_scenario_says_that_it_is_left_out_or_expected_to_fail_and_why(scenari
     assert run(scenarios, "-q", "left-out.yaml", "expected.yaml")[0] == 0
 
 
+def test_a_failure_that_was_expected_is_no_news_anywhere(scenarios, tmp_path):
+    summary = tmp_path / "summary.md"
+    code, out = run(scenarios, "-q", "expected.yaml", "passes.yaml", summary=str(summary))
+    assert code == 0
+    assert "diloco-chaos: " not in out
+    text = summary.read_text()
+    assert text.startswith("### 1 of 2 scenarios passed, 1 failed as expected\n")
+    assert "| expected | FAILED, as expected | " in text
+    assert "\n- **expected**: the start is too slow; reintegration " in text
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (("-o", "chaos_inconclusive=nope"), "chaos_inconclusive = nope: choose from error, skip, fail"),
+    (("-o", "chaos_seeds=abc"), "chaos_seeds = abc: it must be a whole number, 1 at least"),
+    (("-o", "chaos_tier=weekly"), "chaos_tier = weekly: choose from ci, full"),
+    (("--chaos-seeds", "0"), "argument --chaos-seeds: it must be a whole number, 1 at least")])
+def test_an_option_that_can_not_be_is_told_in_a_line_before_anything_runs(scenarios, options, said):
+    done = subprocess.run([sys.executable, "-m", "pytest", *options, "passes.yaml"], cwd=scenarios, capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) < 8
+
+
+def test_a_place_that_nobody_knows_is_told_once(scenarios):
+    code, out = run(scenarios, "-q", "--chaos-on", "mars", "passes.yaml")
+    assert code == 1
+    assert "During handling" not in out
+    assert out.count("no backend 'mars'") <= 2, "above, and in the summary"
+
+
 def test_pytest_html_links_the_page_of_a_run(scenarios, tmp_path):
     run(scenarios, "-q", "fails.yaml", f"--html={tmp_path}/out/report.html")
     text = (tmp_path / "out" / "report.html").read_text()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from chaos.report.model import CheckTold, ReportModel
 from chaos.report.story import MARKS
-from chaos.report.suite import COLUMNS, Row
+from chaos.report.suite import COLUMNS, EXPECTED, Row
 from harness.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
@@ -43,8 +43,9 @@ def report_markdown(model: ReportModel) -> str:
 
 def suite_markdown(rows: Sequence[Row]) -> str:
     """Several runs as a table; below it what did not hold."""
-    passed = sum(row.verdict == "PASSED" for row in rows)
-    lines = [f"### {passed} of {len(rows)} scenarios passed", "", f"| {' | '.join(COLUMNS)} |",
+    passed, expected = (sum(row.verdict == word for row in rows) for word in ("PASSED", EXPECTED))
+    also = f", {expected} failed as expected" if expected else ""
+    lines = [f"### {passed} of {len(rows)} scenarios passed{also}", "", f"| {' | '.join(COLUMNS)} |",
              f"|{'---|' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(map(escaped, row.cells))} |" for row in rows]
     troubled = [row for row in rows if row.why]

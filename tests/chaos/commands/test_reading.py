@@ -41,7 +41,9 @@ def test_a_run_is_found_by_how_its_name_begins_and_the_latest_by_that_word(here)
     assert named("20260102-13").name == NAMES[2]
     assert named("latest").name == NAMES[2]
     assert named(f"runs/{NAMES[1]}").name == NAMES[1]
-    assert named("nothing").name == "nothing"
+    assert named("yours").name == NAMES[2], "or else by a part of it"
+    with pytest.raises(FolderError, match="nothing: no such folder, and no run in runs is called like that"):
+        named("nothing")
 
 
 def test_a_name_that_several_runs_have_is_told_with_theirs(here):

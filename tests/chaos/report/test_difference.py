@@ -20,7 +20,7 @@ def test_a_run_is_the_same_as_itself(results):
 
 def test_what_failed_only_in_the_second_is_told_first(results):
     found = difference(results[1], results[0])
-    assert found.warnings == ["their plans differ in checks"]
+    assert found.warnings[-1] == "their plans differ in checks"
     assert [(change.kind, change.name) for change in found.changes[:2]] == [
         ("broken", "no_global_stall"), ("broken", "reintegration")]
     assert found.changes[0].after.startswith("failed: longest gap 5.")
@@ -48,11 +48,17 @@ def test_a_figure_is_held_against_what_is_usual(results, run_text, text, monkeyp
     assert (change.kind, change.usual) == (kind, usual)
 
 
+def test_who_names_the_later_run_first_is_told_so(results):
+    late = f"{results[1].folder.path.name} is the later one: what it broke is told as fixed; name it as the second"
+    assert difference(results[1], results[0]).warnings[0] == late
+    assert late not in difference(*results).warnings
+
+
 def test_where_training_went_different_ways_is_told(results, run_text):
     other = run_text("diloco_chaos: 1\nname: mine\ncluster: {model: quadratic, fragments: 4, learners: 4, quorum: 3, "
                      "budget: 450, step_time: 60ms}\n")
     found = difference(other, results[1])
-    assert "faults" in found.warnings[0]
+    assert "faults" in found.warnings[-1]
     assert re.match(r"version \d+ of fragment \d+, made at \d+\.\d\d s and at \d+\.\d\d s, is another one",
                     found.parted)
 
