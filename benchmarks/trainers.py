@@ -79,6 +79,7 @@ class Cell(NamedTuple):
             text = base.read_text()
             assert text.count("train.py ddp") == text.count("rounds: 300") == 1, base
             base.write_text(text.replace("train.py ddp", "train.py diloco").replace("rounds: 300", "rounds: 75"))
+            file.write_text(file.read_text().replace("rounds: 1800", "rounds: 450"))
         return file
 
 

@@ -162,6 +162,8 @@ def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -
     links = scenario.cluster.link_names
     there = [*valid, *links] if fault.on_links else valid
     what = "node or link" if links and fault.on_links else "node"
+    if name.partition("/")[0] in there:
+        return f"{fault.kind}: {name} is a process, and those are hit one by one: write a fault of its own for it"
     return (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
             f"(this cluster has {', '.join(there)})")
 
@@ -356,6 +358,8 @@ def _links_of(fault: Fault, links: Sequence[str]) -> set[str]:
 
 def _alike(one: Fault, other: Fault) -> bool:
     """Whether the end of one would be the end of the other, too; or one finds nothing to do while the other lasts."""
+    if isinstance(one, OfProcess) and isinstance(other, OfProcess) and one.process != other.process:
+        return False
     return bool(_families(one) & _families(other))
 
 

@@ -666,3 +666,13 @@ def test_a_command_that_begins_with_a_brace_and_has_no_quotes_gets_a_hint():
     with pytest.raises(ScenarioError) as refused:
         parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes:\n    a:\n      run: {python} t.py\n")
     assert "a value that begins with { stands in quotes" in str(refused.value)
+
+
+def test_two_processes_of_a_node_may_be_hit_at_once_by_a_fault_each():
+    def told(*faults):
+        return of_commands(*faults).replace("w-1: {", "w-1: {processes: {rank: 'RANK=([0-9])'}, ")
+    parse(told("{pause: w-1/rank-0, at: 4s, for: 2s}", "{pause: w-1/rank-1, at: 4s, for: 2s}"))
+    with pytest.raises(ScenarioError, match="one at a time on a target"):
+        parse(told("{pause: w-1/rank-0, at: 4s, for: 2s}", "{pause: w-1/rank-0, at: 5s, for: 2s}"))
+    with pytest.raises(ScenarioError, match="w-1/rank-1 is a process, and those are hit one by one: write a fault of"):
+        parse(told("{pause: [w-1/rank-0, w-1/rank-1], at: 4s, for: 2s}"))
