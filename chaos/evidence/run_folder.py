@@ -234,8 +234,8 @@ def named(name: str, runs: Path = RUNS) -> Path:
         raise FolderError(f"{name}: {len(found)} runs are called like that: "
                           f"{', '.join(path.name for path in found[-_MOST_NAMED:])}; say more of the name")
     if not found:
-        raise FolderError(f"{name}: no such folder, and no run in {runs} is called like that; `diloco-chaos runs` lists "
-                          f"them")
+        raise FolderError(f"{name}: no such folder, and no run in {runs} is called like that; "
+                          f"`diloco-chaos runs` lists them")
     return found[0]
 
 

@@ -23,7 +23,7 @@ LOOKS = {
     "training": Look("━", "green"),
     "merging": Look("≡", "cyan"),
     "serving": Look("≡", "cyan"),
-    "slow": Look("╌", "yellow"),
+    "slow": Look("╌", "bright_cyan"),
     "far": Look("~", "blue"),
     "paused": Look("=", "yellow"),
     "partitioned": Look("/", "magenta"),

@@ -22,7 +22,8 @@ FONTS = "DejaVu Sans, Liberation Sans, Noto Sans, Arial, Helvetica, Verdana"
 _LIGHT = {"ink": "#1b1f24", "dim": "#5c6570", "paper": "#fff", "card": "#f5f7f9", "line": "#d8dde3", "good": "#1a7f37",
           "bad": "#c5221f", "unsure": "#8a5a00", "fault": "#c5221f22", "own": "#0b62c4", "other": "#8250df",
           "third": "#b35900", "green": "#43a463", "cyan": "#2f8fb5", "yellow": "#b8690f", "blue": "#3b4cc0",
-          "magenta": "#a94fc0", "red": "#d03a36", "bright_yellow": "#f2cf5b", "bright_black": "#b4bcc6"}
+          "magenta": "#a94fc0", "red": "#d03a36", "bright_yellow": "#f2cf5b", "bright_cyan": "#7fd1de",
+          "bright_black": "#b4bcc6"}
 _DARK = {"ink": "#e6e9ed", "dim": "#98a2ae", "paper": "#14171b", "card": "#1d2227", "line": "#343b43",
          "good": "#56d364", "bad": "#ff7b72", "unsure": "#e3b341", "fault": "#ff7b7233", "own": "#6cb2ff",
          "other": "#c69bff", "third": "#ffa657", "bright_black": "#4b545e"}

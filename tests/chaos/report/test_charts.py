@@ -66,3 +66,9 @@ def test_a_charts_legend_stays_below_its_columns_and_names_every_curve(width):
     below = lines[next(index for index, line in enumerate(lines) if line.endswith(" 5 s")) + 1:]
     assert all(line.startswith(" " * 11) and line[11] != " " for line in below)
     assert " ".join(" ".join(below).split()) == " ".join(f"{mark} {name}" for name, mark in looks.items())
+
+
+def test_no_two_states_look_alike_in_a_lane():
+    looks = {state: look for state, look in LOOKS.items() if state not in ("serving", "done")}  # as merging; nothing
+    assert len({look.mark for look in looks.values()}) == len(looks)
+    assert len({look.colour for look in looks.values()}) == len(looks)
