@@ -6,18 +6,22 @@ toxics. The echo answers questions about the link, since what stands behind it s
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cleanup.undo_log import UndoLog
+from harness.cleanup.undo_log import Enable, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
+from harness.cluster.catching import Catcher
 from harness.cluster.incarnation import Clock
 from harness.cluster.readiness import is_ready
 from harness.cluster.sockets import connections
 from harness.cluster.supervised import AnyIncarnation, SupervisedCluster
 from harness.core.programs import PROGRESS, Program, Started, filled, link_name
+from harness.links.addresses import join_address
+from harness.links.client import Toxic
 from harness.wire.echo import EchoServer
 
 ECHO = ":echo"
@@ -35,6 +39,9 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         self._echoes: dict[str, str] = {}  # link -> where its echo is asked
         self._proxies: dict[str, list[str]] = {}  # link -> its sides, by the server's names for them
         self._sides_at: dict[str, str] = {}  # side -> where nodes find it
+        self._catcher: Catcher | None = None
+        self._caught: dict[tuple[str, str, int], str] = {}  # (link, host, port there) -> its side
+        self._linking = threading.RLock()  # connections are caught in threads of their own
 
     # -- what places differ in -----------------------------------------------------------------------------------------
 
@@ -65,6 +72,14 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
     @abstractmethod
     def _link_server(self) -> int:
         """A pid on the link server's network."""
+
+    @abstractmethod
+    def _listener(self, host: str, port: int) -> str:
+        """The node that takes connections there; empty: none of this run."""
+
+    @abstractmethod
+    def _met_at(self, address: str) -> str:
+        """The same as an address of version 4 and a port, of a side of a link that nodes find there."""
 
     def _asked_at(self, address: str) -> str:
         """Where the harness finds a side of a link that nodes find there."""
@@ -147,11 +162,73 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         """Its echo has the same toxics, and so has whatever was caught."""
         return self._proxies.get(link, [link])
 
+    # -- connections that no command names -----------------------------------------------------------------------------
+
+    def _way(self, node: str, host: str, port: int) -> str:
+        """Where the link is from a node to whoever listens there; empty: nobody of this run does, or it does itself."""
+        with self._linking:
+            to = self._listener(host, port)
+            if not to or to == node:
+                return ""
+            link = link_name(node, to)
+            if (link, host, port) not in self._caught:
+                self._caught[link, host, port] = self._catch(link, host, port)
+            return self._met_at(self._sides_at[self._caught[link, host, port]])
+
+    def _catch(self, link: str, host: str, port: int) -> str:
+        """A proxy more for a link, with all that is on the link now."""
+        side, like = f"{link}:{host}:{port}", f"{link}{ECHO}"
+        if like in self._disabled:
+            self._owe_link(Enable, side)
+            self._disabled.add(side)
+        self._side(link, side, join_address(host, port))
+        for toxic in self._toxics.get(like, {}).values():
+            self._put(side, toxic)
+        return side
+
+    def poll(self) -> None:
+        """And tell what could not be caught."""
+        if self._catcher is not None and (error := self._catcher.failure) is not None:
+            raise ClusterError(f"a connection between nodes could not be caught: {error}") from error
+        super().poll()
+
+    def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Nothing is caught meanwhile; so it is with the others."""
+        with self._linking:
+            super().degrade(link, toxics)
+
+    def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
+        """Take these toxics off a link."""
+        with self._linking:
+            super().restore(link, toxics)
+
+    def disable_link(self, link: str) -> None:
+        """Its connections break, new ones are refused."""
+        with self._linking:
+            super().disable_link(link)
+
+    def enable_link(self, link: str) -> None:
+        """Bring it up again, at the same addresses."""
+        with self._linking:
+            super().enable_link(link)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _close_catcher(self) -> None:
+        """Connections go where they ask to."""
+        if self._catcher is not None:
+            self._catcher.close()
+
     def _close_echo(self) -> None:
         """Nobody asks about links any more."""
         if self._echo is not None:
             self._echo.close()
             self._echo = None
+
+
+def meets(nodes: Sequence[NodeSpec]) -> list[str]:
+    """The nodes whose peers are caught."""
+    return [spec.name for spec in nodes if spec.program and spec.program.meets]
 
 
 def _commands(nodes: Sequence[NodeSpec]) -> list[tuple[NodeSpec, Program]]:

@@ -1,4 +1,4 @@
-"""Who listens where on this machine, as /proc tells it."""
+"""Who listens where, on this machine and in its containers, as /proc tells it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,14 @@ def connections(pid: int, port: int) -> int | None:
     """How many that came to this port stand, on the network that a process is on; None where that can't be read."""
     try:
         return sum(1 for _ in _sockets(_ESTABLISHED, port, f"/proc/{pid}/net"))
+    except OSError:
+        return None
+
+
+def takes(pid: int, port: int) -> bool | None:
+    """Whether anybody listens at this port, on the network that a process is on; None where that can't be read."""
+    try:
+        return any(True for _ in _sockets(_LISTENS, port, f"/proc/{pid}/net"))
     except OSError:
         return None
 

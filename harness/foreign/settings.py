@@ -364,8 +364,8 @@ class CommandSettings(SimpleSettings):
             if not (one.image or one.service):
                 yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
                        f"compose.yml, name: SERVICE}}`")
-            if one.peers == "caught":
-                yield f"{kind}: peers: caught: connections are caught on this machine only: run it with --on local"
+            if one.peers == "caught" and not compiler():
+                yield f"{kind}: {NO_COMPILER}"
             if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
                 yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
         for number, told in enumerate(self.progress):

@@ -1,6 +1,7 @@
 """The same frozen plan gives the same verdicts as processes and in containers."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,30 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
     assert others_pay == {"blast_radius": "failed"}
 
 
+def test_connections_between_containers_that_no_command_names_are_caught(engine_there, tmp_path):
+    """A fault hits those, too, also where they are made while it lasts, by a container that was started again."""
+    file = tmp_path / "compose.yml"
+    file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro']}}}}\n")
+    text = MEETING.format(file=file)
+    result = run_plan(freeze(parse(text), 0), tmp_path, NullAudience(), backends.compose())
+    verdicts = {check.name: check.verdict for check in result.judgement.checks}
+    assert (verdicts["faults_verified"], verdicts["all_undone"]) == ("passed", "passed"), result.judgement.checks
+    steady = result.history.tape.of("steady")[0].t
+    spans = {span.id: (span.injected, span.ended) for span in result.history.spans}
+    assert {event.incarnation for event in result.history.tape.of("step", node="worker-2")} == {0, 1}
+    slow = gaps(result, "worker-2", max(spans["f1"][0], spans["f2"][1]) + 1.5, spans["f1"][1])
+    quick = gaps(result, "worker-2", steady, spans["f1"][0])
+    assert min(slow) > 0.15 > sorted(quick)[len(quick) // 2], (slow, quick)
+    alone = {part["learner"] for event in result.history.tape.of("merge") for part in event["contributions"]
+             if spans["f3"][0] + 0.5 < event.t < spans["f3"][1] - 0.1}
+    assert alone == {"worker-2"}
+
+
+def gaps(result, node, start, end):
+    times = [event.t for event in result.history.tape.of("step", node=node) if start < event.t < end]
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
 SUPPORT = Path(__file__).parents[1] / "support"
 COMMANDS = """diloco_chaos: 1
 name: toy
@@ -89,6 +114,32 @@ faults:
 - {{partition: worker-2, at: 5s, for: 1s}}
 - {{disconnect: worker-1, at: 8s, for: 1s}}
 checks: {{no_global_stall: {{max_gap: 3s}}, loss_parity: {{against_baseline: 5%}}, blast_radius: {{at_least: 5%}}}}
+"""
+
+
+MEETING = """diloco_chaos: 1
+name: meeting
+deadline: 60s
+trainer:
+  kind: commands
+  nodes:
+    hub:
+      service: {{file: "{file}", name: toy}}
+      run: "{{python}} /toy/elastic_toy.py hub 0.0.0.0@{{run}}/state/hub.address"
+    worker:
+      count: 2
+      worker: true
+      peers: caught
+      service: {{file: "{file}", name: toy}}
+      run: "{{python}} /toy/elastic_toy.py worker @{{run}}/state/hub.address"
+      restart: on-failure
+  progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
+  rounds: 420
+faults:
+- {{latency: worker-2.hub, at: 2s, for: 6s, delay: 80ms}}
+- {{kill: worker-2, at: 3s, restart_after: 500ms}}
+- {{partition: worker-1, at: 10s, for: 2s}}
+checks: {{no_global_stall: {{max_gap: 5s}}}}
 """
 
 

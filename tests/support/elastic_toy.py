@@ -6,7 +6,8 @@ It tells `chaos.progress`, where that is there.
                                                     GROUP: two ranks, and says how they ended; KEEP FOLDER: begins
                                                     with the newest round that it has kept there
 
-@FILE instead of either: the hub takes any port and writes its address there, the worker reads it.
+@FILE instead of either: the hub takes any port and writes its address there, the worker reads it. 0.0.0.0@FILE: the
+hub listens at all its addresses, and writes that of its host name.
 """
 
 from __future__ import annotations
@@ -60,10 +61,13 @@ class Hub:
             self.votes.clear()
 
     async def run(self, where: str) -> None:
-        host, _, port = (":0" if where.startswith("@") else where).rpartition(":")
+        address, _, file = where.partition("@")
+        host, _, port = (f"{address}:0" if file else where).rpartition(":")
         async with await asyncio.start_server(self.serve, host or "127.0.0.1", int(port)) as server:
-            if where.startswith("@"):
-                Path(where[1:]).write_text("{}:{}".format(*server.sockets[0].getsockname()))
+            if file:
+                named, taken = server.sockets[0].getsockname()
+                found = socket.gethostbyname(socket.gethostname()) if address else named
+                Path(file).write_text(f"{found}:{taken}")
             while True:
                 await asyncio.sleep(PATIENCE_S / 4)
                 self.close_round()

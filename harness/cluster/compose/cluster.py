@@ -21,7 +21,8 @@ from docker.types import Mount
 from harness.cleanup.processes import TOKEN
 from harness.cleanup.undo_log import Containers, UndoLog
 from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
-from harness.cluster.commanded import CommandCluster
+from harness.cluster.catching import Catcher
+from harness.cluster.commanded import CommandCluster, meets
 from harness.cluster.compose import compose_file
 from harness.cluster.compose.container import Node
 from harness.cluster.compose.engine import Engine, EngineError, Watch
@@ -29,6 +30,7 @@ from harness.cluster.compose.project import Project
 from harness.cluster.compose.small_disk import SmallDisk
 from harness.cluster.compose.toxiproxy import Toxiproxy
 from harness.cluster.incarnation import STOP_TIMEOUT_S
+from harness.cluster.sockets import takes
 from harness.core.programs import LINKS, Program, Service
 from harness.fingerprint import node_digest
 from harness.links.client import LinkError, Links
@@ -36,13 +38,17 @@ from harness.wire.probe import probe
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
-_MEDDLED_S, _ENGINE_ENDS_S = 1.0, 5.0
+_MEDDLED_S, _ENGINE_ENDS_S, _LOADS_S = 1.0, 5.0, 10.0
 _HEADROOM = 12 << 20
 _BUILD = "docker build -f docker/Dockerfile -t {image} ., or without a registry: docker/offline.sh"
 _SOURCES = "/app/sources"  # see docker/Dockerfile
 _PULL = "docker pull {image}, or without a registry: docker/offline.sh"
 _ANY = "0.0.0.0"  # noqa: S104 - of a container's own network, which is internal
 _FOR_COMMANDS: dict[str, Any] = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
+_CATCHES, _CATCHES_AT = "catches", "/run/diloco-chaos"
+"""What catches connections: its folder in the run's, and where containers find it."""
+_NOT_LOADED = ("{node}: peers: caught: nothing is caught in its container: its program is linked statically. Take "
+               "another image, or leave `peers: caught` out")
 _SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
            "keep containers from it? Let in what comes from Docker's networks, or run with --on local")
 
@@ -68,6 +74,7 @@ class ComposeCluster(CommandCluster[Node]):
         self._upstreams: dict[str, str] = {}  # side of a link -> what is behind it
         self._ports: dict[str, int] = {}  # side of a link -> Toxiproxy's port for it
         self._owes: int | None = None
+        self._hosts: dict[str, tuple[int, str]] = {}  # node -> (incarnation, its address among the nodes)
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -77,9 +84,13 @@ class ComposeCluster(CommandCluster[Node]):
         self._watch = Watch(self._engine, self._project.labels.run)
         self._project.begin()
         self._toxiproxy = Toxiproxy(self._project, self._links_port, self._watch.exits)
+        if caught := meets(nodes):
+            (self._run / _CATCHES).mkdir(exist_ok=True)
+            self._catcher = Catcher(self._run / _CATCHES, self._undo_log.token, self._way, there=_CATCHES_AT)
         if any(spec.program for spec in nodes):
             self._start_commands(nodes, self._project.gateway())
             self._must_be_heard()
+            self._must_be_loaded(caught)
             return
         for spec in (node for node in nodes if node.listens):
             if spec.disk:
@@ -128,6 +139,9 @@ class ComposeCluster(CommandCluster[Node]):
         started = self._started(spec, program, number)
         env = {**stated.pop("environment", {}), **started.env, TOKEN: self._undo_log.token}
         mounts = [self._project.run_mount(), *stated.pop("mounts", [])]
+        if self._catcher is not None and program.meets:
+            env |= self._catcher.environment(env.get("LD_PRELOAD", ""))
+            mounts.append(Mount(_CATCHES_AT, str(self._run / _CATCHES), type="bind", read_only=True))
         if started.cwd:
             stated["working_dir"] = started.cwd
         return self._project.container(spec.name, f"{spec.name}-{number}", stated, started.argv, mounts=mounts, env=env)
@@ -137,6 +151,31 @@ class ComposeCluster(CommandCluster[Node]):
         for link in list(self._echoes)[:1]:
             if self._echo is not None and not probe(self.address(link), self._undo_log.token).answered:
                 raise ClusterError(_SILENT.format(link=link, address=self._echo.address))
+
+    def _must_be_loaded(self, nodes: Collection[str]) -> None:
+        """Where the library is not, nothing is caught, and nothing says so."""
+        assert self._catcher is not None or not nodes, "it was made before them"
+        loaded = self._catcher.loaded if self._catcher is not None else set()
+        self._wait_for(_LOADS_S, lambda: loaded.issuperset(nodes))
+        for name in nodes:
+            if name not in loaded and self._nodes[name].ended() is None:
+                raise ClusterError(_NOT_LOADED.format(node=name))
+
+    def _listener(self, host: str, port: int) -> str:
+        return next((node.name for node in self._nodes.values() if node.alive and self._host_of(node) == host
+                     and takes(node.pid, port) is not False), "")
+
+    def _host_of(self, node: Node) -> str:
+        """Where other nodes find it by number; empty while it is off their network."""
+        number, address = self._hosts.get(node.name, (-1, ""))
+        if number != node.incarnation or not address:
+            address = self._project.address(node.container)
+            self._hosts[node.name] = node.incarnation, address
+        return address
+
+    def _met_at(self, address: str) -> str:
+        assert self._toxiproxy is not None, "there are no links before `start`"
+        return f"{self._toxiproxy.inside}:{address.rpartition(':')[2]}"
 
     def _port_for(self, spec: NodeSpec, program: Program) -> int:
         return program.port or _LISTEN  # each has a network address of its own
@@ -242,11 +281,12 @@ class ComposeCluster(CommandCluster[Node]):
         """The container is restarted, and gets its links and their toxics again."""
         assert self._toxiproxy is not None, "there are no links before `start`"
         began = time.monotonic()
-        self._toxiproxy.restart()
-        for side in self._ports:
-            self._make(side)
-            for toxic in self._toxics.get(side, {}).values():
-                self._links().add(side, toxic)
+        with self._linking:
+            self._toxiproxy.restart()
+            for side in self._ports:
+                self._make(side)
+                for toxic in self._toxics.get(side, {}).values():
+                    self._links().add(side, toxic)
         return time.monotonic() - began
 
     # -- what processes do not have ------------------------------------------------------------------------------------
@@ -264,7 +304,9 @@ class ComposeCluster(CommandCluster[Node]):
 
     def disconnect(self, node: str, off: bool) -> None:
         """From the internal network, or back to it under its name."""
-        self._project.attach(self._nodes[node].container, node, not off)
+        with self._linking:
+            self._hosts.pop(node, None)  # it may get another one
+            self._project.attach(self._nodes[node].container, node, not off)
 
     def fill_disk(self, node: str, restart_after: float) -> int:
         """Write zeros until there is no space."""
@@ -313,6 +355,7 @@ class ComposeCluster(CommandCluster[Node]):
     def stop(self) -> None:
         """SIGTERM, SIGKILL after two seconds, and everything is removed. Where the engine does not answer, that stays
         owed: the reaper does it once the engine is back."""
+        self._close_catcher()
         if self._watch is not None:
             self._watch.over()
         for node in self._everyone():

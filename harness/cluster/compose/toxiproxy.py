@@ -21,7 +21,8 @@ _TAKEN = ("port is already allocated", "address already in use")
 
 
 class Toxiproxy:
-    """Runs when this is made. `links` speaks to its API; `host` is its address outside, where probes go."""
+    """Runs when this is made. `links` speaks to its API; `host` is its address outside, where probes go, `inside` the
+    one that nodes know."""
 
     def __init__(self, project: Project, port: int, gone: Container[str]) -> None:
         """`port`: of the API on 127.0.0.1, 0 for any. `gone`: containers that are known to have ended.
@@ -32,7 +33,7 @@ class Toxiproxy:
         self._project, self._gone = project, gone
         self._container, port = self._started(port)
         self.links = Links(f"127.0.0.1:{port}")
-        self.host = self._ready()
+        self.host, self.inside = self._ready()
 
     @property
     def id(self) -> str:
@@ -48,7 +49,7 @@ class Toxiproxy:
         """Restart it; its links were in its memory only."""
         with asked("restart Toxiproxy"):
             self._container.restart(timeout=0)
-        self.host = self._ready()
+        self.host, self.inside = self._ready()
 
     def runs(self) -> bool:
         """Whether the engine says so now; one that was removed does not."""
@@ -77,8 +78,8 @@ class Toxiproxy:
         raise EngineError(f"port {port} on 127.0.0.1 is taken: choose another one with --toxiproxy-port, or leave it "
                           f"out for any")
 
-    def _ready(self) -> str:
-        """Wait until the API answers; the container's address outside."""
+    def _ready(self) -> tuple[str, str]:
+        """Wait until the API answers; the container's addresses, outside and among the nodes."""
         until = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
@@ -91,4 +92,5 @@ class Toxiproxy:
         with asked("look at Toxiproxy"):
             self._container.reload()
         attached = self._container.attrs["NetworkSettings"]["Networks"]
-        return str(attached[self._project.networks[OUTSIDE].name]["IPAddress"])
+        outside, inside = (attached[self._project.networks[name].name]["IPAddress"] for name in (OUTSIDE, TRAINING))
+        return str(outside), str(inside)

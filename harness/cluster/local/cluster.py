@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,16 +14,15 @@ from pathlib import Path
 from harness.cleanup.processes import TOKEN, with_token
 from harness.cleanup.undo_log import Enable, Toxin, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.commanded import ECHO, CommandCluster
+from harness.cluster.catching import Catcher
+from harness.cluster.commanded import ECHO, CommandCluster, meets
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.local.catching import Catcher
 from harness.cluster.local.command import CommandProcess, started_as
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.sockets import holds, listening
-from harness.core.programs import Program, link_name, search_path
-from harness.links.addresses import join_address
-from harness.links.client import Links, Toxic
+from harness.core.programs import Program, search_path
+from harness.links.client import Links
 
 _LINKS = "links"
 _LOOPBACK = "127.0.0.1"
@@ -65,16 +63,13 @@ class LocalCluster(CommandCluster[Process]):
         self._links_port, self._toxiproxy = links_port, toxiproxy
         self._server: LinkServer | None = None
         self._held: list[socket.socket] = []
-        self._catcher: Catcher | None = None
-        self._caught: dict[tuple[str, str, int], int] = {}  # (link, host, port there) -> port here
-        self._linking = threading.RLock()  # connections are caught in threads of their own
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the undo log's number of its undo
 
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """Start the links, the nodes that listen, then all others; commands in their own order."""
         self._server = LinkServer(self._run, lambda argv: self._popen(argv, _LINKS, 0, _OURS),
                                   lambda: self._last_lines(_LINKS, 0), binary=self._toxiproxy, port=self._links_port)
-        if any(spec.program and spec.program.meets for spec in nodes):
+        if meets(nodes):
             self._catcher = Catcher(self._run, self._undo_log.token, self._way)
         if any(spec.program for spec in nodes):
             self._start_commands(nodes, _LOOPBACK)
@@ -94,6 +89,9 @@ class LocalCluster(CommandCluster[Process]):
 
     def _found_at(self, node: str) -> str:
         return _LOOPBACK
+
+    def _met_at(self, address: str) -> str:
+        return address
 
     def _seen_at(self, node: str) -> str:
         return _LOOPBACK
@@ -119,61 +117,12 @@ class LocalCluster(CommandCluster[Process]):
         counts = self._links().carried()
         return sum(counts.get(side, 0) for link in links for side in self._sides(link) if not side.endswith(ECHO))
 
-    def _way(self, node: str, host: str, port: int) -> int:
-        """The port of the link from a node to whoever listens there; 0: nobody of this run does, or it does itself."""
-        with self._linking:
-            to = self._listener(host, port)
-            if not to or to == node:
-                return 0
-            link = link_name(node, to)
-            if (link, host, port) not in self._caught:
-                self._caught[link, host, port] = self._catch(link, host, port)
-            return self._caught[link, host, port]
-
     def _listener(self, host: str, port: int) -> str:
         """The node that takes connections there; empty: none."""
         if not (sockets := listening(host, port)):
             return ""
         return next((node for who in with_token(self._undo_log.token)
                      if (node := started_as(who.pid).rpartition(".")[0]) and holds(who.pid, sockets)), "")
-
-    def _catch(self, link: str, host: str, port: int) -> int:
-        """A proxy more for a link, with all that is on the link now."""
-        side = f"{link}:{host}:{port}"
-        like = f"{link}{ECHO}"
-        if like in self._disabled:
-            self._owe_link(Enable, side)
-            self._disabled.add(side)
-        address = self._side(link, side, join_address(host, port))
-        for toxic in self._toxics.get(like, {}).values():
-            self._put(side, toxic)
-        return int(address.rpartition(":")[2])
-
-    def poll(self) -> None:
-        """And tell what could not be caught."""
-        if self._catcher is not None and (error := self._catcher.failure) is not None:
-            raise ClusterError(f"a connection between nodes could not be caught: {error}") from error
-        super().poll()
-
-    def degrade(self, link: str, toxics: Sequence[Toxic]) -> None:
-        """Nothing is caught meanwhile; so it is with the others."""
-        with self._linking:
-            super().degrade(link, toxics)
-
-    def restore(self, link: str, toxics: Sequence[Toxic]) -> None:
-        """Take these toxics off a link."""
-        with self._linking:
-            super().restore(link, toxics)
-
-    def disable_link(self, link: str) -> None:
-        """Its connections break, new ones are refused."""
-        with self._linking:
-            super().disable_link(link)
-
-    def enable_link(self, link: str) -> None:
-        """Bring it up again, at the same addresses."""
-        with self._linking:
-            super().enable_link(link)
 
     def join(self, node: NodeSpec) -> None:
         """Make the link, start the node."""
@@ -183,8 +132,7 @@ class LocalCluster(CommandCluster[Process]):
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""
-        if self._catcher is not None:
-            self._catcher.close()
+        self._close_catcher()
         for process in self._everyone():
             process.stop()
         if self._server is not None:

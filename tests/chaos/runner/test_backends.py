@@ -75,7 +75,7 @@ faults: [{{kill: worker, at: 1s}}]
     ("", ", image: mine", "written: true", ["store: which image does its container have? Write `image: NAME`, or"]),
     (", image: mine", ", service: {file: compose.yml, name: worker}", "written: true", []),
     (", image: mine", ", image: mine, peers: caught, cwd: here", "written: true", [
-        "worker: peers: caught: connections are caught on this machine only", "cwd: 'here' must be a whole path"]),
+        "cwd: 'here' must be a whole path"]),
     (", image: mine", ", image: mine", "metrics: rounds.jsonl", [
         "progress 1: 'rounds.jsonl' is in a container: write `metrics: '{run}/state/...'`"])])
 def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, store, worker, progress, why):

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -11,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from harness.cluster.base import ClusterError
-from harness.cluster.local.catching import Catcher
+from harness.cluster.catching import Catcher
 from harness.core.programs import NODE
 
 CLIENT = """
@@ -88,14 +89,14 @@ def test_a_connection_is_led_where_the_harness_says(greeters, catching, family, 
 
     def way(node, host, port):
         asked.append((node, host, port))
-        return greeters[2].port
+        return f"127.0.0.1:{greeters[2].port}"
     environment = catching(way).environment("") | {NODE: "worker-1.3"}
     assert ask(environment, family, host, port, blocking) == "link"
     assert asked == [("worker-1", host.removeprefix("::ffff:"), port)]
 
 
 def test_where_the_harness_knows_no_link_everything_is_as_asked(greeters, catching):
-    environment = catching(lambda *_: 0).environment("") | {NODE: "worker-1.0"}
+    environment = catching(lambda *_: "").environment("") | {NODE: "worker-1.0"}
     assert ask(environment, "AF_INET", "127.0.0.1", greeters[0].port) == "direct"
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
@@ -103,7 +104,7 @@ def test_where_the_harness_knows_no_link_everything_is_as_asked(greeters, catchi
 
 
 def test_where_nobody_answers_everything_is_as_asked(greeters, catching):
-    catcher = catching(lambda *_: greeters[2].port)
+    catcher = catching(lambda *_: f"127.0.0.1:{greeters[2].port}")
     environment = catcher.environment("") | {NODE: "worker-1.0"}
     catcher.close()
     assert ask(environment, "AF_INET", "127.0.0.1", greeters[0].port) == "direct"
@@ -117,9 +118,9 @@ def test_what_goes_wrong_is_kept_and_the_connection_is_made(greeters, catching):
     assert str(catcher.failure) == "no way"
 
 
-@pytest.mark.parametrize("sent", [b"", b"\n", b"a.0 127.0.0.1\n", b"a.0 127.0.0.1 9x\n", b"\xff" * 400])
+@pytest.mark.parametrize("sent", [b"", b"\n", b"a-token a.0 127.0.0.1\n", b"a-token a.0 127.0.0.1 9x\n", b"\xff" * 400])
 def test_questions_that_are_none_get_no_answer(catching, sent):
-    catcher = catching(lambda *_: 1)
+    catcher = catching(lambda *_: "127.0.0.1:1")
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(catcher.server_address)
         link.sendall(sent)
@@ -129,15 +130,39 @@ def test_questions_that_are_none_get_no_answer(catching, sent):
     assert catcher.failure is None
 
 
+def test_a_stranger_is_told_of_no_link(catching):
+    catcher = catching(lambda *_: "127.0.0.1:1")
+    for token, answer in (("a-token", b"127.0.0.1:1\n"), ("another", b"\n")):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(catcher.server_address)
+            link.sendall(f"{token} a.0 127.0.0.1 9\n".encode())
+            assert link.recv(100) == answer
+
+
+def test_with_a_socket_that_is_a_file_it_is_known_who_has_loaded_the_library(tmp_path, greeters):
+    """As in a container, which finds the folder under a short name."""
+    here = tmp_path / ("long" * 30) / "with space"
+    here.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as short:
+        os.symlink(here, f"{short}/there")
+        catcher = Catcher(here, "a-token", lambda *_: f"127.0.0.1:{greeters[2].port}", there=f"{short}/there")
+        environment = catcher.environment("") | {NODE: "worker-1.3"}
+        subprocess.run(["true"], env=os.environ | environment, check=True)
+        assert ask(environment, "AF_INET", "127.0.0.1", greeters[0].port) == "link"
+    assert catcher.loaded == {"worker-1"}
+    catcher.close()
+    assert [path.name for path in here.iterdir()] == ["catch.so"]
+
+
 def test_what_a_command_preloads_itself_stays(catching):
-    mine, yours = catching(lambda *_: 0).environment("libother.so")["LD_PRELOAD"].split()
+    mine, yours = catching(lambda *_: "").environment("libother.so")["LD_PRELOAD"].split()
     assert yours == "libother.so"
     assert mine.endswith("catch.so")
 
 
 def test_two_runs_do_not_meet(greeters, catching):
-    first = catching(lambda *_: greeters[2].port, "one").environment("") | {NODE: "a.0"}
-    second = catching(lambda *_: 0, "two").environment("") | {NODE: "a.0"}
+    first = catching(lambda *_: f"127.0.0.1:{greeters[2].port}", "one").environment("") | {NODE: "a.0"}
+    second = catching(lambda *_: "", "two").environment("") | {NODE: "a.0"}
     assert ask(first, "AF_INET", "127.0.0.1", greeters[0].port) == "link"
     assert ask(second, "AF_INET", "127.0.0.1", greeters[0].port) == "direct"
 
@@ -145,7 +170,7 @@ def test_two_runs_do_not_meet(greeters, catching):
 def test_many_connections_at_once_are_all_caught(greeters, catching):
     def way(*_):
         time.sleep(0.01)
-        return greeters[2].port
+        return f"127.0.0.1:{greeters[2].port}"
     port = greeters[0].port
     environment = catching(way).environment("") | {NODE: "worker-1.0"}
     many = (f"import socket, threading\ndef one():\n    with socket.create_connection(('127.0.0.1', {port}))"
@@ -160,17 +185,17 @@ def test_many_connections_at_once_are_all_caught(greeters, catching):
 def test_without_a_compiler_it_is_said_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(ClusterError, match="needs a C compiler, and there is none: install gcc or clang, or name one"):
-        Catcher(tmp_path, "token", lambda *_: 0)
+        Catcher(tmp_path, "token", lambda *_: "")
 
 
 def test_a_compiler_that_fails_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "false")
     with pytest.raises(ClusterError, match="false could not build the library"):
-        Catcher(tmp_path, "token", lambda *_: 0)
+        Catcher(tmp_path, "token", lambda *_: "")
 
 
 @pytest.mark.parametrize("name", ["with space", "with:colon"])
 def test_a_folder_from_which_nothing_can_be_preloaded_is_refused(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(ClusterError, match="there is a space or a colon"):
-        Catcher(tmp_path / name, "token", lambda *_: 0)
+        Catcher(tmp_path / name, "token", lambda *_: "")
