@@ -161,7 +161,8 @@ def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     blocked_s = sum(one.end - one.start for one in moments if _blocked(history, one))
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
-        lines.append(f"enough were there for {show_seconds(end - start - blocked_s)} of it")
+        those = "all" if history.plan.cluster.tells_rounds else "enough"
+        lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
                                                        f"{span.planned.fault.describe()}" for span in near)]
