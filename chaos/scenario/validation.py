@@ -163,7 +163,8 @@ def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -
     there = [*valid, *links] if fault.on_links else valid
     what = "node or link" if links and fault.on_links else "node"
     if name.partition("/")[0] in there:
-        return f"{fault.kind}: {name} is a process, and those are hit one by one: write a fault of its own for it"
+        return (f"{fault.kind}: {name} is a process: kill, terminate and pause hit those, one by one: write a fault of "
+                f"its own for it")
     return (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
             f"(this cluster has {', '.join(there)})")
 

@@ -118,18 +118,6 @@ def test_several_seeds_are_a_test_each(scenarios):
     assert re.findall(r"PASSED (\S+)", out) == ["passes.yaml::passes[seed5]", "passes.yaml::passes[seed6]"]
 
 
-@pytest.mark.parametrize(("ini", "why"), [
-    ("chaos_inconclusive = maybe\n", "chaos_inconclusive = maybe: choose from error, skip, fail"),
-    ("chaos_seeds = many\n", "chaos_seeds = many: invalid literal"), ("chaos_seeds = 0\n", "1 at least, not 0")])
-def test_an_ini_file_that_says_what_can_not_be_is_told(scenarios, ini, why):
-    (scenarios / "pytest.ini").write_text(f"[pytest]\n{ini}")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "passes.yaml"], cwd=scenarios, capture_output=True,
-                          text=True, check=False)
-    assert done.returncode != 0
-    assert why in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-
-
 def test_junit_has_seed_plan_folder_command_and_every_check(scenarios):
     outcome(scenarios, "fails.yaml", "--junitxml", "junit.xml")
     case = ElementTree.parse(scenarios / "junit.xml").getroot().find(".//testcase")

@@ -674,5 +674,5 @@ def test_two_processes_of_a_node_may_be_hit_at_once_by_a_fault_each():
     parse(told("{pause: w-1/rank-0, at: 4s, for: 2s}", "{pause: w-1/rank-1, at: 4s, for: 2s}"))
     with pytest.raises(ScenarioError, match="one at a time on a target"):
         parse(told("{pause: w-1/rank-0, at: 4s, for: 2s}", "{pause: w-1/rank-0, at: 5s, for: 2s}"))
-    with pytest.raises(ScenarioError, match="w-1/rank-1 is a process, and those are hit one by one: write a fault of"):
+    with pytest.raises(ScenarioError, match="w-1/rank-1 is a process: kill, terminate and pause hit those, one by one"):
         parse(told("{pause: [w-1/rank-0, w-1/rank-1], at: 4s, for: 2s}"))
