@@ -125,7 +125,7 @@ same faults, the syncer in the lighthouse's place; two agents of [torchrun](../e
 workers each; and [a trainer of a hundred lines](../examples/own/README.md). *Longest stall* is the longest time without
 a round, *reintegration* the time from a new process's start, or a fault's end, to its first round; one number for each
 run. What fails is explained in [found.md](found.md). A stall may last 3 s (torchrun: 10 s, too short for the rendezvous
-after an agent's death): a lighthouse, or a syncer, that is away for 4 s fails that by itself, and where two replicas are
+after an agent's death): a lighthouse, or a syncer, that is away for 4 s fails that by itself, and where replicas are
 apart, or one stands still, for 3 s it is a matter of tenths.
 
 | scenario | trainer | longest stall | reintegration | rounds lost | verdicts |
