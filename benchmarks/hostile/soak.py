@@ -39,6 +39,8 @@ AT_ONCE = 2
 _TICK_S = 0.03
 _AFTER_FAULT_S = 3.0
 _KERNEL_S = 2.0  # how long `clean` is not called, so that it is seen what the kernel ends
+_OF_TORCH = "torchinductor_"
+"""A cache that torch makes when it is imported, and never removes."""
 _TEMPORARY = {".work", ".partial", ".tmp"}
 _MODES: tuple[Mode, ...] = ("harness",) * 6 + ("reaper first",) * 2 + ("both",) * 2
 
@@ -183,7 +185,7 @@ class Soak:
         found = [path for path in (*self._home.glob("state/**/*"), *self._home.glob("cache/**/*"))
                  if path.suffix in _TEMPORARY or (path.is_file() and path.suffix == ".jsonl"
                                                   and path.parent.name == "undo-logs")]
-        found += self._home.glob("tmp/*")
+        found += [path for path in self._home.glob("tmp/*") if not path.name.startswith(_OF_TORCH)]
         for path in found:
             self.files.append(f"file left: {path}")
             self._say(self.files[-1])
