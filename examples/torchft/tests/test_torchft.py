@@ -41,8 +41,8 @@ def test_both_killed_begin_again_at_zero_and_nobody_says_so(verdicts):
     assert (code, found["rounds_never_go_back"]) == (1, "failed"), found
 
 
-def test_replicas_that_lose_each_other_end_on_an_assertion(verdicts, tmp_path):
+def test_a_replica_that_loses_the_other_ends_on_an_assertion(verdicts, tmp_path):
     code, found = verdicts("apart")
     assert (code, found["no_unplanned_exit"], found["faults_verified"]) == (1, "failed", "passed"), found
     logs = [path.read_text() for path in tmp_path.glob("runs/*/logs/replica-*.0.log")]
-    assert ["assert fut._fut" in log for log in logs] == [True, True]
+    assert any("assert fut._fut" in log for log in logs), "both, but for one run of seven"
