@@ -39,8 +39,6 @@ AT_ONCE = 2
 _TICK_S = 0.03
 _AFTER_FAULT_S = 3.0
 _KERNEL_S = 2.0  # how long `clean` is not called, so that it is seen what the kernel ends
-_OF_TORCH = "torchinductor_"
-"""A cache that torch makes when it is imported, and never removes."""
 _TEMPORARY = {".work", ".partial", ".tmp"}
 _MODES: tuple[Mode, ...] = ("harness",) * 6 + ("reaper first",) * 2 + ("both",) * 2
 
@@ -185,7 +183,7 @@ class Soak:
         found = [path for path in (*self._home.glob("state/**/*"), *self._home.glob("cache/**/*"))
                  if path.suffix in _TEMPORARY or (path.is_file() and path.suffix == ".jsonl"
                                                   and path.parent.name == "undo-logs")]
-        found += [path for path in self._home.glob("tmp/*") if not path.name.startswith(_OF_TORCH)]
+        found += self._home.glob("tmp/*")
         for path in found:
             self.files.append(f"file left: {path}")
             self._say(self.files[-1])
@@ -216,7 +214,8 @@ def main() -> int:
     parser.add_argument("--scenarios", type=Path, nargs="+", default=(), help="of which each run is one, by chance")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="diloco-chaos-soak-"))
-    for name, variable in (("state", "XDG_STATE_HOME"), ("cache", "XDG_CACHE_HOME"), ("tmp", "TMPDIR")):
+    for name, variable in (("state", "XDG_STATE_HOME"), ("cache", "XDG_CACHE_HOME"), ("tmp", "TMPDIR"),
+                           ("torch", "TORCHINDUCTOR_CACHE_DIR")):  # which torch makes among temporary files else
         (home / name).mkdir()
         os.environ[variable] = str(home / name)
     print(f"{options.kills} kills, seed {options.seed}, in {home}", file=sys.stderr)

@@ -47,8 +47,8 @@ def why(there: Presence, start: float, end: float) -> list[str]:
     history, cluster = there.history, there.history.plan.cluster
     moments = list(there.moments(start, end))
     blocked = [one for one in moments if _blocked(history, one)]
-    if sum(one.end - one.start for one in blocked) < _MOST_OF * (end - start):
-        return _consistent(history, moments)
+    if (seconds := sum(one.end - one.start for one in blocked)) < _MOST_OF * (end - start):
+        return _consistent(history, moments, seconds)
     worst = max(_runs(blocked), key=lambda run: run[-1].end - run[0].start)
     longest = max(worst, key=lambda one: one.end - one.start)
     away = {one.node for one in longest.absent}
@@ -144,8 +144,9 @@ def _named(history: History, span: Span) -> str:
     return f"{span.id} ({span.planned.fault.kind}, {span.began - zero:.2f}{until} s)"
 
 
-def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
-    """Nothing proves it: who was away for a part of the time, and what was on meanwhile."""
+def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -> list[str]:
+    """Nothing proves it: who was away for a part of the time, and what was on meanwhile. `blocked_s`: for how long too
+    few were there."""
     zero, start, end = history.zero or 0.0, moments[0].start, moments[-1].end
     away = [one._replace(since=max(start, one.since), until=min(end, one.until)) for one in _away(history, moments)]
     groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
@@ -159,7 +160,6 @@ def _consistent(history: History, moments: Sequence[Moment]) -> list[str]:
             and not any(span in one.faults for one in away)]
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
-    blocked_s = sum(one.end - one.start for one in moments if _blocked(history, one))
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
         those = "all" if history.plan.cluster.tells_rounds else "enough"
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")

@@ -10,7 +10,8 @@ from typing import Literal
 from chaos.evidence.run_folder import RunFolder
 from chaos.report.forms.markdown import report_markdown, suite_markdown
 from chaos.report.forms.page import PAGE, report_html
-from chaos.report.model import ReportModel, model_of
+from chaos.report.forms.registry import html
+from chaos.report.model import model_of
 from chaos.report.past import earlier
 from chaos.report.suite import Row
 from chaos.runner.run import REPORT, Result, document
@@ -29,7 +30,7 @@ def kept(result: Result, summed_up: Literal["always", "unless passed", "never"] 
     """
     model = model_of(result)
     try:
-        result.folder.write_text(PAGE, _page(result, model))
+        result.folder.write_text(PAGE, report_html(model, earlier(result.folder, model.scenario)))
     except OSError as error:
         _warn(str(result.folder.path / PAGE), error)
     if summed_up == "always" or (summed_up == "unless passed" and model.verdict != "PASSED"):
@@ -43,7 +44,7 @@ def again(result: Result) -> None:
     Raises:
         FolderError: a file of the folder can't be understood.
     """
-    story, page = document(result), _page(result, model_of(result))
+    story, page = document(result), html(result)
     try:
         result.folder.write(REPORT, story)
         result.folder.write_text(PAGE, page)
@@ -62,10 +63,6 @@ def suite_kept(rows: Sequence[Row]) -> None:
     """Several runs, told together on the page of CI."""
     if rows:
         _summed_up(suite_markdown(rows))
-
-
-def _page(result: Result, model: ReportModel) -> str:
-    return report_html(model, earlier(result.folder, model.scenario))
 
 
 def _summed_up(text: str) -> None:

@@ -67,10 +67,7 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
 
 def test_connections_between_containers_that_no_command_names_are_caught(engine_there, tmp_path):
     """A fault hits those, too, also where they are made while it lasts, by a container that was started again."""
-    file = tmp_path / "compose.yml"
-    file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro']}}}}\n")
-    text = MEETING.format(file=file)
-    result = run_plan(freeze(parse(text), 0), tmp_path, NullAudience(), backends.compose())
+    result = of_toy(tmp_path, MET, MEETING)
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert (verdicts["faults_verified"], verdicts["all_undone"]) == ("passed", "passed"), result.judgement.checks
     steady = result.history.tape.of("steady")[0].t
@@ -90,64 +87,52 @@ def gaps(result, node, start, end):
 
 
 SUPPORT = Path(__file__).parents[1] / "support"
-COMMANDS = """diloco_chaos: 1
+TOY = """diloco_chaos: 1
 name: toy
 deadline: 60s
 trainer:
   kind: commands
   nodes:
     hub:
-      listens: true
       service: {{file: "{file}", name: toy}}
-      run: "{{python}} /toy/elastic_toy.py hub {{host}}:{{port}}"
+      run: "{{python}} /toy/elastic_toy.py hub {hub}
     worker:
       count: 2
       worker: true
       service: {{file: "{file}", name: toy}}
-      run: "{{python}} /toy/elastic_toy.py worker {{hub}}"
+      run: "{{python}} /toy/elastic_toy.py worker {worker}
       restart: on-failure
   progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
   rounds: 420
-faults:
-- {{kill: worker-1, at: 1s, restart_after: 500ms}}
-- {{latency: worker-2.hub, at: 3s, for: 1s, delay: 80ms}}
-- {{partition: worker-2, at: 5s, for: 1s}}
-- {{disconnect: worker-1, at: 8s, for: 1s}}
-checks: {{no_global_stall: {{max_gap: 3s}}, loss_parity: {{against_baseline: 5%}}, blast_radius: {{at_least: 5%}}}}
+"""
+NAMED = {"hub": '{host}:{port}"\n      listens: true', "worker": '{hub}"'}
+MET = {"hub": '0.0.0.0@{run}/state/hub.address"', "worker": '@{run}/state/hub.address"\n      peers: caught'}
+COMMANDS = """faults:
+- {kill: worker-1, at: 1s, restart_after: 500ms}
+- {latency: worker-2.hub, at: 3s, for: 1s, delay: 80ms}
+- {partition: worker-2, at: 5s, for: 1s}
+- {disconnect: worker-1, at: 8s, for: 1s}
+checks: {no_global_stall: {max_gap: 3s}, loss_parity: {against_baseline: 5%}, blast_radius: {at_least: 5%}}
+"""
+MEETING = """faults:
+- {latency: worker-2.hub, at: 2s, for: 6s, delay: 80ms}
+- {kill: worker-2, at: 3s, restart_after: 500ms}
+- {partition: worker-1, at: 10s, for: 2s}
+checks: {no_global_stall: {max_gap: 5s}}
 """
 
 
-MEETING = """diloco_chaos: 1
-name: meeting
-deadline: 60s
-trainer:
-  kind: commands
-  nodes:
-    hub:
-      service: {{file: "{file}", name: toy}}
-      run: "{{python}} /toy/elastic_toy.py hub 0.0.0.0@{{run}}/state/hub.address"
-    worker:
-      count: 2
-      worker: true
-      peers: caught
-      service: {{file: "{file}", name: toy}}
-      run: "{{python}} /toy/elastic_toy.py worker @{{run}}/state/hub.address"
-      restart: on-failure
-  progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
-  rounds: 420
-faults:
-- {{latency: worker-2.hub, at: 2s, for: 6s, delay: 80ms}}
-- {{kill: worker-2, at: 3s, restart_after: 500ms}}
-- {{partition: worker-1, at: 10s, for: 2s}}
-checks: {{no_global_stall: {{max_gap: 5s}}}}
-"""
+def of_toy(folder, nodes, faults, more=""):
+    """Run the toy in containers of a service of its own."""
+    file = folder / "compose.yml"
+    file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro']{more}}}}}\n")
+    plan = freeze(parse(TOY.format(file=file, **nodes) + faults), 0)
+    return run_plan(plan, folder, NullAudience(), backends.compose())
 
 
 def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):
     from harness.cluster.compose.engine import Engine
-    file = tmp_path / "compose.yml"
-    file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro'], environment: {{A: b}}}}}}\n")
-    result = run_plan(freeze(parse(COMMANDS.format(file=file)), 0), tmp_path, NullAudience(), backends.compose())
+    result = of_toy(tmp_path, NAMED, COMMANDS, ", environment: {A: b}")
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {
         "reintegration", "rounds_never_go_back", "no_unplanned_exit", "faults_verified", "all_undone", "loss_parity"}, (

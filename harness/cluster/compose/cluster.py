@@ -154,8 +154,9 @@ class ComposeCluster(CommandCluster[Node]):
 
     def _must_be_loaded(self, nodes: Collection[str]) -> None:
         """Where the library is not, nothing is caught, and nothing says so."""
-        assert self._catcher is not None or not nodes, "it was made before them"
-        loaded = self._catcher.loaded if self._catcher is not None else set()
+        if self._catcher is None:
+            return
+        loaded = self._catcher.loaded
         self._wait_for(_LOADS_S, lambda: loaded.issuperset(nodes))
         for name in nodes:
             if name not in loaded and self._nodes[name].ended() is None:
