@@ -47,6 +47,10 @@ def self_healing(history: History, bound: Within) -> Finding | None:
     need(ends, "no fault was injected", LONGER)
     last = max(ends)
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
+    paced = history.plan.cluster.merges_per_s(history.plan.cluster.starters)
+    if rate > paced:  # steps that are late now and then: the global clock follows who is ahead, and outruns them all
+        before += f", where their pace makes {paced:.1f}"
+        rate = paced
     if history.dead_for_good - {SYNCER}:
         rate, contributors = _of_the_living(history, rate, contributors)
         before += _expected(history, rate, contributors)

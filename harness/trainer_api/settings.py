@@ -186,6 +186,10 @@ class TrainerSettings(BaseModel):
         needed = self.contributors_needed(len(speeds))
         return speeds[needed - 1] if 0 < needed <= len(speeds) else 0.0
 
+    def merges_per_s(self, living: Collection[str]) -> float:
+        """How many merges in a second their pace makes, while these learners live; infinite where no pace says it."""
+        return math.inf
+
     @property
     def nominal_s(self) -> float:
         """Seconds that training takes, where nobody is ever out; 0 without pace."""

@@ -361,6 +361,14 @@ class TrainerConfig(TrainerSettings):
         """By which a place on the global clock may differ from it. The trainer has a formula of its own."""
         return math.ceil(1 + 14 * self.variance ** 2)
 
+    def merges_per_s(self, living: Collection[str]) -> float:
+        """One a step where gradients are averaged, else every fragment once in H steps: as quick as the last that a
+        merge needs."""
+        if not self.step_time:
+            return math.inf
+        merges = 1.0 if self.averages_gradients else len(self.exchange.offsets) / self.sync_every
+        return merges * self.merging_speed(living) / self.step_time
+
     def longest_gap_s(self, living: Collection[str]) -> float:
         """Twice the steps between two fragments that are due, or all that somebody may make who waits; the steps by
         which a place on the global clock may be behind; one in which somebody answers, and one of grace: each as long

@@ -180,6 +180,17 @@ def test_a_merge_rate_that_stays_low_after_a_fault_was_not_healed(storm):
     assert "at the end: 4.0 merges/s" in verdict.evidence[0]
 
 
+def test_a_cluster_that_was_quicker_than_its_pace_before_the_fault_need_not_be_again(storm):
+    # Where steps are late now and then, the clock follows whoever is ahead, and is quicker than every learner.
+    merges, step_time = storm.all("merge"), storm.plan.cluster.step_time
+    slower = storm.without(lambda event: event.event == "merge" and event.t > LAST_HEALED
+                           and merges.index(event) % 6 == 0)
+    assert slower.verdict("self_healing").verdict == "failed"
+    verdict = slower.bounded("{self_healing: {within: 4s}}", step_time=f"{1.2 * step_time}s").verdict("self_healing")
+    assert verdict.verdict == "passed"
+    assert "before: 8.5 merges/s from 4.0 learners, where their pace makes 6.9" in verdict.evidence[0]
+
+
 def test_healing_after_the_bound_fails_and_says_when(storm):
     verdict = storm.unmerged(LAST_HEALED, LAST_HEALED + 5, "learner-3", "learner-4").verdict("self_healing")
     assert verdict.verdict == "failed"
