@@ -2,8 +2,8 @@
 still. Read from /proc (proc(5), and Documentation/accounting/psi.rst of the Linux kernel), about once a second.
 
 A process' time is counted with that of the children that it has waited for, so that none is lost when one of ours ends
-below another one of ours. Where one ended that nobody of ours waits for, such as a container's, nothing is said of that
-second: its time can't be told from anybody else's.
+below another one of ours. Where one ended that nobody of ours has waited for, such as a container's, or a worker's
+whose parent does not care, nothing is said of that second: its time can't be told from anybody else's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SAMPLE = "machine"
 """The event on the harness' tape, see docs/evidence.md."""
 _EVERY_S = 1.0
 _NAP_S = 0.05
+_TICKS_S = 0.05
+"""Times are counted in ticks of a hundredth of a second, and not all at the same moment."""
 _RESOURCES = ("cpu", "io", "memory")
 
 
@@ -68,14 +70,19 @@ class _Counters:
     idle: float
     stolen: float
     all: float
-    ours: Mapping[int, float]
-    """By root process."""
+    ours: Mapping[int, Mapping[int, tuple[float, float]]]
+    """By root process: of it and of all below it their own time, and that of the children they have waited for."""
     waited: Mapping[str, float]
     disk: Mapping[int, int]
     """Bytes, by root process."""
     disk_all: int
     memory_ours: float
     memory_left: float
+
+    @property
+    def members(self) -> dict[int, tuple[float, float]]:
+        """Those of all roots."""
+        return {pid: times for members in self.ours.values() for pid, times in members.items()}
 
 
 class Watch:
@@ -96,7 +103,7 @@ class Watch:
             return None
         before, now = self._before, self._read()
         self._before, late = now, self._naps.worst()
-        if before is None or now is None or now.ours.keys() != before.ours.keys():
+        if before is None or now is None or now.ours.keys() != before.ours.keys() or _lost(before, now) > _TICKS_S:
             return None
         return _between(before, now, late)
 
@@ -122,10 +129,18 @@ class Watch:
             sum(_kilobytes("vmstat", "pgpgin", "pgpgout")) * 1024, held / (memory or 1), left / (memory or 1))
 
 
+def _lost(before: _Counters, now: _Counters) -> float:
+    """Seconds that processes had used which have ended since, and which nobody has who would have waited for them."""
+    then, after = before.members, now.members
+    ended = sum(sum(then[pid]) for pid in then.keys() - after.keys())
+    handed_on = sum(after[pid][1] - then.get(pid, (0.0, 0.0))[1] for pid in after)
+    return ended - handed_on
+
+
 def _between(before: _Counters, now: _Counters, late: float) -> Sample:
     seconds = now.at - before.at
     idle, stolen, every = ((getattr(now, key) - getattr(before, key)) / seconds for key in ("idle", "stolen", "all"))
-    ours = max(0.0, sum(now.ours[pid] - before.ours[pid] for pid in now.ours)) / seconds
+    ours = max(0.0, sum(map(sum, now.members.values())) - sum(map(sum, before.members.values()))) / seconds
     disk_ours = max(0, sum(now.disk[pid] - before.disk[pid] for pid in now.disk)) / seconds / 1e6
     disk_all = max(0, now.disk_all - before.disk_all) / seconds / 1e6
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}

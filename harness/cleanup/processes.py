@@ -68,9 +68,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") if stat else 0.0
 
 
-def cpu_seconds_of_family(pids: Iterable[int]) -> float:
-    """The same of several processes, and of the children that each of them has waited for."""
-    return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds_of_family(pids: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Of each of several processes the same, and what the children used that it has waited for."""
+    found, tick = {}, 1 / os.sysconf("SC_CLK_TCK")
+    for pid in pids:
+        if stat := _stat(pid):
+            user, system, user_of_children, system_of_children = map(int, stat[11:15])
+            found[pid] = tick * (user + system), tick * (user_of_children + system_of_children)
+    return found
 
 
 def disk_bytes_of_family(pids: Iterable[int]) -> int:

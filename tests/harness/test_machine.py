@@ -102,6 +102,25 @@ def test_where_a_root_came_or_went_nothing_is_said_of_that_second(watch):
     assert mine.look() is not None
 
 
+CARELESS = ("import signal, subprocess, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+            "with subprocess.Popen([sys.executable, '-c', sys.argv[1]]):\n    pass\nprint(flush=True)\ninput()")
+
+
+def test_where_a_process_ended_that_nobody_has_waited_for_nothing_is_said_of_that_second(watch):
+    # Its time is in no count any more: what the others used would look like somebody else's.
+    child = subprocess.Popen([sys.executable, "-c", CARELESS, f"{BURN}\nprint(flush=True)\ninput()"], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    mine = watch()
+    mine.look()
+    child.stdin.write("\n")
+    child.stdin.flush()
+    child.stdout.readline()
+    assert mine.look() is None
+    assert mine.look() is not None
+    child.communicate("\n")
+
+
 ORPHAN = ("import subprocess, sys\np = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdin=0)\n"
           "print(p.pid, flush=True)")
 
