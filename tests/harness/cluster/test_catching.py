@@ -1,6 +1,7 @@
 """What goes through the C library's connect() is caught, in whatever way it is asked for."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -152,6 +153,34 @@ def test_with_a_socket_that_is_a_file_it_is_known_who_has_loaded_the_library(tmp
     assert catcher.loaded == {"worker-1"}
     catcher.close()
     assert [path.name for path in here.iterdir()] == ["catch.so"]
+
+
+OTHER_LIBRARY = r"""
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
+    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to)) return 1;
+    char text[100];
+    ssize_t got = read(fd, text, sizeof text);
+    return fwrite(text, 1, got, stdout) != got;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc") and not os.environ.get("DILOCO_CHAOS_REQUIRE_MUSL"),
+                    reason="there is no musl (Debian: musl-tools)")
+def test_a_program_with_another_c_library_is_caught_as_well(greeters, catching, tmp_path):
+    (tmp_path / "client.c").write_text(OTHER_LIBRARY)
+    subprocess.run(["musl-gcc", "-o", "client", "client.c"], cwd=tmp_path, check=True)
+    environment = catching(lambda *_: f"127.0.0.1:{greeters[2].port}").environment("") | {NODE: "worker-1.0"}
+    done = subprocess.run([tmp_path / "client", str(greeters[0].port)], capture_output=True, text=True, check=True,
+                          env=os.environ | environment, timeout=20)
+    assert done.stdout == "link"
 
 
 def test_what_a_command_preloads_itself_stays(catching):
