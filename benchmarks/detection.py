@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from chaos.exploration.explore import Exploration, Search, explore
+from chaos.exploration.explore import SCHEDULES, Exploration, Search, explore
 from chaos.exploration.strategies import scenario
-from chaos.exploration.workers import Processes
+from harness.workers import Processes
 
 _TESTS = Path(__file__).resolve().parent.parent / "tests"
 _SAVED = Path(__file__).with_name("detection.json")
@@ -45,7 +45,7 @@ def hunted(mutant: Any, jobs: int) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         mutant.plant(patch)
         own = planting.failed(mutant.faults, mutant.cluster)
-        began, pool = time.monotonic(), Processes(jobs)  # forked now: the bug is in its processes, too
+        began, pool = time.monotonic(), Processes(SCHEDULES, jobs)  # forked now: the bug is in its processes, too
         try:
             with tempfile.TemporaryDirectory() as folder:
                 state = explore(Search(scenario(budget="250 steps"), draws_clusters=True), Path(folder), pool,

@@ -22,6 +22,8 @@ _NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)"
 MOST_STEPS = 10**9
 """No run takes more."""
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
+_LONG_SECONDS = _SECONDS | {"h": 3600.0, "d": 86_400.0, "y": 365.25 * 86_400.0}
+_MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6}
 _BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
@@ -48,6 +50,32 @@ def seconds(value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0:
         raise ValueError(f"{value} has no unit: write {value}s or {value}ms" if value > 0 else
                          f"{value}: a duration can't be negative; write it like 8s or 250ms")
+    return value
+
+
+def long_seconds(value: Any) -> Any:
+    """A duration in seconds from `1y`, `30d`, `2h`, or all that `seconds` reads.
+
+    Raises:
+        ValueError: as there.
+    """
+    if isinstance(value, str) and value.strip() not in ("0", "0.0"):
+        return _quantity(value, _LONG_SECONDS, "duration", "90s, 2h, 30d or 1y")
+    return seconds(value)
+
+
+def count(value: Any) -> Any:
+    """A count from `1.2M`, `150k` or 1200000.
+
+    Raises:
+        ValueError: it is no whole number.
+    """
+    if isinstance(value, str):
+        found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[kM]?)\s*", value)
+        whole = float(found["number"]) * _MULTIPLES[found["unit"]] if found else math.inf
+        if not math.isfinite(whole) or whole != round(whole):
+            raise ValueError(f"{value!r} is not a count: write it like 4096, 150k or 1.2M")
+        return round(whole)
     return value
 
 
@@ -136,6 +164,12 @@ LONGEST_S = 1e6
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), BeforeValidator(seconds),
                     PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
                     _written(rf"{_DIGITS}\s*(ms|s|min|m)", "a duration, like 8s or 250ms", {"const": 0})]
+LongSeconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), BeforeValidator(long_seconds),
+                        PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
+                        _written(rf"{_DIGITS}\s*(ms|s|min|m|h|d|y)", "a duration, like 90s, 2h or 1y", {"const": 0})]
+"""Of what a fleet does in years."""
+Count = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(count),
+                  _written(r"\d+(\.\d+)?[kM]?", "a count, like 1.2M", {"type": "integer", "minimum": 1})]
 Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False), BeforeValidator(bytes_per_second),
                  PlainSerializer(lambda value: f"{value!r}B/s", when_used="json"),
                  _written(rf"{_DIGITS}\s*(B|kB|KB|MB|GB)/s", "a rate, like 1MB/s")]
@@ -157,6 +191,14 @@ def show_seconds(value: float) -> str:
     if value < 119.95:
         return f"{value:.1f} s"
     return f"{int(value // 60)} min {int(value % 60)} s"
+
+
+def show_long(value: float) -> str:
+    """A long duration as a person reads it: `71 s`, `1.7 h`, `1.0 y`."""
+    for unit in ("y", "d", "h"):
+        if value >= _LONG_SECONDS[unit]:
+            return f"{value / _LONG_SECONDS[unit]:.1f} {unit}"
+    return show_seconds(value)
 
 
 def show_bytes(value: float) -> str:

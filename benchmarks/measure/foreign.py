@@ -29,9 +29,11 @@ trainer:
       run: >-
         {{python}} -uc "import time; began = time.monotonic();
         [(time.sleep(max(0, began + n / {rate} - time.monotonic())),
-        print(f'committed round={{{{n}}}} members=1 loss={{{{1 / n:.5f}}}} time={{{{time.time()}}}}')) for n in range(1, {rounds} + 1)]"
+        print(f'committed round={{{{n}}}} members=1 loss={{{{1 / n:.5f}}}} time={{{{time.time()}}}}'))
+        for n in range(1, {rounds} + 1)]"
   progress:
-    - {{node: worker, log: 'committed round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+) time=(?P<time>\\S+)'}}
+    - node: worker
+      log: 'committed round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+) time=(?P<time>\\S+)'
   rounds: {rounds}
 deadline: 60s
 faults: []

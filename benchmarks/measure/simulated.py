@@ -12,14 +12,14 @@ from typing import Any
 
 from benchmarks.built_in import config_of
 from benchmarks.measure.planted import BASE, HARDER, PLANTED, Patch
-from chaos.exploration.explore import Search, explore
+from chaos.exploration.explore import SCHEDULES, Search, explore
 from chaos.exploration.generate import plan_of
-from chaos.exploration.workers import Processes
 from chaos.runner.simulate import data_file, performed, record
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan
 from harness.trainer.config.schedule import learning_rate
 from harness.trainer.runtime.replica_factory import replicas
+from harness.workers import Processes
 
 _RUNS = 10
 _CALIBRATION = 5_000_000
@@ -121,7 +121,7 @@ def _hunted(plant: Callable[[Patch], str], seed: int, guided: bool, most_s: floa
     """Plant a bug, and explore until it is found: in so many seconds at the most, or else so many schedules."""
     patch = _Patch()
     check = plant(patch)
-    pool = Processes(2)  # forked now: the bug is in its processes, too
+    pool = Processes(SCHEDULES, 2)  # forked now: the bug is in its processes, too
     try:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()

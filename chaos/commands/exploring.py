@@ -48,12 +48,12 @@ def explore(
     Example: `diloco-chaos explore base --for 60s --jobs 2`
     """
     from chaos.exploration.corpus import ExplorationError
-    from chaos.exploration.explore import Exploration, Search
+    from chaos.exploration.explore import SCHEDULES, Exploration, Search
     from chaos.exploration.explore import explore as search
     from chaos.exploration.generate import known
     from chaos.exploration.report import document, show
-    from chaos.exploration.workers import InProcessWorkers, Processes, Ray, WorkersError
     from chaos.scenario.loading import load
+    from harness.workers import WorkersError, workers_for
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})
@@ -68,7 +68,7 @@ def explore(
     most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
     try:
-        at = Ray(address, jobs) if workers == "ray" else Processes(jobs) if jobs > 1 else InProcessWorkers()
+        at = workers_for(SCHEDULES, jobs, workers, address)
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
     progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
@@ -94,8 +94,7 @@ def explore(
     except KeyboardInterrupt as error:
         raise Failure(f"interrupted; the same command goes on where it was (see {folder})", 130) from error
     finally:
-        if not isinstance(at, InProcessWorkers):
-            at.close()
+        at.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(state.exit_code)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from harness.workers import Numbered
+
 _RESULTS = "results.jsonl"
 _SETTINGS = "exploration.json"
 _SEEDS = "seeds.jsonl"
@@ -21,12 +23,9 @@ class ExplorationError(Exception):
     """The corpus folder can't be used; the message says why and what to do."""
 
 
-class Tried(BaseModel):
+class Tried(Numbered):
     """One schedule that was run."""
 
-    model_config = ConfigDict(frozen=True)
-
-    number: int
     faults: tuple[dict[str, Any], ...]
     outcome: str
     failed: tuple[str, ...] = ()

@@ -11,12 +11,10 @@ import math
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from chaos.checks import DOUBTED, Judgement, judge
 from chaos.checks.base import Verdict
@@ -33,6 +31,7 @@ from chaos.scenario.model import Scenario
 from faults import FAULTS
 from harness.fingerprint import source_digest
 from harness.tape.reading import Tape
+from harness.workers import Numbered, Task, Workers
 
 ROUND, FIRST_ROUND = 48, 8
 """Schedules that are drawn at once, at the most, and at first: what breaks at once is told at once."""
@@ -47,25 +46,14 @@ HEALTHY = -1
 """Number of the run without any fault: what it leaves undecided is no schedule's fault."""
 
 
-class Job(BaseModel):
+class Job(Numbered):
     """One schedule to be run."""
 
-    model_config = ConfigDict(frozen=True)
-
-    number: int
     scenario: str
     """A scenario without faults, as JSON."""
     faults: tuple[dict[str, Any], ...]
     aim: Pair | None = None
     """Faults in a row that it is meant to have."""
-
-
-class Workers(Protocol):
-    """Who runs the schedules."""
-
-    def run(self, jobs: Sequence[Job]) -> Iterable[Tried]:
-        """The results, in any order. A worker that dies loses none."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -182,7 +170,7 @@ class Exploration:
                                             sorted(self.first.items())])
 
 
-def explore(search: Search, corpus: Path, workers: Workers, *, runs: int,
+def explore(search: Search, corpus: Path, workers: Workers[Job, Tried], *, runs: int,
             stop: Callable[[Exploration], bool] = lambda _: False,
             tell: Callable[[Exploration], None] = lambda _: None) -> Exploration:
     """Try so many schedules. What was tried before in this folder, with the same settings, is not tried again: one that
@@ -259,6 +247,10 @@ def attempt(job: Job) -> Tried:
         pairs=tuple(sorted(coverage.pairs(result.history))),
         sequences=tuple(sorted(coverage.sequences(result.history))),
         traces=tuple(sorted(coverage.traces(result.history))))
+
+
+SCHEDULES = Task(attempt, Job, Tried)
+"""What workers do with a schedule."""
 
 
 def _as_it_came(result: Simulated) -> Judgement:

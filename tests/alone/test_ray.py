@@ -4,8 +4,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from benchmarks.measure.planted import BASE
-from chaos.exploration.explore import Search, explore
-from chaos.exploration.workers import InProcessWorkers, Ray
+from chaos.exploration.explore import SCHEDULES, Search, explore
+from harness.workers import InProcess, Ray
 
 
 def fingerprint(folder):
@@ -16,7 +16,7 @@ def fingerprint(folder):
 def test_a_node_that_is_killed_in_the_middle_loses_no_result(tmp_path):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     second = cluster.add_node(num_cpus=1)
-    workers, killed = Ray(cluster.address), []
+    workers, killed = Ray(SCHEDULES, cluster.address), []
 
     def kill_once(state):
         if state.done >= 8 and not killed:
@@ -28,5 +28,5 @@ def test_a_node_that_is_killed_in_the_middle_loses_no_result(tmp_path):
         workers.close()
         cluster.shutdown()
     assert killed
-    explore(Search(BASE, 8), tmp_path / "here", InProcessWorkers(), runs=40)
+    explore(Search(BASE, 8), tmp_path / "here", InProcess(SCHEDULES), runs=40)
     assert fingerprint(tmp_path / "ray") == fingerprint(tmp_path / "here")

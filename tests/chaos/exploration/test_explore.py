@@ -16,18 +16,29 @@ from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
 from chaos.exploration.corpus import ExplorationError, Seed, Tried
-from chaos.exploration.explore import ROUND, Exploration, Job, Search, as_json, attempt, explore, roomy, rounds
+from chaos.exploration.explore import (
+    ROUND,
+    SCHEDULES,
+    Exploration,
+    Job,
+    Search,
+    as_json,
+    attempt,
+    explore,
+    roomy,
+    rounds,
+)
 from chaos.exploration.report import show
-from chaos.exploration.workers import InProcessWorkers, Processes
 from chaos.runner.simulate import simulate
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
+from harness.workers import InProcess, Processes
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found_and_shrunk_to_a_file_that_repeats_it(bug, tmp_path, monkeypatch):
     check = PLANTED[bug](monkeypatch)
-    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=960,
+    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=960,
                     stop=lambda state: check in state.found)
     _, path = state.found[check]
     found = parse(path.read_text())
@@ -50,15 +61,15 @@ def fingerprint(folder):
 
 
 def test_the_results_do_not_depend_on_the_number_of_workers(tmp_path):
-    explore(Search(BASE, 3), tmp_path / "one", InProcessWorkers(), runs=100)
-    pool = Processes(2)
+    explore(Search(BASE, 3), tmp_path / "one", InProcess(SCHEDULES), runs=100)
+    pool = Processes(SCHEDULES, 2)
     explore(Search(BASE, 3), tmp_path / "two", pool, runs=100)
     pool.close()
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
 
 
 def test_a_worker_that_is_killed_loses_no_result(tmp_path):
-    pool = Processes(2)
+    pool = Processes(SCHEDULES, 2)
     killed = []
 
     def kill_once(state):
@@ -92,33 +103,33 @@ def test_an_exploration_that_was_killed_goes_on_where_it_was(tmp_path):
 
 
 def test_a_folder_of_another_exploration_is_refused(tmp_path):
-    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=1)
+    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
     with pytest.raises(ExplorationError, match="name another folder with --corpus-dir"):
-        explore(Search(BASE, 2), tmp_path, InProcessWorkers(), runs=1)
+        explore(Search(BASE, 2), tmp_path, InProcess(SCHEDULES), runs=1)
 
 
 def test_what_was_there_already_is_told(tmp_path):
-    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=2)
-    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
+    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=2)
+    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
     out = io.StringIO()
     show(state, Console(file=out, width=100))
     assert "2 of them were there already" in out.getvalue()
 
 
 def test_one_that_is_over_goes_on_where_it_was(tmp_path):
-    first = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
-    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=3)
+    first = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
+    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)
     assert len(state.tried) == 6
     assert state.tried[:3] == first.tried
 
 
 def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first(tmp_path, monkeypatch):
     PLANTED["double_merge"](monkeypatch)
-    before = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=48)
+    before = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=48)
     assert "exactly_once" in before.found
     monkeypatch.undo()
     monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
-    state = explore(Search(BASE), tmp_path, InProcessWorkers(), runs=48)
+    state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=48)
     seeds = [json.loads(line)["faults"] for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
     assert [list(tried.faults) for tried in state.tried[:len(seeds)]] == seeds[:48]
     broke = [list(tried.faults) for tried in before.tried if tried.failed]
@@ -131,9 +142,9 @@ def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first
 
 def test_a_seed_has_the_cluster_that_it_was_drawn_with(tmp_path, monkeypatch):
     search = Search(BASE, draws_clusters=True)
-    explore(search, tmp_path, InProcessWorkers(), runs=6)
+    explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
     monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
-    state = explore(search, tmp_path, InProcessWorkers(), runs=6)
+    state = explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
     seeds = [json.loads(line) for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
     again = search.again(0, Seed(**seeds[0]))
     assert json.loads(again.scenario)["cluster"]["learners"] == search.base(seeds[0]["number"]).cluster.learners
@@ -196,11 +207,11 @@ def test_what_broke_is_a_find_however_few_were_decided():
 
 
 def test_a_line_that_is_no_result_is_named(tmp_path):
-    explore(Search(BASE), tmp_path, InProcessWorkers(), runs=2)
+    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=2)
     results = tmp_path / "results.jsonl"
     results.write_text(results.read_text() + "garbage{{\n")
     with pytest.raises(ExplorationError, match=r"results\.jsonl, line 4: is no result"):
-        explore(Search(BASE), tmp_path, InProcessWorkers(), runs=4)
+        explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=4)
 
 
 def test_a_run_that_crashes_is_a_find(monkeypatch):

@@ -1,0 +1,40 @@
+"""What the simulation must come to where there is a formula: interruptions without memory, groups of many slices."""
+
+from __future__ import annotations
+
+import math
+
+from harness.fleet.fleet import Fleet
+
+_EULER = 0.5772156649015329
+
+
+def goodput(fleet: Fleet) -> float:
+    """Share of the fleet's time that is useful training, on average.
+
+    Losses and returns of a group are a Poisson process of rate r while it trains, each makes it stand for p, and what
+    happens meanwhile is taken along: it trains for 1 / (1 + r p) of the time (a server that turns away who comes while
+    it is busy). Of a rigid job with a checkpoint every c seconds that costs d, an interruption after a time t of
+    exponential length leaves floor(t / (c + d)) c: on average c / (exp(r (c + d)) - 1).
+
+    Raises:
+        ValueError: there is no formula for this fleet.
+    """
+    if fleet.shape != 1 or fleet.straggler_mtbf or fleet.spares is not None:
+        raise ValueError("no formula: it is for exponential times, without stragglers, and with spares at any time")
+    group_slices = fleet.slices / fleet.groups
+    losses = fleet.interruptions_per_s / fleet.groups
+    pace = 1 / (1 + fleet.spread * harmonic(group_slices * fleet.chips / fleet.slices))
+    if fleet.mode == "data_parallel":
+        each = fleet.checkpoint_every + fleet.checkpoint_cost
+        kept = losses * fleet.checkpoint_every / math.expm1(losses * each) if each else 1.0
+        return pace * kept / (1 + losses * (fleet.detection + fleet.restart))
+    stands = losses * (fleet.detection + fleet.shrink + fleet.grow)
+    return pace * fleet.in_service / (1 + stands)
+
+
+def harmonic(count: float) -> float:
+    """The sum of 1/1 to 1/count: the mean of the largest of so many exponential variables of mean 1."""
+    if count < 50:
+        return sum(1 / number for number in range(1, round(count) + 1))
+    return math.log(count) + _EULER + 1 / (2 * count)

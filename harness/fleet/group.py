@@ -1,0 +1,173 @@
+"""One group of slices that train in step: what became of its time, from when slices were away and chips were slow.
+
+An interruption, or a slice that is back, makes the group stand. What happens while it stands is taken along by the same
+pause. So pauses follow from each other: the next one begins with the first event after the end of the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.fleet.chain import Indices, followed
+from harness.fleet.fleet import Fleet
+
+Floats = NDArray[np.float64]
+Signs = NDArray[np.int8]
+
+
+class Rules(NamedTuple):
+    """How a group goes on."""
+
+    needed: int
+    """Slices without which it can't train."""
+    fixed: int | None
+    """Slices that it trains on, always so many; None: on all that are there."""
+    after_loss: float
+    """Seconds for which it stands when a slice is gone."""
+    after_return: float
+    """The same when one is back; 0: it does not stand."""
+    again: float
+    """Seconds until it trains, once it has as many as it needs again."""
+    checkpoint_every: float
+    """Seconds of work whose end must be reached, or it is done for nothing; 0: none is."""
+    checkpoint_cost: float
+    """Seconds for which it stands at each such end."""
+    pace: float
+    """Of its slowest chip, as a share."""
+    straggler: float
+    """By what that is multiplied while one of its chips is a straggler."""
+
+
+def rules_of(fleet: Fleet, slices: int, pace: float) -> Rules:
+    """`slices`: of this group."""
+    if fleet.mode == "data_parallel":
+        needed = 0 if fleet.spares is None else slices
+        return Rules(needed, slices, fleet.detection + fleet.restart, 0.0, fleet.restart, fleet.checkpoint_every,
+                     fleet.checkpoint_cost, pace, fleet.straggler_speed)
+    return Rules(1, None, fleet.detection + fleet.shrink, fleet.grow, fleet.recovery, 0.0, 0.0, pace,
+                 fleet.straggler_speed)
+
+
+class Events(NamedTuple):
+    """What happens to a group, by time. All of shape (events,)."""
+
+    times: Floats
+    """Seconds, ascending."""
+    steps: Signs
+    """-1 where a slice is lost, 1 where one is back, else 0."""
+    slower: Signs | None = None
+    """1 where a chip becomes a straggler, -1 where it is none any more, else 0; None: there never is one."""
+
+
+@dataclass
+class Accounts:
+    """What became of a group's time, in slice-seconds; together they are all slices times the horizon."""
+
+    useful: float = 0.0
+    """As chips of nominal pace would have needed."""
+    slow: float = 0.0
+    """Waiting for the slowest chip."""
+    shrinking: float = 0.0
+    """Standing because a slice was lost, and until a rigid job had begun again."""
+    growing: float = 0.0
+    """Standing because one was back."""
+    checkpointing: float = 0.0
+    lost: float = 0.0
+    """Work that an interruption made void."""
+    away: float = 0.0
+    """Of slices that were being repaired."""
+    stood: tuple[Floats, Floats] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)))
+    """When it stood: beginnings and ends, seconds, ascending."""
+
+
+def trained(rules: Rules, slices: int, at_first: int, events: Events, horizon: float) -> Accounts:
+    """Of a group of so many slices, of which `at_first` are there at the beginning; the horizon is in seconds."""
+    times = np.concatenate([[0.0], events.times, [horizon]])  # at the beginning it may have too few to train
+    steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
+    there = at_first + np.cumsum(steps, dtype=np.float64)
+    present = _Integral(times, there if rules.fixed is None else np.full(len(times), float(rules.fixed)))
+    chosen, ends = _pauses(rules, times, steps, there)
+    begins, lost = times[chosen], steps[chosen] < 0
+    stood = present.until(ends) - present.before(chosen)
+    found = Accounts(stood=(begins, ends), shrinking=float(stood[lost].sum()), growing=float(stood[~lost].sum()))
+    at_work = present.all - found.shrinking - found.growing
+    found.away = slices * horizon - present.all
+    if events.slower is None:
+        nominal, made = present.times(rules.pace), at_work * rules.pace
+    else:
+        stragglers = np.cumsum(np.concatenate([[0], events.slower, [0]]), dtype=np.int64) > 0
+        nominal = present.times(rules.pace * np.where(stragglers, rules.straggler, 1.0))
+        made = nominal.all - float((nominal.until(ends) - nominal.before(chosen)).sum())
+    found.slow, found.useful = at_work - made, made
+    if rules.checkpoint_every:
+        _take_void(found, rules, nominal, begins, ends, horizon)
+    return found
+
+
+class _Integral:
+    """Of what is constant from each time to the next."""
+
+    def __init__(self, times: Floats, heights: Floats) -> None:
+        self._times, self._heights = times, heights
+        self._sums = np.concatenate([[0.0], np.cumsum(heights[:-1] * np.diff(times))])
+        self.all = float(self._sums[-1])
+
+    def times(self, factors: Floats | float) -> _Integral:
+        """Of the same with all heights multiplied."""
+        return _Integral(self._times, self._heights * factors)
+
+    def before(self, places: Indices) -> Floats:
+        """Up to these of its times."""
+        return self._sums[places]
+
+    def until(self, moments: Floats) -> Floats:
+        """Up to any moments."""
+        index = np.searchsorted(self._times, moments, side="right") - 1
+        return self._sums[index] + self._heights[index] * (moments - self._times[index])
+
+
+def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> tuple[Indices, Floats]:
+    """The events at which the group stops, and until when it stands then."""
+    stops = np.flatnonzero(steps if rules.after_return else steps < 0)
+    if rules.needed:
+        stops = np.concatenate([[0], stops])  # at the beginning there may be too few
+    after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
+    ends = times[stops] + after[steps[stops]]
+    if rules.needed and (few := there < rules.needed).any():
+        ends = _with_enough(rules, times, few, ends)
+    ends = np.minimum(ends, times[-1])
+    following = np.searchsorted(times[stops], ends)
+    chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1))) if len(stops) else stops
+    stood = ends[chosen] > times[stops[chosen]]
+    return stops[chosen[stood]], ends[chosen[stood]]
+
+
+def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
+    """Pauses go on until there are as many slices as are needed, and the group has begun again."""
+    last = len(times) - 1
+    after = np.where(few, last, np.arange(len(times)))
+    after = np.minimum.accumulate(after[::-1])[::-1]  # of each event the first one from it on after which all is there
+    while True:
+        index = np.searchsorted(times, ends, side="right") - 1
+        waits = few[index] & (ends < times[-1])
+        if not waits.any():
+            return ends
+        ends = np.where(waits, times[after[index]] + np.where(after[index] < last, rules.again, 0.0), ends)
+
+
+def _take_void(found: Accounts, rules: Rules, nominal: _Integral, begins: Floats, ends: Floats, horizon: float) -> None:
+    """Take what was made since the last checkpoint, and what checkpoints cost, from what is useful. What the last
+    stretch has made is not lost: nothing ended it."""
+    froms, tos = np.concatenate([[0.0], ends]), np.concatenate([begins, [horizon]])
+    lasted, made = tos - froms, nominal.until(tos) - nominal.until(froms)
+    each = rules.checkpoint_every + rules.checkpoint_cost
+    whole = np.floor(lasted / each)
+    whole[-1] = lasted[-1] / each
+    a_second = np.divide(made, lasted, out=np.zeros_like(lasted), where=lasted > 0)
+    found.useful = float((a_second * whole).sum()) * rules.checkpoint_every
+    found.checkpointing = float((a_second * whole).sum()) * rules.checkpoint_cost
+    found.lost = float(made.sum()) - found.useful - found.checkpointing

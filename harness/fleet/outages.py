@@ -1,0 +1,73 @@
+"""When slices are away: each is in service and away in turn, independently of all others and of what the job does."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Course(NamedTuple):
+    """Of some slices, up to the horizon: when one is lost, and when one is back."""
+
+    times: Floats
+    """Seconds, ascending, of shape (events,)."""
+    steps: NDArray[np.int8]
+    """-1: lost, 1: back. Where who is lost is replaced at once nobody is back."""
+    slices: NDArray[np.intp]
+    at_first: NDArray[np.bool_]
+    """Which slices are there at the beginning, of shape (slices,)."""
+
+
+def drawn_course(slices: int, in_service_s: float, away_s: float, shape: float, horizon: float, seed: int) -> Course:
+    """A fleet that has been in service for long. `in_service_s`, `away_s`: mean seconds, the first of a Weibull
+    distribution of that shape, the second exponential. Work and memory grow with the number of events."""
+    chance, life = np.random.default_rng([seed, 0]), _Life(in_service_s, shape)
+    away = chance.random(slices) >= in_service_s / (in_service_s + away_s)
+    back = chance.exponential(away_s, slices) * away
+    at = np.where(away, back + life.whole(slices, chance), life.left(slices, chance))
+    who = np.arange(slices)
+    lost, found, whose = [], [], []
+    while len(who := who[within := at < horizon]):
+        until = at[within] + chance.exponential(away_s, len(who))
+        lost.append(at[within])
+        found.append(until)
+        whose.append(who)
+        at = until + life.whole(len(who), chance)
+    losers = np.concatenate([np.zeros(0, np.intp), *whose])
+    losses, returns = (np.concatenate([np.zeros(0), *times]) for times in (lost, found))
+    if away_s:
+        times = np.concatenate([losses, returns, back[away]])
+        slices_of = np.concatenate([losers, losers, np.flatnonzero(away)])
+    else:
+        times, slices_of = losses, losers
+    steps = np.ones(len(times), np.int8)
+    steps[:len(losses)] = -1
+    order = np.argsort(times)
+    order = order[:np.searchsorted(times[order], horizon)]
+    return Course(times[order], steps[order], slices_of[order], ~away)
+
+
+class _Life:
+    """How long a slice is in service."""
+
+    def __init__(self, mean_s: float, shape: float) -> None:
+        self._mean, self._shape, self._scale = mean_s, shape, mean_s / math.gamma(1 + 1 / shape)
+
+    def whole(self, size: int, chance: np.random.Generator) -> Floats:
+        """From when it was put in service on."""
+        if self._shape == 1:
+            return chance.exponential(self._mean, size)
+        return self._scale * chance.weibull(self._shape, size)
+
+    def left(self, size: int, chance: np.random.Generator) -> Floats:
+        """From any moment of it on (the stationary renewal process): a part, uniform, of a time that is drawn in
+        proportion to its length. Of a Weibull variable x drawn so, x^shape is a gamma variable."""
+        if self._shape == 1:
+            return chance.exponential(self._mean, size)
+        lengths = chance.standard_gamma(1 + 1 / self._shape, size) ** (1 / self._shape)
+        return chance.random(size) * self._scale * lengths

@@ -1,0 +1,63 @@
+"""The published table of goodput (Decoupled DiLoCo, arXiv 2604.21428), and a fleet that has three of its numbers.
+
+Three parameters are free: for how long a group stands to shrink and as long to grow, how long a repair takes, and how
+long a rigid job takes to begin again. They are solved, by the closed forms, from the three cells of `FITTED` alone.
+All other cells are predicted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from harness.fleet.fleet import Fleet, Mode
+
+
+class Cell(NamedTuple):
+    """One number of the published table."""
+
+    chips: int
+    mode: Mode
+    learners: int
+    goodput: float
+    """As it was published, in whole percent, as a share."""
+
+
+_SMALL, _LARGE = 1_200_000, 2_400_000
+PUBLISHED = (
+    Cell(_SMALL, "data_parallel", 1, 0.27),
+    Cell(_SMALL, "elastic_data_parallel", 1, 0.58),
+    Cell(_SMALL, "decoupled", 2, 0.70),
+    Cell(_SMALL, "decoupled", 8, 0.88),
+    Cell(_SMALL, "decoupled", 16, 0.93),
+    Cell(_LARGE, "data_parallel", 1, 0.18),
+    Cell(_LARGE, "elastic_data_parallel", 1, 0.40),
+    Cell(_LARGE, "decoupled", 8, 0.80),
+    Cell(_LARGE, "decoupled", 16, 0.86),
+)
+FITTED = (PUBLISHED[0], PUBLISHED[1], PUBLISHED[3])
+"""All at 1.2 million chips: whatever stands at 2.4 million is predicted."""
+UPTIME_FROM = 4
+"""With so many learners, or more, the published uptime is 100%."""
+SWEEP = (150_000, 300_000, 600_000, _SMALL, _LARGE)
+"""Chips of the published sweep."""
+
+
+def fitted(base: Fleet | None = None) -> Fleet:
+    """The fleet of the table. What the fit does not set is as in `base`."""
+    base = base or Fleet()
+    rigid, elastic, decoupled = FITTED
+    chips, learners = base.model_copy(update={"chips": elastic.chips}), decoupled.learners
+    # elastic: s / (1 + x), decoupled: s / (1 + x / M), of slices in service s and standing seconds a second x
+    quotient = decoupled.goodput / elastic.goodput
+    stands = (quotient - 1) / (1 - quotient / learners)
+    in_service = elastic.goodput * (1 + stands)
+    repair = chips.slice_mtbf * (1 / in_service - 1)
+    per_s = chips.slices / (chips.slice_mtbf + repair)
+    restart = (1 / rigid.goodput - 1) * chips.slice_mtbf / chips.slices
+    pause = stands / per_s / 2
+    return base.model_copy(update={"repair": repair, "restart": restart, "shrink": pause, "grow": pause})
+
+
+def fleet_of(cell: Cell, base: Fleet) -> Fleet:
+    """The same fleet with that many chips, trained in that way."""
+    return base.model_copy(update={"chips": cell.chips, "mode": cell.mode, "learners": cell.learners})

@@ -1,0 +1,130 @@
+"""A fleet over some days, once: what became of its time. And over many such days, how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from statistics import NormalDist, mean, stdev
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from harness.fleet.fleet import Fleet
+from harness.fleet.group import Events, Floats, Signs, rules_of, trained
+from harness.fleet.outages import Course, drawn_course
+
+STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "away")
+_CONFIDENCE = 0.95
+
+_course = lru_cache(maxsize=2)(drawn_course)  # for fleets that have the same interruptions
+
+
+class Outcome(BaseModel):
+    """One replication, in shares of the fleet's time."""
+
+    model_config = ConfigDict(frozen=True)
+
+    goodput: float
+    """Of all chips' time: useful training, as chips of nominal pace would have made it."""
+    uptime: float
+    """Of the time: so many learners as the quorum wants train; without learners: the job does."""
+    capacity: float
+    """Chips that are not away."""
+    states: dict[str, float]
+    """What became of the time of all chips."""
+    interruptions: int
+
+
+class Estimate(NamedTuple):
+    """A mean, and half of its 95% confidence interval."""
+
+    mean: float
+    half: float
+
+
+def simulate(fleet: Fleet, horizon: float, seed: int) -> Outcome:
+    """One replication of so many seconds. What it costs grows with the number of interruptions. Fleets that differ in
+    what they make of an interruption alone have the same ones at the same seed."""
+    slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
+    course = _course(slices, fleet.slice_mtbf, fleet.away_s, fleet.shape, horizon, seed)
+    chance = np.random.default_rng([seed, 1])
+    group_of = np.arange(slices) * fleet.groups // slices
+    sizes, there = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))
+    total, stood = dict.fromkeys(STATES, 0.0), []
+    for group, (times, steps) in enumerate(_by_group(course, group_of, fleet.groups)):
+        size = fleet.slices if fleet.groups == 1 else int(sizes[group])
+        chips = size * fleet.chips / fleet.slices
+        rules = rules_of(fleet, size, _pace(fleet, chips, chance))
+        events = _with_stragglers(fleet, chips, times, steps, horizon, chance)
+        done = trained(rules, size, int(there[group]), events, horizon)
+        total = {name: before + getattr(done, name) for name, before in total.items()}
+        stood.append(done.stood)
+    states = {name: seconds / (fleet.slices * horizon) for name, seconds in total.items()}
+    return Outcome(goodput=states["useful"], uptime=_uptime(stood, fleet.groups, fleet.quorum, horizon),
+                   capacity=1 - states["away"], states=states, interruptions=int((course.steps < 0).sum()))
+
+
+def _by_group(course: Course, group_of: NDArray[np.intp], groups: int
+              ) -> Iterator[tuple[Floats, Signs]]:
+    """Of each group its events: times and steps."""
+    if groups == 1:
+        yield course.times, course.steps
+        return
+    whose = group_of[course.slices]
+    # small integers are sorted by radix
+    order = np.argsort(whose.astype(np.uint16) if groups < 1 << 16 else whose, kind="stable")
+    times, steps = course.times[order], course.steps[order]
+    borders = np.cumsum(np.bincount(whose, minlength=groups))
+    for start, end in pairwise([0, *borders.tolist()]):
+        yield times[start:end], steps[start:end]
+
+
+def _pace(fleet: Fleet, chips: float, chance: np.random.Generator) -> float:
+    """Of the slowest of so many chips: the largest of n exponential variables, drawn by its distribution function."""
+    if not fleet.spread:
+        return 1.0
+    return 1 / (1 - fleet.spread * math.log(-math.expm1(math.log(chance.random()) / chips)))
+
+
+def _with_stragglers(fleet: Fleet, chips: float, times: Floats, steps: Signs, horizon: float,
+                     chance: np.random.Generator) -> Events:
+    """The events of a group, and beside them when one of its chips becomes a straggler, and ceases to be one."""
+    if not fleet.straggler_mtbf:
+        return Events(times, steps)
+    a_second = chips / fleet.straggler_mtbf
+    before, later = chance.poisson(a_second * np.array([fleet.straggler_for, horizon]))
+    begins = np.concatenate([np.zeros(before), chance.random(later) * horizon])
+    ends = begins + chance.exponential(fleet.straggler_for, len(begins))
+    ends = ends[ends < horizon]
+    whole = np.concatenate([times, begins, ends])
+    order = np.argsort(whole, kind="stable")
+    slower = np.repeat(np.array([0, 1, -1], np.int8), [len(times), len(begins), len(ends)])
+    return Events(whole[order], np.concatenate([steps, np.zeros(len(whole) - len(times), np.int8)])[order],
+                  slower[order])
+
+
+def _uptime(stood: Sequence[tuple[Floats, Floats]], groups: int, quorum: int, horizon: float) -> float:
+    """Share of the time in which so many groups train: the others, which are more than may, stand."""
+    begins, ends = (np.concatenate(each) for each in zip(*stood, strict=True))
+    if groups == 1:
+        return 1 - float((ends - begins).sum()) / horizon
+    begins.sort(kind="stable")  # each group's are in order: timsort merges them
+    ends.sort(kind="stable")
+    too_many = groups - quorum + 1
+    ranks = np.arange(1, len(begins) + 1)
+    from_now = begins[ranks - np.searchsorted(ends, begins, side="right") == too_many]
+    until = ends[np.searchsorted(begins, ends, side="right") - ranks == too_many - 1]
+    return 1 - float(until.sum() - from_now.sum()) / horizon
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """With Student's quantile by the first terms of its expansion in the normal one (Abramowitz and Stegun 26.7.5)."""
+    if len(values) < 2:
+        return Estimate(mean(values), math.inf)
+    z, free = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2), len(values) - 1
+    quantile = z + (z ** 3 + z) / (4 * free) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * free ** 2)
+    return Estimate(mean(values), quantile * stdev(values) / math.sqrt(len(values)))
