@@ -69,8 +69,9 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
         final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
             update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
     excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
-    changes = [_WHOLE if gaps else "", unsound.change, _AGAIN if excused and not unsound else "", early.change,
-               *(verdict.change for verdict in final)]
+    changes = [_WHOLE if gaps else "", unsound.change]
+    if not unsound:  # what else the checks lack may follow from that alone
+        changes += [_AGAIN if excused else "", early.change, *(verdict.change for verdict in final)]
     return Judgement(checks=final, inconclusive=unsound.why or early.why or excused or incomplete, gaps=gaps,
                      change=next(filter(None, changes), ""),
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))

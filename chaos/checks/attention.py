@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from chaos.checks.base import Figure, Finding, Late, check, need
+from chaos.checks.base import Figure, Finding, Late, beside, check, need
 from chaos.evidence.availability import SETTLED_S, Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.model import SYNCER
@@ -31,8 +31,9 @@ def silence_noticed(history: History) -> Finding | None:
     if not took:
         return None  # nobody was silent for so long
     took.sort(key=lambda one: -one[0])
-    return Finding(took[0][0] <= within, show_seconds(took[0][0]), f"≤ {show_seconds(within)}",
-                   [words for _, words, _ in took[:3]], [late for _, _, late in took],
+    longest, limit = beside(took[0][0], within)
+    return Finding(took[0][0] <= within, longest, f"≤ {limit}", [words for _, words, _ in took[:3]],
+                   [late for _, _, late in took],
                    [Figure(value=took[0][0], limit=within, unit="s")])
 
 

@@ -16,8 +16,6 @@ from harness.units import show_seconds
 Word = Literal["passed", "failed", "unknown"]
 
 
-LONGER = "a longer run: a larger `budget`, or earlier faults"
-"""What to change where a run ended too soon."""
 QUIET_S = 2.0
 """So long before the first fault must be seen what was usual."""
 
@@ -165,6 +163,20 @@ def need(condition: object, why: str, change: str = "") -> None:
         raise Unknown(why, change)
 
 
+def longer(history: History) -> str:
+    """What to change where a run ended too soon."""
+    key = "more `rounds`" if history.plan.cluster.tells_rounds else "a larger `budget`"
+    return f"a longer run: {key}, or earlier faults"
+
+
+def beside(seconds: float, limit: float) -> tuple[str, str]:
+    """A duration and its limit as people read them; with more digits where they would look alike and are not."""
+    words, limit_words = show_seconds(seconds), show_seconds(limit)
+    if words == limit_words and seconds > limit:
+        return f"{seconds:.3f} s", f"{limit:.3f} s"
+    return words, limit_words
+
+
 def need_before(seconds: float, least: float, known: str) -> None:
     """Raise Unknown where the first fault came too soon to know what was usual before it."""
     need(seconds >= least,
@@ -180,7 +192,8 @@ def zero(history: History) -> float:
         Unknown: the cluster never was steady.
     """
     if history.zero is None:
-        raise Unknown("the cluster never merged from every learner")
+        raise Unknown("not every worker had a part in a round" if history.plan.cluster.tells_rounds else
+                      "the cluster never merged from every learner")
     return history.zero
 
 

@@ -97,6 +97,9 @@ def _somebody_else(history: History, gone: Event, own: list[Event]) -> str:
     if any(words in str(event.fields.get("reason", "")) for event in own for words in _MACHINE):
         return "; the machine is why"
     names = history.plan.cluster.names
+    if gone["status"] == 0 and gone["target"] in names and history.plan.cluster.tells_rounds and (
+            not history.tape.of("step")):
+        return "; nobody had told of a round, so nobody knows whether its training was over"
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
           and span.planned.fault.stops_target and gone["target"] in span.planned.fault.affected_nodes(names)]
     return f"; fault {on[0]} had hit it" if on else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import LONGER, Figure, Finding, Late, Unknown, check, need, need_before, zero
+from chaos.checks.base import Figure, Finding, Late, Unknown, beside, check, longer, need, need_before, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.bounds import AtLeast, Participation, Within
@@ -44,7 +44,7 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         rate -= 1 / history.seconds(start, history.first_fault)  # it is known to one merge
         contributors = contributors if history.plan.cluster.merges_from_all else history.plan.cluster.learners_needed
     ends = [end for span in history.spans if (end := span.injected if span.ended is None else span.ended) is not None]
-    need(ends, "no fault was injected", LONGER)
+    need(ends, "no fault was injected", longer(history))
     last = max(ends)
     before = f"{rate:.1f} merges/s from {contributors:.1f} learners"
     paced = history.plan.cluster.merges_per_s(history.plan.cluster.starters)
@@ -62,12 +62,13 @@ def self_healing(history: History, bound: Within) -> Finding | None:
                                [_hindered(max(at, history.end - 2 * window), history.end)],
                                [Figure(value=None, limit=within, unit="s")])
             seconds = _healing_s(history, last, at)
-            took = f"{show_seconds(seconds)} after the last fault" if seconds else "0 s (no interruption)"
-            return Finding(seconds <= within, took, f"≤ {show_seconds(within)}", [
+            words, limit = beside(seconds, within)
+            took = f"{words} after the last fault" if seconds else "0 s (no interruption)"
+            return Finding(seconds <= within, took, f"≤ {limit}", [
                 f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
     need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over",
-         LONGER)
+         longer(history))
     now_rate, now_contributors = _pulse(history, history.end - window, history.end)
     return Finding(False, "never", f"≤ {show_seconds(within)}", [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
@@ -175,7 +176,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     within = bound.within
     took: list[_Return] = []
     for span in kills:
-        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected", LONGER)
+        need(span.injected is not None, f"{span.planned.fault.describe()} was never injected", longer(history))
         for target in span.planned.fault.targets:
             took += _returned(history, span, target, within)
     for span in failed:
@@ -184,8 +185,8 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     need(took, "everybody who was hit was killed before it could be back")
     took.sort(reverse=True)
     worst = took[0]
-    return Finding(worst.seconds <= within, "never" if worst.seconds == math.inf else show_seconds(worst.seconds),
-                   f"≤ {show_seconds(within)}", [one.words for one in took],
+    longest, limit = beside(worst.seconds, within) if worst.seconds < math.inf else ("never", show_seconds(within))
+    return Finding(worst.seconds <= within, longest, f"≤ {limit}", [one.words for one in took],
                    [Late(one.start, one.end, within) for one in took],
                    [Figure(value=None if worst.seconds == math.inf else worst.seconds, limit=within, unit="s")])
 
@@ -227,7 +228,7 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
-         f"{target}.{incarnation} was not merged from before the run ended", LONGER)
+         f"{target}.{incarnation} was not merged from before the run ended", longer(history))
     never = "was never merged from" if merges else "no round was finished after that"
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
 
@@ -280,7 +281,7 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
     if history.seconds(hit.t, gone) <= within:
         return []
     need(_returning_s(history, span, target, hit.t, history.end) >= within,
-         f"the run ended before {target} could recover", LONGER)
+         f"the run ended before {target} could recover", longer(history))
     return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
                     hit.t, history.end)]
 

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from chaos.checks.base import (
-    LONGER,
     PROMISE,
     QUIET_S,
     Figure,
@@ -15,6 +14,7 @@ from chaos.checks.base import (
     Late,
     Unknown,
     check,
+    longer,
     need,
     need_before,
     violations,
@@ -225,7 +225,7 @@ def faults_verified(history: History) -> Finding | None:
               for span, result in results if not result.ok]
     if missed:
         never = any(span.injected is None for span in history.spans)
-        raise Unknown("; ".join(missed), LONGER if never else "")
+        raise Unknown("; ".join(missed), longer(history) if never else "")
     return Finding(True, f"{len(results)} of {len(results)}", "all",
                    [f"{span.planned.id}: {result.requested}: {result.observed}" for span, result in results],
                    figures=violations(ignored))

@@ -32,6 +32,8 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
     if planned and planned[-1]["plan"] != history.plan.digest:
         return Doubt("this tape was recorded from another plan than the one in its folder")
+    if silent := _never_told(history):
+        return silent
     if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
         return Doubt() if history.plan.cluster.tells_rounds else Doubt(
             "training was over before its budget of tokens was spent")
@@ -54,8 +56,10 @@ def ended_early(history: History) -> Doubt:
     over = _over_too_soon(history)
     if over is None or not history.plan.cluster.tells_rounds:
         return Doubt()
-    return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}",
-                 f"let the workers train for longer, or say `budget: {over}` rounds or fewer")
+    return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
+                 f"{_nobody_told(history)}",
+                 f"let the workers train for longer, or say `rounds: {over}` or fewer" if over else
+                 "what keeps the workers from training: `logs/` in the run's folder has all that they said")
 
 
 def _over_too_soon(history: History) -> int | None:
@@ -65,12 +69,24 @@ def _over_too_soon(history: History) -> int | None:
     return int(done) if done < history.plan.cluster.budget_tokens else None
 
 
+def _never_told(history: History) -> Doubt:
+    """Where workers number their rounds, all have ended as who is done does, and nobody ever told of one: they may well
+    have trained."""
+    exits = [event["status"] for event in history.tape.of("exit", node="harness")
+             if event["target"] in history.plan.cluster.names]
+    if not history.plan.cluster.tells_rounds or history.tape.of("step") or any(exits) or not exits:
+        return Doubt()
+    return Doubt("every worker ended with exit status 0, and none had told of a round" + _nobody_told(history),
+                 "`progress`, so that it finds the rounds that the workers tell of")
+
+
 def _nobody_told(history: History) -> str:
     """Of workers that number their rounds: who told of none, and how to find out why."""
     if history.zero is not None or not history.plan.cluster.tells_rounds:
         return ""
     told = {event.node for event in history.tape.of("step")}
-    silent = [name for name in history.plan.cluster.names if name not in told]
+    started = {event["target"] for event in history.tape.of("spawn", node="harness")}
+    silent = [name for name in history.plan.cluster.names if name in started - told]
     return (f". No line of {' and '.join(silent)} told of a round: `diloco-chaos progress LOG --with SCENARIO` shows "
             f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from chaos.checks.base import Figure, Finding, Late, check, need, rules_of, zero
+from chaos.checks.base import Figure, Finding, Late, beside, check, need, rules_of, zero
 from chaos.evidence.availability import Availability
 from chaos.evidence.history import History
 from chaos.scenario.bounds import AtLeast, Stall
@@ -52,8 +52,8 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     words = f"no merge from {worst.start:.2f} s to {worst.end:.2f} s"
     if worst.counted < worst.end - worst.start:
         words += f", of which {show_seconds(worst.counted)} while enough were there to merge"
-    return Finding(worst.excess <= 0, f"longest gap {show_seconds(worst.counted)}", f"≤ {show_seconds(worst.allowed)}",
-                   [words], [gap.late for gap in gaps],
+    longest, allowed = beside(worst.counted, worst.allowed)
+    return Finding(worst.excess <= 0, f"longest gap {longest}", f"≤ {allowed}", [words], [gap.late for gap in gaps],
                    [Figure(value=worst.counted, limit=worst.allowed, unit="s")])
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -150,6 +151,18 @@ def search_path(path: str) -> str:
     """Where a command's program is looked for: on this PATH, and then beside the interpreter, so that what is installed
     with the harness is found where nobody activated its environment."""
     return os.pathsep.join(filter(None, [path, os.path.dirname(sys.executable)]))
+
+
+def taken(port: int) -> str:
+    """Why nobody can listen at this port of the loopback address, and what to do; empty: it can be had."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return (f"port {port} can't be had ({error.strerror}): end the program that has it, choose another, or "
+                    f"leave `port` out for one that is free")
+    return ""
 
 
 def compiler() -> str:

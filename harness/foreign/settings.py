@@ -36,6 +36,7 @@ from harness.core.programs import (
     link_name,
     named,
     search_path,
+    taken,
     target,
 )
 from harness.foreign.losses import POINTS
@@ -351,6 +352,8 @@ class CommandSettings(SimpleSettings):
             path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
             if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
                 found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
+            if program.port and (why := taken(program.port)):
+                found.append(f"{name}: {why}")
         if any(program.meets for program in self.programs.values()) and not compiler():
             found.append(NO_COMPILER)
         if self.alone is not None and (why := self.alone.lacking()):

@@ -21,7 +21,7 @@ from harness.cluster.local.command import CommandProcess, started_as
 from harness.cluster.local.link_server import LinkServer, free_port
 from harness.cluster.local.process import Process
 from harness.cluster.sockets import holds, listening
-from harness.core.programs import Program, search_path
+from harness.core.programs import Program, search_path, taken
 from harness.links.client import Links
 
 _LINKS = "links"
@@ -37,13 +37,8 @@ def _free(node: str, port: int) -> int:
     """
     if not port:
         return free_port()
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_LOOPBACK, port))
-        except OSError as error:
-            raise ClusterError(f"{node}: port {port} can't be had ({error.strerror}): end the program that has it, "
-                               f"choose another, or leave `port` out for one that is free") from error
+    if why := taken(port):
+        raise ClusterError(f"{node}: {why}")
     return port
 
 

@@ -159,3 +159,18 @@ def test_workers_that_end_before_all_have_made_a_round_are_told_as_that():
     over = [Event(1.0, "syncer", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
             Event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
     assert judge(history(over)).inconclusive == "every worker had ended by round 0, before round 9"
+
+
+@pytest.mark.parametrize(("status", "inconclusive"), [
+    (0, "every worker ended with exit status 0, and none had told of a round. No line of w-1 told of a round"),
+    (1, "every worker had ended by round 0, before round 9. No line of w-1 told of a round")])
+def test_workers_of_whom_no_round_is_known_may_have_trained_and_it_is_said_how_to_find_out(status, inconclusive):
+    over = [Event(0.1, "harness", 0, "spawn", {"target": "w-1", "incarnation": 0, "pid": 1}),
+            Event(0.2, "w-1", 0, "start", {"role": "learner", "pid": 1, "sources": ""}),
+            Event(0.9, "harness", 0, "exit", {"target": "w-1", "incarnation": 0, "status": status, "killed": False}),
+            Event(1.0, "syncer", 0, "finished", {"step": 0, "processed": 0, "merged": 0}),
+            Event(1.0, "harness", 0, "end", {"outcome": "finished", "message": ""})]
+    found = judge(history(over))
+    assert found.inconclusive.startswith(inconclusive)
+    assert found.exit_code == (1 if status else 3)
+    assert found.change.startswith("what keeps the workers" if status else "`progress`, so that it finds the rounds")

@@ -273,11 +273,10 @@ def test_a_baseline_that_ends_too_early_is_told_before_the_run_with_what_it_said
 
 
 def test_a_port_that_somebody_else_has_is_told_before_anything_starts(run_toy):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        result = run_toy(port=taken.getsockname()[1])
-    assert result.outcome.kind == "broken"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ScenarioError) as refused:
+        run_toy(port=taken.getsockname()[1])
     assert re.search(r"hub: port \d+ can't be had \(Address already in use\): end the program that has it",
-                     result.outcome.message)
+                     str(refused.value))
 
 
 def test_workers_that_tell_nothing_are_named_with_what_shows_why(run_toy):

@@ -1,6 +1,6 @@
 """What a scenario may say of commands, and what it is told where that can't work."""
 
-from __future__ import annotations
+import socket
 
 import pytest
 from pydantic import ValidationError
@@ -174,3 +174,11 @@ def test_a_plan_that_says_nothing_of_containers_is_written_as_before_there_were_
 def test_in_containers_no_node_has_the_name_of_the_links():
     told = settings({"toxiproxy": {"run": "x", "image": "mine"}}, progress=[]).lacking(containers=True)
     assert told == "toxiproxy: the links' container has that name there: choose another one"
+
+
+def test_a_port_that_somebody_has_is_told_before_anything_starts():
+    with socket.create_server(("127.0.0.1", 0)) as theirs:
+        port = theirs.getsockname()[1]
+        told = settings({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking()
+        assert told.startswith(f"a: port {port} can't be had (Address already in use): end the program that has it")
+    assert settings({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking() == ""
