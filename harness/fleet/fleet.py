@@ -83,6 +83,8 @@ class Fleet(BaseModel):
             yield f"quorum {self.quorum} of {self.learners} learners"
         if not self.mtbf:
             yield "mtbf 0s: such chips never work"
+        if not self.repair:
+            yield "repair 0s: nothing is repaired in no time"
         if self.checkpoint_cost and not self.checkpoint_every:
             yield "checkpoint_cost means nothing without checkpoint_every"
 

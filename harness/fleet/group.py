@@ -148,15 +148,22 @@ def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> tuple[I
 
 def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
     """Pauses go on until there are as many slices as are needed, and the group has begun again."""
-    last = len(times) - 1
-    after = np.where(few, last, np.arange(len(times)))
-    after = np.minimum.accumulate(after[::-1])[::-1]  # of each event the first one from it on after which all is there
-    while True:
-        index = np.searchsorted(times, ends, side="right") - 1
-        waits = few[index] & (ends < times[-1])
-        if not waits.any():
-            return ends
-        ends = np.where(waits, times[after[index]] + np.where(after[index] < last, rules.again, 0.0), ends)
+    horizon = times[-1]
+    comes = np.flatnonzero(few[:-1] & ~few[1:]) + 1  # with these events there are enough again
+    trains = np.append(times[comes] + rules.again, horizon)  # never, after the last
+    nobody = len(comes)
+
+    def awaited(moments: Floats) -> Indices:
+        """For whom a group that wants to train at these moments waits, as a place in `trains`; -1: for nobody."""
+        at = np.searchsorted(times, moments, side="right") - 1
+        return np.where(few[at] & (moments < horizon), np.searchsorted(comes, at, side="right"), -1)
+
+    following = awaited(trains[:-1])
+    resolved = np.append(np.where(following < 0, np.arange(nobody), following), nobody)
+    while not np.array_equal(further := resolved[resolved], resolved):  # twice as far each time
+        resolved = further
+    waits_for = awaited(ends)
+    return np.where(waits_for < 0, ends, trains[resolved[waits_for]])
 
 
 def _take_void(found: Accounts, rules: Rules, nominal: _Integral, begins: Floats, ends: Floats, horizon: float) -> None:

@@ -1,4 +1,4 @@
-"""A fleet over some days, once: what became of its time. And over many such days, how sure that is."""
+"""A fleet over some days, once: what became of its time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from statistics import NormalDist, mean, stdev
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,6 @@ from harness.fleet.group import Events, Floats, Signs, rules_of, trained
 from harness.fleet.outages import Course, drawn_course
 
 STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "away")
-_CONFIDENCE = 0.95
 
 _course = lru_cache(maxsize=2)(drawn_course)  # for fleets that have the same interruptions
 
@@ -37,13 +34,6 @@ class Outcome(BaseModel):
     states: dict[str, float]
     """What became of the time of all chips."""
     interruptions: int
-
-
-class Estimate(NamedTuple):
-    """A mean, and half of its 95% confidence interval."""
-
-    mean: float
-    half: float
 
 
 def simulate(fleet: Fleet, horizon: float, seed: int) -> Outcome:
@@ -119,12 +109,3 @@ def _uptime(stood: Sequence[tuple[Floats, Floats]], groups: int, quorum: int, ho
     from_now = begins[ranks - np.searchsorted(ends, begins, side="right") == too_many]
     until = ends[np.searchsorted(begins, ends, side="right") - ranks == too_many - 1]
     return 1 - float(until.sum() - from_now.sum()) / horizon
-
-
-def estimate(values: Sequence[float]) -> Estimate:
-    """With Student's quantile by the first terms of its expansion in the normal one (Abramowitz and Stegun 26.7.5)."""
-    if len(values) < 2:
-        return Estimate(mean(values), math.inf)
-    z, free = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2), len(values) - 1
-    quantile = z + (z ** 3 + z) / (4 * free) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * free ** 2)
-    return Estimate(mean(values), quantile * stdev(values) / math.sqrt(len(values)))
