@@ -1,5 +1,5 @@
 """The command line: `diloco-chaos
-run|resume|explore|compare|plan|list|show|validate|schema|progress|check|report|open|runs|diff|replay|tokens|clean|
+run|resume|explore|compare|fleet|plan|list|show|validate|schema|progress|check|report|open|runs|diff|replay|tokens|clean|
 doctor`."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import typer
 from chaos.commands import (  # noqa: F401 - each adds its commands to the application
     comparing,
     exploring,
+    fleet,
     folders,
     library,
     progress,

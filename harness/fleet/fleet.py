@@ -33,14 +33,14 @@ class Fleet(BaseModel):
     shape: float = Field(1.0, ge=0.3, le=10)
     """Of the Weibull distribution of a slice's time in service; 1: exponential. Below 1 who was just put back fails
     most."""
-    repair: LongSeconds = 6_000.0
+    repair: LongSeconds = 6_460.0
     """Mean time, exponential, until an interrupted slice can be had again."""
 
     detection: LongSeconds = 0.0
     """Until a group knows that a slice of it is gone; until then it stands."""
-    shrink: LongSeconds = 8.0
+    shrink: LongSeconds = 8.8
     """For which a group stands to go on without a slice."""
-    grow: LongSeconds = 8.0
+    grow: LongSeconds = 8.8
     """For which it stands to take one back."""
     recovery: LongSeconds = 60.0
     """For which a learner stands that had lost all its slices, and is brought up to date by the others."""

@@ -1,0 +1,172 @@
+"""The command that predicts which share of a fleet's time is useful training."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from chaos.commands.common import Failure, JsonOption, app, print_json
+
+if TYPE_CHECKING:
+    from harness.fleet.fleet import Fleet
+    from harness.fleet.replications import Summary
+
+_SEVERAL = ("chips", "mode", "learners", "repair")
+"""Of these there may be several, separated by commas."""
+_DAY_S = 86_400.0
+_HELP = {"rich_help_panel": "The fleet"}
+_fleet = typer.Typer(invoke_without_command=True)
+app.add_typer(_fleet, name="fleet")
+
+
+@_fleet.callback(epilog="Example: `diloco-chaos fleet --chips 150k,1.2M --learners 2,8 --mtbf 1y`")
+def fleet(
+    context: typer.Context,
+    paper: Annotated[bool, typer.Option("--paper", help="The published table beside ours.")] = False,
+    chips: Annotated[str, typer.Option(help="How many, as in 1.2M; several by commas.", **_HELP)] = "",
+    mode: Annotated[str, typer.Option(help="data_parallel, elastic_data_parallel, decoupled; several by commas, all "
+                                      "by default.", **_HELP)] = "",
+    learners: Annotated[str, typer.Option(help="M, of decoupled; several by commas.", **_HELP)] = "",
+    quorum: Annotated[int | None, typer.Option(help="K: the fleet is up while so many learners train.",
+                                               **_HELP)] = None,
+    slice_chips: Annotated[str, typer.Option(help="Chips that one interruption takes away.", **_HELP)] = "",
+    mtbf: Annotated[str, typer.Option(help="Mean time between interruptions of a chip, as in 1y.", **_HELP)] = "",
+    shape: Annotated[float | None, typer.Option(help="Of the Weibull distribution of a slice's time in service; 1: "
+                                                "exponential.", **_HELP)] = None,
+    repair: Annotated[str, typer.Option(help="Until an interrupted slice is back, on average; several by commas.",
+                                        **_HELP)] = "",
+    detection: Annotated[str, typer.Option(help="Until a loss is noticed.", **_HELP)] = "",
+    shrink: Annotated[str, typer.Option(help="For which a group stands to go on without a slice.", **_HELP)] = "",
+    grow: Annotated[str, typer.Option(help="For which it stands to take one back.", **_HELP)] = "",
+    recovery: Annotated[str, typer.Option(help="For which a learner stands that had lost all its slices.",
+                                          **_HELP)] = "",
+    restart: Annotated[str, typer.Option(help="For which a rigid (data_parallel) job stands.", **_HELP)] = "",
+    spares: Annotated[int | None, typer.Option(help="Spare slices of a rigid job; by default always one more.",
+                                               **_HELP)] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="Of a rigid job: what it made since is lost.", **_HELP)] = "",
+    checkpoint_cost: Annotated[str, typer.Option(help="For which it stands to make one.", **_HELP)] = "",
+    spread: Annotated[str, typer.Option(help="By which a chip's step takes longer, exponential, on average.",
+                                        **_HELP)] = "",
+    straggler_mtbf: Annotated[str, typer.Option(help="Mean time until a chip becomes a straggler.", **_HELP)] = "",
+    straggler_for: Annotated[str, typer.Option(help="For which it is one, on average.", **_HELP)] = "",
+    straggler_speed: Annotated[float | None, typer.Option(help="Of a straggler, as a share.", **_HELP)] = None,
+    days: Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")] = 30.0,
+    replications: Annotated[int, typer.Option(min=1, max=100_000, help="Of each fleet, with other chance.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
+    workers: Annotated[str, typer.Option(help="Where replications are made: local, or ray (a Ray cluster).")] = "local",
+    address: Annotated[str, typer.Option(help="Address of a Ray cluster.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Predict which share of a fleet's time is useful training, while its chips fail and come back."""
+    if context.invoked_subcommand:
+        return
+    from chaos.report import fleet as told
+    given = {name: value for name, value in context.params.items() if name in _settings() and value not in ("", None)}
+    console = Console()
+    if paper:
+        from harness.fleet.paper import PUBLISHED, fitted, fleet_of
+        if given:
+            raise Failure(f"--paper: the fleet is the published one: leave out "
+                          f"{', '.join(map(_option, given))}, or --paper", 2)
+        base = fitted()
+        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
+                               (jobs, workers, address))
+        if as_json:
+            print_json(told.published_document(base, summaries, days, replications, seed))
+        else:
+            told.show_published(base, summaries, days, replications, console)
+        return
+    summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
+    _trains(summaries)
+    if as_json:
+        print_json(told.document(summaries, days, replications, seed))
+    else:
+        told.show(summaries, days, replications, console)
+
+
+def _settings() -> set[str]:
+    from harness.fleet.fleet import Fleet
+    return set(Fleet.model_fields)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _fleets(given: dict[str, Any]) -> list[Fleet]:
+    """All that were asked for, in the order of the options; learners are varied in `decoupled` alone.
+
+    Raises:
+        Failure: they are no fleets; all that is wrong is told at once.
+    """
+    from typing import get_args
+
+    from pydantic import ValidationError
+
+    from harness.fleet.fleet import Fleet, Mode
+    several = {name: [part.strip() for part in str(given.get(name, "")).split(",") if part.strip()]
+               for name in _SEVERAL}
+    several["mode"] = several["mode"] or list(get_args(Mode))
+    found, wrong = [], []
+    for values in product(*(several[name] or [""] for name in _SEVERAL)):
+        one = given | {name: value for name, value in zip(_SEVERAL, values, strict=True) if value}
+        if "learners" in one:
+            one["learners"] = int(one["learners"]) if one["learners"].isdecimal() else one["learners"]
+        if one.get("mode") != "decoupled":
+            one = {name: value for name, value in one.items() if name not in ("learners", "quorum")}
+        try:
+            found.append(Fleet.model_validate({name: _share_of(name, value) for name, value in one.items()}))
+        except ValidationError as error:
+            wrong += [" ".join([*(f"{_option(str(part))}:" for part in problem["loc"][:1]),
+                                problem["msg"].removeprefix("Value error, ")]) for problem in error.errors()]
+    if wrong:
+        raise Failure("\n".join(dict.fromkeys(wrong)), 2)
+    return list(dict.fromkeys(found))
+
+
+def _share_of(name: str, value: Any) -> Any:
+    """What a number is where text was given."""
+    if name == "spread" and isinstance(value, str) and not value.endswith("%"):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
+               ) -> list[Summary]:
+    from harness.fleet.replications import TRIALS, FleetError, replicated
+    from harness.workers import WorkersError, workers_for
+    jobs, place, address = where
+    if place not in ("local", "ray"):
+        raise Failure(f"--workers {place}: local or ray", 2)
+    try:
+        workers = workers_for(TRIALS, jobs or len(os.sched_getaffinity(0)), place, address)
+    except WorkersError as error:
+        raise Failure(f"--workers ray: {error}", 2) from error
+    try:
+        return replicated(fleets, days * _DAY_S, replications, seed, workers)
+    except (FleetError, WorkersError) as error:
+        raise Failure(str(error), 2) from error
+    finally:
+        workers.close()
+
+
+def _trains(summaries: list[Summary]) -> None:
+    """Raises where one of them never does."""
+    from chaos.report.fleet import count_words, way
+    from harness.fleet.replications import NOTHING
+    from harness.units import show_seconds
+    never = [summary.fleet for summary in summaries if summary.goodput.mean < NOTHING]
+    if never:
+        raise Failure("\n".join(
+            f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: a group is interrupted every "
+            f"{show_seconds(fleet.groups / fleet.interruptions_per_s)}, and that costs it more; take a longer --mtbf, "
+            f"smaller slices, or more learners"
+            for fleet in never), 2)

@@ -1,0 +1,132 @@
+"""What a fleet makes of its time, for people: tables, and the published one beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.fleet.closed_forms import goodput
+from harness.fleet.fleet import Fleet
+from harness.fleet.paper import FITTED, PUBLISHED, UPTIME_FROM, fleet_of
+from harness.fleet.replications import NOTHING, Estimate, Summary
+from harness.units import show_long, show_seconds
+
+_WHERE = {"away": "repair", "shrinking": "stop", "growing": "grow", "slow": "slow", "lost": "lost",
+          "checkpointing": "save"}
+"""State of a chip -> the word above its column."""
+_MEANING = {"repair": "the slice is away", "stop": "the group stands because it lost a slice",
+            "grow": "the group stands to take a slice back", "slow": "waiting for the slowest chip of the group",
+            "lost": "work since the last checkpoint, made again", "save": "checkpoints"}
+_TIMES = (0.5, 2.0)
+_MARGIN = 0.03
+"""How far from a published cell ours may be."""
+
+
+def show(summaries: Sequence[Summary], days: float, replications: int, console: Console) -> None:
+    """A row for each fleet, and what becomes of the rest of the time."""
+    lost = [state for state in _WHERE if any(summary.states[state] >= NOTHING for summary in summaries)]
+    table = _table("chips", "mode", "goodput", "uptime", *(_WHERE[state] for state in lost))
+    for summary in summaries:
+        fleet = summary.fleet
+        table.add_row(count_words(fleet.chips), way(fleet), _share(summary.goodput), f"{summary.uptime.mean:.1%}",
+                      *(_short_share(summary.states[state]) for state in lost))
+    console.print(table)
+    apart = sorted({1 / summary.fleet.interruptions_per_s for summary in summaries})
+    between = " to ".join(show_seconds(value) for value in dict.fromkeys((apart[0], apart[-1])))
+    console.print(f"{replications} replications of {days:g} days; an interruption every {between}")
+    for state in lost:
+        console.print(f"  {_WHERE[state]:<7} {_MEANING[_WHERE[state]]}", style="dim", highlight=False)
+
+
+def show_published(base: Fleet, summaries: Sequence[Summary], days: float, replications: int, console: Console
+                   ) -> None:
+    """`summaries`: of the published cells, in their order."""
+    table = _table("chips", "mode", "published", "ours", "off by", "uptime", "")
+    for cell, summary in zip(PUBLISHED, summaries, strict=True):
+        off = summary.goodput.mean - cell.goodput
+        words = Text(f"{100 * off:+.1f}", style="red" if abs(off) > _MARGIN else "")
+        table.add_row(count_words(cell.chips), way(summary.fleet), f"{cell.goodput:.0%}", _share(summary.goodput),
+                      words, f"{summary.uptime.mean:.1%}", "fitted" if cell in FITTED else "")
+    console.print("Goodput, published (Decoupled DiLoCo, arXiv 2604.21428) and ours", style="bold")
+    console.print(table)
+    console.print(f"{replications} replications of {days:g} days, 95% intervals; what is not fitted is predicted; "
+                  f"published uptime: 100% from M = {UPTIME_FROM} on\n", highlight=False)
+    console.print("Parameters", style="bold")
+    for line in _parameters(base):
+        console.print(line, highlight=False)
+    console.print("\nSensitivity  goodput by the closed forms, with one parameter changed", style="bold")
+    console.print(_sensitivity(base))
+
+
+def _parameters(base: Fleet) -> Iterator[str]:
+    yield f"  fitted     shrink, grow   {show_seconds(base.shrink):>8}  for which a group stands, each time"
+    yield f"  fitted     repair         {show_long(base.repair):>8}  until a slice is back, on average"
+    yield f"  fitted     restart        {show_seconds(base.restart):>8}  for which a rigid job stands, each time"
+    yield f"  given      mtbf           {show_long(base.mtbf):>8}  between two interruptions of a chip"
+    yield f"  assumed    slice_chips    {base.slice_chips:>8}  that one interruption takes away"
+
+
+def _sensitivity(base: Fleet) -> Table:
+    table = _table("", *(way(fleet_of(cell, base)) for cell in FITTED))
+    changes: list[tuple[str, dict[str, Any]]] = [("as fitted", {})]
+    for name, keys in (("shrink, grow", ("shrink", "grow")), ("repair", ("repair",)), ("restart", ("restart",)),
+                       ("mtbf", ("mtbf",)), ("slice_chips", ("slice_chips",))):
+        changes += [(f"{name} x {times:g}", {key: type(getattr(base, key))(getattr(base, key) * times) for key in keys})
+                    for times in _TIMES]
+    for words, change in changes:
+        changed = base.model_copy(update=change)
+        table.add_row(words, *(f"{goodput(fleet_of(cell, changed)):.1%}" for cell in FITTED))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("mode", "") else "right", no_wrap=True)
+    return table
+
+
+def way(fleet: Fleet) -> str:
+    """How it trains, in words: of `decoupled` with how many learners, and which quorum where that is not one."""
+    quorum = f", K = {fleet.quorum}" if fleet.quorum > 1 else ""
+    return {"data_parallel": "data parallel", "elastic_data_parallel": "elastic data parallel",
+            "decoupled": f"decoupled, M = {fleet.learners}{quorum}"}[fleet.mode]
+
+
+def _short_share(value: float) -> str:
+    return f"{max(0.0, value):.{1 if value < 0.0995 else 0}%}"
+
+
+def _share(value: Estimate) -> str:
+    return f"{value.mean:.1%}" + (f" ± {100 * value.half:.1f}" if value.half is not None else "")
+
+
+def count_words(value: int) -> str:
+    """1.2M, 150k, 4096."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if value >= size and value % (size // 100) == 0:
+            return f"{value / size:g}{unit}"
+    return str(value)
+
+
+def document(summaries: Sequence[Summary], days: float, replications: int, seed: int) -> dict[str, Any]:
+    """The same for programs."""
+    return {"days": days, "replications": replications, "seed": seed,
+            "fleets": [summary.model_dump(mode="json") | {
+                "interruptions_every_s": 1 / summary.fleet.interruptions_per_s} for summary in summaries]}
+
+
+def published_document(base: Fleet, summaries: Sequence[Summary], days: float, replications: int, seed: int
+                       ) -> dict[str, Any]:
+    """The published table for programs."""
+    cells = [{"published": cell.goodput, "off_by": summary.goodput.mean - cell.goodput, "fitted": cell in FITTED}
+             for cell, summary in zip(PUBLISHED, summaries, strict=True)]
+    told = document(summaries, days, replications, seed)
+    told["fleets"] = [fleet | cell for fleet, cell in zip(told["fleets"], cells, strict=True)]
+    return told | {"fitted": {"shrink_s": base.shrink, "grow_s": base.grow, "repair_s": base.repair,
+                              "restart_s": base.restart}}

@@ -1,0 +1,86 @@
+"""Predictions of a fleet: tables for people, JSON for programs, a sentence for what can't be."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from chaos.cli import app
+from chaos.commands.common import Failure
+
+FEW = ("--replications", "2", "--days", "2", "--jobs", "1")
+
+
+def told(*arguments):
+    """What `fleet` says, at the width of a narrow terminal."""
+    done = CliRunner().invoke(app, ["fleet", *FEW, *arguments], env={"COLUMNS": "80"})
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_every_mode_has_a_row_if_none_is_named_and_each_row_fits_a_terminal():
+    lines = told("--chips", "150k,1.2M", "--learners", "2,8").splitlines()
+    ways = ("data parallel", "elastic data parallel", "decoupled, M = 2", "decoupled, M = 8")
+    rows = [line for line in lines if "±" in line]
+    assert len(rows) == 8
+    for row, chips, way in zip(rows, ["150k"] * 4 + ["1.2M"] * 4, ways * 2, strict=True):
+        assert row.split(None, 1)[0] == chips
+        assert row.split(None, 1)[1].startswith(way)
+    assert max(map(len, lines)) <= 80
+    assert "2 replications of 2 days; an interruption every 26.3 s to 3 min 41 s" in lines
+
+
+def test_the_columns_say_where_the_rest_of_the_time_goes():
+    words = told("--mode", "decoupled", "--straggler-mtbf", "100d", "--spread", "1%", "--quorum", "3")
+    assert "decoupled, M = 8, K = 3" in words
+    assert "slow    waiting for the slowest chip of the group" in words
+    assert "work since the last checkpoint" not in words
+
+
+def test_programs_get_every_number_and_the_fleet_that_it_is_of():
+    found = json.loads(told("--json", "--mode", "decoupled", "--chips", "300k"))
+    (fleet,) = found["fleets"]
+    assert fleet["fleet"]["chips"] == 300_000
+    assert sum(fleet["states"].values()) == pytest.approx(1)
+    assert fleet["goodput"]["mean"] == pytest.approx(0.93, abs=0.02)
+    assert fleet["interruptions_every_s"] == pytest.approx(110, rel=0.01)
+    assert (found["days"], found["replications"], found["seed"]) == (2, 2, 0)
+
+
+def test_the_published_table_stands_beside_ours():
+    lines = told("--paper").splitlines()
+    assert sum(line.rstrip().endswith("fitted") and "±" in line for line in lines) == 3
+    assert sum("±" in line for line in lines) == 9
+    assert max(map(len, lines)) <= 80
+    cells = json.loads(told("--paper", "--json"))["fleets"]
+    assert len(cells) == 9
+    assert all(abs(cell["off_by"]) <= 0.03 for cell in cells)
+
+
+def test_the_numbers_do_not_depend_on_how_many_processes_there_are():
+    assert told("--json", "--jobs", "2") == told("--json")
+
+
+@pytest.mark.parametrize(("given", "why"), [
+    (("--chips", "0"), "--chips: Input should be greater than or equal to 1"),
+    (("--chips", "1k", "--learners", "9"), "9 learners, and 4 slices of 256 chips"),
+    (("--learners", "two"), "--learners: Input should be a valid integer"),
+    (("--repair", "1h,-2h"), "--repair: '-2h' is not a duration: write it like 90s, 2h, 30d or 1y"),
+    (("--mode", "rigid"), "--mode: Input should be 'data_parallel'"),
+    (("--spread", "x"), "--spread: 'x' is not a share"),
+    (("--paper", "--chips", "3"), "--paper: the fleet is the published one: leave out --chips, or --paper"),
+    (("--workers", "rey"), "--workers rey: local or ray"),
+    (("--mtbf", "1min", "--repair", "1s"), "take fewer days, or a longer time between them"),
+    (("--mtbf", "2d", "--grow", "1h", "--mode", "elastic_data_parallel"), "nothing is ever trained")])
+def test_what_can_not_be_is_told_in_a_sentence_with_exit_code_2(given, why):
+    with pytest.raises(Failure) as failed:
+        told(*given)
+    assert why in str(failed.value)
+    assert failed.value.code == 2
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(Failure) as failed:
+        told("--chips", "0", "--repair", "x", "--mtbf", "1")
+    assert [line.split(":")[0] for line in str(failed.value).splitlines()] == ["--chips", "--mtbf", "--repair"]
