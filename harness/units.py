@@ -23,6 +23,7 @@ MOST_STEPS = 10**9
 """No run takes more."""
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
 _LONG_SECONDS = _SECONDS | {"h": 3600.0, "d": 86_400.0, "y": 365.25 * 86_400.0}
+_MINUTES_FROM_S = 120.0
 _MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6}
 _BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
@@ -194,10 +195,11 @@ def show_seconds(value: float) -> str:
 
 
 def show_long(value: float) -> str:
-    """A long duration as a person reads it: `71 s`, `1.7 h`, `1.0 y`."""
-    for unit in ("y", "d", "h"):
-        if value >= _LONG_SECONDS[unit]:
-            return f"{value / _LONG_SECONDS[unit]:.1f} {unit}"
+    """A long duration as a person reads it: `71.0 s`, `30 min`, `1.7 h`, `1 y`."""
+    for unit in ("y", "d", "h", "min"):
+        if value >= 0.9995 * _LONG_SECONDS[unit] and (unit != "min" or value >= _MINUTES_FROM_S):
+            return f"{value / _LONG_SECONDS[unit]:.2g} {unit}" if value < 99 * _LONG_SECONDS[unit] else (
+                f"{value / _LONG_SECONDS[unit]:.0f} {unit}")
     return show_seconds(value)
 
 

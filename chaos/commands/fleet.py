@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,11 +61,15 @@ def fleet(
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
     workers: Annotated[str, typer.Option(help="Where replications are made: local, or ray (a Ray cluster).")] = "local",
     address: Annotated[str, typer.Option(help="Address of a Ray cluster.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw goodput over what there are several of: an .svg, or a .png "
+                                              "(extra png).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict which share of a fleet's time is useful training, while its chips fail and come back."""
     if context.invoked_subcommand:
         return
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise Failure(f"--plot {plot}: name a file that ends in .svg or .png", 2)
     from chaos.report import fleet as told
     given = {name: value for name, value in context.params.items() if name in _settings() and value not in ("", None)}
     console = Console()
@@ -83,6 +88,8 @@ def fleet(
         return
     summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
     _trains(summaries)
+    if plot is not None:
+        _draw(summaries, plot)
     if as_json:
         print_json(told.document(summaries, days, replications, seed))
     else:
@@ -156,6 +163,18 @@ def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, w
         raise Failure(str(error), 2) from error
     finally:
         workers.close()
+
+
+def _draw(summaries: list[Summary], file: Path) -> None:
+    from chaos.report.fleet import plotted
+    from chaos.report.forms.plot import rasterized
+    svg = plotted(summaries)
+    if not svg:
+        raise Failure("--plot: there is nothing to draw goodput over: give several --chips, --learners or --repair", 2)
+    if file.suffix == ".png":
+        file.write_bytes(rasterized(svg, "--plot"))
+    else:
+        file.write_text(svg)
 
 
 def _trains(summaries: list[Summary]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from chaos.report.forms.plot import Line, Point, plot_svg
 from harness.fleet.closed_forms import goodput
 from harness.fleet.fleet import Fleet
 from harness.fleet.paper import FITTED, PUBLISHED, UPTIME_FROM, fleet_of
@@ -22,6 +23,10 @@ _WHERE = {"away": "repair", "shrinking": "stop", "growing": "grow", "slow": "slo
 _MEANING = {"repair": "the slice is away", "stop": "the group stands because it lost a slice",
             "grow": "the group stands to take a slice back", "slow": "waiting for the slowest chip of the group",
             "lost": "work since the last checkpoint, made again", "save": "checkpoints"}
+_OVER: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("chips", "chips", lambda value: count_words(value)), ("learners", "learners (M)", str),
+    ("repair", "mean time of a repair", show_long))
+"""Of these there may be several; the words at the axis, and how a value is shown."""
 _TIMES = (0.5, 2.0)
 _MARGIN = 0.03
 """How far from a published cell ours may be."""
@@ -112,6 +117,32 @@ def count_words(value: int) -> str:
         if value >= size and value % (size // 100) == 0:
             return f"{value / size:g}{unit}"
     return str(value)
+
+
+def plotted(summaries: Sequence[Summary]) -> str:
+    """Goodput over what there are several of: chips, learners, or repairs; a line for everything else. Empty: there is
+    one of each."""
+    fleets = [summary.fleet for summary in summaries]
+    over = next((one for one in _OVER if len({getattr(fleet, one[0]) for fleet in fleets if one[0] != "learners" or
+                                              fleet.mode == "decoupled"}) > 1), None)
+    if over is None:
+        return ""
+    name, words, shown = over
+    lines: dict[str, list[Point]] = {}
+    for summary in summaries:
+        x, half = getattr(summary.fleet, name), summary.goodput.half or 0.0
+        lines.setdefault(_but(summary.fleet, name, fleets), []).append(Point(x, summary.goodput.mean, half))
+    return plot_svg("Goodput", words, [Line(label, sorted(points)) for label, points in lines.items()
+                                       if name != "learners" or label.startswith("decoupled")],
+                    lambda value: shown(type(getattr(fleets[0], name))(value)))
+
+
+def _but(fleet: Fleet, name: str, fleets: Sequence[Fleet]) -> str:
+    """What it is called beside its value on the axis."""
+    words = [way(fleet) if name != "learners" or fleet.mode != "decoupled" else "decoupled"]
+    words += [f"{shown(getattr(fleet, other))} {other}" for other, _, shown in _OVER if other not in (name, "learners")
+              and len({getattr(one, other) for one in fleets}) > 1]
+    return ", ".join(words)
 
 
 def document(summaries: Sequence[Summary], days: float, replications: int, seed: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.units import show_bytes, show_seconds
 PAGE = "report.html"
 """In a run's folder."""
 FONTS = "DejaVu Sans, Liberation Sans, Noto Sans, Arial, Helvetica, Verdana"
-_LIGHT = {"ink": "#1b1f24", "dim": "#5c6570", "paper": "#fff", "card": "#f5f7f9", "line": "#d8dde3", "good": "#1a7f37",
+LIGHT = {"ink": "#1b1f24", "dim": "#5c6570", "paper": "#fff", "card": "#f5f7f9", "line": "#d8dde3", "good": "#1a7f37",
           "bad": "#c5221f", "unsure": "#8a5a00", "fault": "#c5221f22", "own": "#0b62c4", "other": "#8250df",
           "third": "#b35900", "green": "#43a463", "cyan": "#2f8fb5", "yellow": "#b8690f", "blue": "#3b4cc0",
           "magenta": "#a94fc0", "red": "#d03a36", "bright_yellow": "#f2cf5b", "bright_cyan": "#7fd1de",
@@ -32,15 +32,15 @@ _DARK = {"ink": "#e6e9ed", "dim": "#98a2ae", "paper": "#14171b", "card": "#1d222
 
 def report_html(model: ReportModel, past: Sequence[Past] = ()) -> str:
     """The page; `past`: earlier runs of the same scenario, the oldest first."""
-    return _environment().get_template("report.html.j2").render(
-        **_timeline(model), past=past, loss=loss(model), loss_height=LOSS, marks=MARKS, verdicts=VERDICTS, light=_LIGHT,
+    return environment().get_template("report.html.j2").render(
+        **_timeline(model), past=past, loss=loss(model), loss_height=LOSS, marks=MARKS, verdicts=VERDICTS, light=LIGHT,
         dark=_DARK, ink=lambda name: f"var(--{name})", bytes=show_bytes, bar=bar)
 
 
 def timeline_svg(model: ReportModel) -> str:
     """The timeline as a drawing of its own, on white."""
-    return _environment().get_template("timeline.svg.j2").render(
-        **_timeline(model), ink=_LIGHT.__getitem__, fonts=FONTS)
+    return environment().get_template("timeline.svg.j2").render(
+        **_timeline(model), ink=LIGHT.__getitem__, fonts=FONTS)
 
 
 def _timeline(model: ReportModel) -> dict[str, Any]:
@@ -55,6 +55,7 @@ def _timeline(model: ReportModel) -> dict[str, Any]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where templates are, and how they are read."""
     return Environment(loader=PackageLoader("chaos.report.forms"), autoescape=True, undefined=StrictUndefined,
                        trim_blocks=True, lstrip_blocks=True)

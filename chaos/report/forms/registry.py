@@ -7,19 +7,17 @@ from collections.abc import Callable
 
 from chaos.report.forms.junit import report_junit
 from chaos.report.forms.markdown import report_markdown
-from chaos.report.forms.page import FONTS, report_html, timeline_svg
+from chaos.report.forms.page import report_html, timeline_svg
+from chaos.report.forms.plot import rasterized
 from chaos.report.forms.telemetry import report_otel, report_prometheus
 from chaos.report.forms.trace import report_trace
 from chaos.report.model import model_of
 from chaos.report.past import earlier
 from chaos.runner.run import Result, document
-from harness.extras import MissingExtraError, require
 from harness.providers import Offers, ProviderError, offers
 
 GROUP = "diloco_chaos.reports"
 """Of entry points; each names a function from a `Result` to what is written, under the report's name."""
-_LETTER = ('<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
-           f'<text y="15" font-family="{FONTS}">LETTER</text></svg>')
 Report = Callable[[Result], str | bytes]
 
 
@@ -60,15 +58,7 @@ def png(result: Result) -> bytes:
     Raises:
         MissingExtraError: resvg-py is not installed, or there is no font to draw letters with.
     """
-    require("resvg_py", "png", "--format png")
-    from resvg_py import svg_to_bytes
-
-    def drawn(text: str) -> bytes:
-        return bytes(svg_to_bytes(svg_string=text, zoom=2))
-    if drawn(_LETTER) == drawn(_LETTER.replace("LETTER", "")):
-        raise MissingExtraError(f"--format png: this machine has none of the fonts {FONTS}; install one "
-                                f"(Debian: apt install fonts-dejavu-core), or take --format svg")
-    return drawn(svg(result))
+    return rasterized(svg(result), "--format png")
 
 
 def perfetto(result: Result) -> str:

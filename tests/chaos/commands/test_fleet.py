@@ -62,6 +62,17 @@ def test_the_numbers_do_not_depend_on_how_many_processes_there_are():
     assert told("--json", "--jobs", "2") == told("--json")
 
 
+def test_goodput_is_drawn_over_what_there_are_several_of(tmp_path):
+    told("--chips", "150k,300k,1.2M", "--learners", "2,8", "--plot", str(tmp_path / "chips.svg"))
+    drawing = (tmp_path / "chips.svg").read_text()
+    for words in ("data parallel", "elastic data parallel", "decoupled, M = 2", "decoupled, M = 8", "150k", "1.2M"):
+        assert f">{words}</text>" in drawing
+    told("--mode", "decoupled", "--learners", "2,8", "--repair", "30min,2h", "--plot", str(tmp_path / "learners.svg"))
+    drawing = (tmp_path / "learners.svg").read_text()
+    for words in ("decoupled, 30 min repair", "decoupled, 2 h repair", "learners (M)"):
+        assert f">{words}</text>" in drawing
+
+
 @pytest.mark.parametrize(("given", "why"), [
     (("--chips", "0"), "--chips: Input should be greater than or equal to 1"),
     (("--chips", "1k", "--learners", "9"), "9 learners, and 4 slices of 256 chips"),
@@ -71,6 +82,8 @@ def test_the_numbers_do_not_depend_on_how_many_processes_there_are():
     (("--spread", "x"), "--spread: 'x' is not a share"),
     (("--paper", "--chips", "3"), "--paper: the fleet is the published one: leave out --chips, or --paper"),
     (("--workers", "rey"), "--workers rey: local or ray"),
+    (("--plot", "a.pdf"), "name a file that ends in .svg or .png"),
+    (("--plot", "a.svg"), "give several --chips, --learners or --repair"),
     (("--mtbf", "1min", "--repair", "1s"), "take fewer days, or a longer time between them"),
     (("--mtbf", "2d", "--grow", "1h", "--mode", "elastic_data_parallel"), "nothing is ever trained")])
 def test_what_can_not_be_is_told_in_a_sentence_with_exit_code_2(given, why):
