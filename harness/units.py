@@ -24,7 +24,7 @@ MOST_STEPS = 10**9
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0}
 _LONG_SECONDS = _SECONDS | {"h": 3600.0, "d": 86_400.0, "y": 365.25 * 86_400.0}
 _MINUTES_FROM_S = 120.0
-_MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6}
+_MULTIPLES = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9}
 _BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
@@ -66,13 +66,13 @@ def long_seconds(value: Any) -> Any:
 
 
 def count(value: Any) -> Any:
-    """A count from `1.2M`, `150k` or 1200000.
+    """A count from `12B`, `1.2M`, `150k` or 1200000.
 
     Raises:
         ValueError: it is no whole number.
     """
     if isinstance(value, str):
-        found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[kM]?)\s*", value)
+        found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[kMB]?)\s*", value)
         whole = float(found["number"]) * _MULTIPLES[found["unit"]] if found else math.inf
         if not math.isfinite(whole) or whole != round(whole):
             raise ValueError(f"{value!r} is not a count: write it like 4096, 150k or 1.2M")
@@ -169,8 +169,8 @@ LongSeconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), Before
                         PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
                         _written(rf"{_DIGITS}\s*(ms|s|min|m|h|d|y)", "a duration, like 90s, 2h or 1y", {"const": 0})]
 """Of what a fleet does in years."""
-Count = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(count),
-                  _written(r"\d+(\.\d+)?[kM]?", "a count, like 1.2M", {"type": "integer", "minimum": 1})]
+Count = Annotated[int, Field(ge=1, le=10**15), BeforeValidator(count),
+                  _written(r"\d+(\.\d+)?[kMB]?", "a count, like 1.2M", {"type": "integer", "minimum": 1})]
 Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False), BeforeValidator(bytes_per_second),
                  PlainSerializer(lambda value: f"{value!r}B/s", when_used="json"),
                  _written(rf"{_DIGITS}\s*(B|kB|KB|MB|GB)/s", "a rate, like 1MB/s")]

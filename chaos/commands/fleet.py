@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -13,9 +13,12 @@ from rich.console import Console
 from chaos.commands.common import Failure, JsonOption, app, print_json
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from harness.fleet.fleet import Fleet
     from harness.fleet.replications import Summary
 
+Read = TypeVar("Read", bound="BaseModel")
 _SEVERAL = ("chips", "mode", "learners", "repair")
 """Of these there may be several, separated by commas."""
 _DAY_S = 86_400.0
@@ -96,6 +99,38 @@ def fleet(
         told.show(summaries, days, replications, console)
 
 
+@_fleet.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
+def bandwidth(
+    parameters: Annotated[str, typer.Option(help="Of the model, as in 12B.")] = "",
+    step_time: Annotated[str, typer.Option(help="Of an inner step, as in 2s.")] = "",
+    sites: Annotated[int | None, typer.Option(help="That train it together; a learner each.")] = None,
+    sync_every: Annotated[int | None, typer.Option(help="H, steps between two merges of a fragment.")] = None,
+    fragments: Annotated[int | None, typer.Option(help="P.")] = None,
+    overlap: Annotated[float | None, typer.Option(help="tau, steps that an exchange may take.")] = None,
+    gradients: Annotated[str, typer.Option(help="How outer gradients travel: float32, bfloat16, int8 or int4.")] = "",
+    broadcasts: Annotated[str, typer.Option(help="How what was merged travels: the same.")] = "",
+    hidden: Annotated[str, typer.Option(help="Share of a step in which gradients of data parallelism may "
+                                        "travel.")] = "",
+    link: Annotated[float | None, typer.Option(min=1e-6, help="Gbit/s that a site has each way: how much gets through "
+                                               "in time.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The published pairs, and what they assume.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
+    from chaos.report import bandwidth as told
+    from harness.fleet.bandwidth import PUBLISHED, Exchange
+    given = {name: value for name, value in locals().items() if name in Exchange.model_fields
+             and value not in ("", None)}
+    if paper and (given or link is not None):
+        raise Failure(f"--paper: the exchange is the published one: leave out "
+                      f"{', '.join(map(_option, [*given, *(['link'] if link is not None else [])]))}, or --paper", 2)
+    if paper:
+        print_json(told.published_document(PUBLISHED)) if as_json else told.show_published(PUBLISHED, Console())
+        return
+    exchange = _read(Exchange, {name: _share_of(name, value) for name, value in given.items()})
+    print_json(told.document(exchange, link)) if as_json else told.show(exchange, link, Console())
+
+
 def _settings() -> set[str]:
     from harness.fleet.fleet import Fleet
     return set(Fleet.model_fields)
@@ -113,8 +148,6 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
     """
     from typing import get_args
 
-    from pydantic import ValidationError
-
     from harness.fleet.fleet import Fleet, Mode
     several = {name: [part.strip() for part in str(given.get(name, "")).split(",") if part.strip()]
                for name in _SEVERAL}
@@ -127,18 +160,32 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
         if one.get("mode") != "decoupled":
             one = {name: value for name, value in one.items() if name not in ("learners", "quorum")}
         try:
-            found.append(Fleet.model_validate({name: _share_of(name, value) for name, value in one.items()}))
-        except ValidationError as error:
-            wrong += [" ".join([*(f"{_option(str(part))}:" for part in problem["loc"][:1]),
-                                problem["msg"].removeprefix("Value error, ")]) for problem in error.errors()]
+            found.append(_read(Fleet, {name: _share_of(name, value) for name, value in one.items()}))
+        except Failure as failure:
+            wrong += str(failure).splitlines()
     if wrong:
         raise Failure("\n".join(dict.fromkeys(wrong)), 2)
     return list(dict.fromkeys(found))
 
 
+def _read(model: type[Read], given: dict[str, Any]) -> Read:
+    """Options as settings.
+
+    Raises:
+        Failure: they are none; each that is wrong has a line.
+    """
+    from pydantic import ValidationError
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise Failure("\n".join(" ".join([*(f"{_option(str(part))}:" for part in problem["loc"][:1]),
+                                          problem["msg"].removeprefix("Value error, ")])
+                                for problem in error.errors()), 2) from error
+
+
 def _share_of(name: str, value: Any) -> Any:
     """What a number is where text was given."""
-    if name == "spread" and isinstance(value, str) and not value.endswith("%"):
+    if name in ("spread", "hidden") and isinstance(value, str) and not value.endswith("%"):
         try:
             return float(value)
         except ValueError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.units import Count, LongSeconds, Share
+from harness.units import Count, LongSeconds, Share, between
 
 Mode = Literal["data_parallel", "elastic_data_parallel", "decoupled"]
+Chips = Annotated[Count, between(1, 10**9, "at most a billion")]
 _MOST_SLICES = 10**6
 
 
@@ -20,8 +21,8 @@ class Fleet(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     mode: Mode = "decoupled"
-    chips: Count = 1_200_000
-    slice_chips: Count = 256
+    chips: Chips = 1_200_000
+    slice_chips: Chips = 256
     """Chips of a slice: what one interruption takes away."""
     learners: int = Field(8, ge=1, le=10**6)
     """M, of a decoupled run."""

@@ -25,12 +25,13 @@ def test_a_long_duration_is_read_in_its_largest_unit(seconds, words):
     assert show_long(seconds) == words
 
 
-@pytest.mark.parametrize(("text", "number"), [("4096", 4096), ("150k", 150_000), ("1.2M", 1_200_000)])
+@pytest.mark.parametrize(("text", "number"), [("4096", 4096), ("150k", 150_000), ("1.2M", 1_200_000),
+                                            ("12B", 12 * 10**9)])
 def test_a_count_may_be_in_thousands_and_millions(text, number):
     assert count(text) == number
 
 
 @pytest.mark.parametrize("text", ["1.5", "many", "1.00001k", "-3", "1e400"])
 def test_what_is_no_count_is_refused(text):
-    with pytest.raises(ValueError, match="write it like 4096, 150k or 1.2M"):
+    with pytest.raises(ValueError, match=r"write it like 4096, 150k or 1\.2M"):
         count(text)

@@ -48,9 +48,9 @@ def plot_svg(title: str, x_label: str, lines: Sequence[Line], show_x: Callable[[
                         for point in line.points]}
              for number, (line, end) in enumerate(zip(lines, _apart(ends), strict=True))]
     return environment().get_template("plot.svg.j2").render(
-        title=title, x_label=x_label, lines=drawn, ink=LIGHT.__getitem__, fonts=FONTS, width=_WIDTH - 30 + _LETTER_WIDTH * max(len(line.label) for line in lines),
-        height=_HEIGHT,
-        left=_LEFT, top=_TOP, right=across.end + 14, floor=up.start,
+        title=title, x_label=x_label, lines=drawn, ink=LIGHT.__getitem__, fonts=FONTS, height=_HEIGHT,
+        width=_WIDTH - 30 + _LETTER_WIDTH * max(len(line.label) for line in lines), left=_LEFT,
+        top=_TOP, right=across.end + 14, floor=up.start,
         x_ticks=[Tick(at[x], show_x(x)) for x in values],
         y_ticks=[Tick(up(tenth / 10), f"{10 * tenth}%") for tenth in range(0, 11, 2)])
 

@@ -73,6 +73,41 @@ def test_goodput_is_drawn_over_what_there_are_several_of(tmp_path):
         assert f">{words}</text>" in drawing
 
 
+def bandwidth(*arguments):
+    done = CliRunner().invoke(app, ["fleet", "bandwidth", *arguments], env={"COLUMNS": "80"})
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_what_links_between_sites_must_carry_is_told_and_what_gets_through_a_link():
+    lines = bandwidth("--parameters", "12B", "--sites", "4", "--step-time", "2s", "--link", "5").splitlines()
+    rows = {line[:30].strip(): line[30:].split() for line in lines if "data parallel," in line or "decoupled" in line}
+    assert rows["data parallel, bfloat16"] == ["144", "144", "3.5%"]
+    assert rows["decoupled"] == ["1.06", "1.06", "100%"]
+    assert rows["decoupled, the syncer's site"] == ["4.25", "4.25", "100%"]
+    assert max(map(len, lines)) <= 80
+    found = json.loads(bandwidth("--link", "5", "--json"))["needed"]
+    assert found["data parallel, float32"]["in_time"] == pytest.approx(
+        5 / found["data parallel, float32"]["up_gbit_per_s"])
+
+
+def test_the_published_pairs_stand_beside_ours_with_what_they_assume():
+    words = bandwidth("--paper")
+    assert "H = 36, outer gradients and broadcasts int4" in words.replace("\n", " ")
+    pairs = json.loads(bandwidth("--paper", "--json"))["pairs"]
+    assert [one["published_gbit_per_s"] for pair in pairs for one in pair["needed"]] == [198.0, 0.84, 104.0, 1.7]
+
+
+def test_an_exchange_that_can_not_be_is_told_in_a_sentence_with_exit_code_2():
+    with pytest.raises(Failure) as failed:
+        bandwidth("--parameters", "0", "--gradients", "int3", "--hidden", "0")
+    assert [line.split(":")[0] for line in str(failed.value).splitlines()] == ["--parameters", "--gradients",
+                                                                              "--hidden"]
+    with pytest.raises(Failure, match="--paper: the exchange is the published one: leave out --sites, --link"):
+        bandwidth("--paper", "--sites", "3", "--link", "1")
+
+
 @pytest.mark.parametrize(("given", "why"), [
     (("--chips", "0"), "--chips: Input should be greater than or equal to 1"),
     (("--chips", "1k", "--learners", "9"), "9 learners, and 4 slices of 256 chips"),

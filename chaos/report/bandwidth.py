@@ -1,0 +1,85 @@
+"""What training asks of the links between sites, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from harness.fleet.bandwidth import Exchange, Needed, Published, at_the_syncer, data_parallel, decoupled
+from harness.units import show_seconds
+
+_UNHURRIED = 0.9995
+
+
+def show(exchange: Exchange, link: float | None, console: Console) -> None:
+    """A row for each way to train. `link`: Gbit/s that a site has, each way; None: that is not the question."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("Gbit/s of a site", no_wrap=True)
+    for column in ("up", "down", *(["in time"] if link else [])):
+        table.add_column(column, justify="right", no_wrap=True)
+    for words, needed in _rows(exchange):
+        table.add_row(words, _number(needed.up), _number(needed.down), *([_left(needed, link)] if link else []))
+    console.print(table)
+    console.print(f"{exchange.parameters:,} parameters, a step in {show_seconds(exchange.step_time)}, {exchange.sites} "
+                  f"sites; decoupled: H = {exchange.sync_every}, P = {exchange.fragments}, tau = {exchange.overlap:g}, "
+                  f"outer gradients {exchange.gradients}, broadcasts {exchange.broadcasts}", highlight=False)
+    if link:
+        console.print(f"in time: what a link of {link:g} Gbit/s each way has room for. Data parallelism trains for "
+                      f"as much of the time; decoupled learners go on, and are merged so much more rarely", highlight=False)
+
+
+def show_published(published: Sequence[Published], console: Console) -> None:
+    """Each pair, and what must be assumed for it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("sites", "", "published", "ours"):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    for pair in published:
+        for words, number, ours in _pair(pair):
+            table.add_row(str(pair.assumed.sites), words, _number(number), _number(ours))
+    console.print("Gbit/s of a site, published (Decoupled DiLoCo, arXiv 2604.21428) and ours", style="bold")
+    console.print(table)
+    for pair in published:
+        one = pair.assumed
+        console.print(f"{one.sites} sites: assumed are {one.parameters / 1e9:g} billion parameters, a step in "
+                      f"{one.step_time:g} s, bfloat16 gradients in a ring; H = {one.sync_every}, outer gradients and "
+                      f"broadcasts {one.gradients}", highlight=False)
+
+
+def _pair(pair: Published) -> Iterator[tuple[str, float, float]]:
+    yield "data parallel, bfloat16", pair.data_parallel, data_parallel(pair.assumed, "bfloat16").up
+    yield "decoupled", pair.decoupled, decoupled(pair.assumed).up
+
+
+def _rows(exchange: Exchange) -> Iterator[tuple[str, Needed]]:
+    yield "data parallel, float32", data_parallel(exchange, "float32")
+    yield "data parallel, bfloat16", data_parallel(exchange, "bfloat16")
+    yield "decoupled", decoupled(exchange)
+    yield "decoupled, the syncer's site", at_the_syncer(exchange)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _left(needed: Needed, link: float) -> str:
+    """Share of what is to be exchanged that gets through in time."""
+    left = min(1.0, link / max(needed))
+    return f"{left:.1%}" if left < _UNHURRIED else "100%"
+
+
+def document(exchange: Exchange, link: float | None) -> dict[str, Any]:
+    """The same for programs."""
+    needed = {words: {"up_gbit_per_s": one.up, "down_gbit_per_s": one.down} | (
+        {"in_time": min(1.0, link / max(one))} if link else {}) for words, one in _rows(exchange)}
+    return {"exchange": exchange.model_dump(mode="json"), "link_gbit_per_s": link, "needed": needed}
+
+
+def published_document(published: Sequence[Published]) -> dict[str, Any]:
+    """The published pairs for programs."""
+    return {"pairs": [{"assumed": pair.assumed.model_dump(mode="json"), "needed": [
+        {"what": words, "published_gbit_per_s": number, "gbit_per_s": ours} for words, number, ours in _pair(pair)]}
+        for pair in published]}
