@@ -29,7 +29,8 @@ def show(exchange: Exchange, link: float | None, console: Console) -> None:
                   f"outer gradients {exchange.gradients}, broadcasts {exchange.broadcasts}", highlight=False)
     if link:
         console.print(f"in time: what a link of {link:g} Gbit/s each way has room for. Data parallelism trains for "
-                      f"as much of the time; decoupled learners go on, and are merged so much more rarely", highlight=False)
+                      f"as much of the time; decoupled learners go on, and are merged so much more rarely",
+                      highlight=False)
 
 
 def show_published(published: Sequence[Published], console: Console) -> None:
