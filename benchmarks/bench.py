@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.measure import (
     containers,
     fidelity,
+    fleet,
     foreign,
     leader,
     links,
@@ -107,7 +108,7 @@ def main() -> None:
     """Measure what is asked for and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="kill,leader,recovery,links,containers,overhead,simulated,fidelity,rivals,"
-                                          "wire,merge,scratch,foreign,loss")
+                                          "wire,merge,scratch,foreign,fleet,loss")
     parser.add_argument("--seeds", type=int, default=5, help="with faults, and at overlap 0")
     parser.add_argument("--pairs", type=int, default=10, help="fault-free pairs")
     parser.add_argument("--repeats", type=int, default=3, help="runs of three kills, per quorum")
@@ -128,6 +129,7 @@ def main() -> None:
             "merge": lambda: merging.measure(say),
             "scratch": lambda: scratch.measure(lambda plan: perform(plan, runs), options.seeds, say),
             "foreign": lambda: foreign.measure(runs, say),
+            "fleet": lambda: fleet.measure(say),
             "overhead": lambda: overhead.measure(runs, say),
             "loss": lambda: loss.measure(lambda plan: perform(plan, runs), options.seeds, options.pairs, say)}
         names = options.only.split(",")
