@@ -90,9 +90,9 @@ def trained(rules: Rules, slices: int, at_first: int, events: Events, horizon: f
     steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
     there = at_first + np.cumsum(steps, dtype=np.float64)
     present = _Integral(times, there if rules.fixed is None else np.full(len(times), float(rules.fixed)))
-    chosen, ends = _pauses(rules, times, steps, there)
-    begins, lost = times[chosen], steps[chosen] < 0
-    stood = present.until(ends) - present.before(chosen)
+    pauses = _pauses(rules, times, steps, there)
+    begins, ends, lost = times[pauses.begins], pauses.ends, steps[pauses.begins] < 0
+    stood = present.of(pauses)
     found = Accounts(stood=(begins, ends), shrinking=float(stood[lost].sum()), growing=float(stood[~lost].sum()))
     at_work = present.all - found.shrinking - found.growing
     found.away = slices * horizon - present.all
@@ -101,11 +101,22 @@ def trained(rules: Rules, slices: int, at_first: int, events: Events, horizon: f
     else:
         stragglers = np.cumsum(np.concatenate([[0], events.slower, [0]]), dtype=np.int64) > 0
         nominal = present.times(rules.pace * np.where(stragglers, rules.straggler, 1.0))
-        made = nominal.all - float((nominal.until(ends) - nominal.before(chosen)).sum())
+        made = nominal.all - float(nominal.of(pauses).sum())
     found.slow, found.useful = at_work - made, made
     if rules.checkpoint_every:
         _take_void(found, rules, nominal, begins, ends, horizon)
     return found
+
+
+class _Pauses(NamedTuple):
+    """When a group stands, ascending."""
+
+    begins: Indices
+    """Events at which it stops."""
+    ends: Floats
+    """Until when it stands then, seconds."""
+    last: Indices
+    """The last events before these ends."""
 
 
 class _Integral:
@@ -120,30 +131,34 @@ class _Integral:
         """Of the same with all heights multiplied."""
         return _Integral(self._times, self._heights * factors)
 
-    def before(self, places: Indices) -> Floats:
-        """Up to these of its times."""
-        return self._sums[places]
+    def of(self, pauses: _Pauses) -> Floats:
+        """While it stands, each time."""
+        before: Floats = self._sums[pauses.begins]
+        return self._to(pauses.last, pauses.ends) - before
 
     def until(self, moments: Floats) -> Floats:
         """Up to any moments."""
-        index = np.searchsorted(self._times, moments, side="right") - 1
-        return self._sums[index] + self._heights[index] * (moments - self._times[index])
+        return self._to(np.searchsorted(self._times, moments, side="right") - 1, moments)
+
+    def _to(self, index: Indices, moments: Floats) -> Floats:
+        sums: Floats = self._sums[index] + self._heights[index] * (moments - self._times[index])
+        return sums
 
 
-def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> tuple[Indices, Floats]:
-    """The events at which the group stops, and until when it stands then."""
-    stops = np.flatnonzero(steps if rules.after_return else steps < 0)
-    if rules.needed:
-        stops = np.concatenate([[0], stops])  # at the beginning there may be too few
+def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> _Pauses:
+    stopping = steps != 0 if rules.after_return else steps < 0
+    stopping[0] = bool(rules.needed)  # at the beginning there may be too few
+    stops = np.flatnonzero(stopping)
     after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
     ends = times[stops] + after[steps[stops]]
     if rules.needed and (few := there < rules.needed).any():
         ends = _with_enough(rules, times, few, ends)
     ends = np.minimum(ends, times[-1])
-    following = np.searchsorted(times[stops], ends)
+    later = np.searchsorted(times, ends)  # the first event that is not before the end
+    following = np.concatenate([[0], np.cumsum(stopping)])[later]  # and the first of these that stops it
     chosen = followed(np.maximum(following, np.arange(1, len(stops) + 1))) if len(stops) else stops
-    stood = ends[chosen] > times[stops[chosen]]
-    return stops[chosen[stood]], ends[chosen[stood]]
+    chosen = chosen[ends[chosen] > times[stops[chosen]]]
+    return _Pauses(stops[chosen], ends[chosen], later[chosen] - 1)
 
 
 def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:

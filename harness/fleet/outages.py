@@ -47,9 +47,16 @@ def drawn_course(slices: int, in_service_s: float, away_s: float, shape: float, 
         times, slices_of = losses, losers
     steps = np.ones(len(times), np.int8)
     steps[:len(losses)] = -1
-    order = np.argsort(times)
-    order = order[:np.searchsorted(times[order], horizon)]
+    order = _by_time(times, horizon)
     return Course(times[order], steps[order], slices_of[order], ~away)
+
+
+def _by_time(times: Floats, horizon: float) -> NDArray[np.intp]:
+    """The places of those before the horizon, by time. Small integers are sorted by radix, and what is nearly sorted is
+    sorted quickly: together that takes half as long as one sort."""
+    there = np.flatnonzero(times < horizon)
+    roughly = there[np.argsort((times[there] * (65_535 / horizon)).astype(np.uint16), kind="stable")]
+    return roughly[np.argsort(times[roughly], kind="stable")]
 
 
 class _Life:

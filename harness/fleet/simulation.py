@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,8 @@ from harness.fleet.fleet import Fleet
 from harness.fleet.group import Events, Floats, Signs, rules_of, trained
 from harness.fleet.outages import Course, drawn_course
 
+Intervals = tuple[Floats, Floats]
+"""Beginnings and ends."""
 STATES = ("useful", "slow", "shrinking", "growing", "checkpointing", "lost", "away")
 
 _course = lru_cache(maxsize=2)(drawn_course)  # for fleets that have the same interruptions
@@ -97,11 +99,12 @@ def _with_stragglers(fleet: Fleet, chips: float, times: Floats, steps: Signs, ho
                   slower[order])
 
 
-def _uptime(stood: Sequence[tuple[Floats, Floats]], groups: int, quorum: int, horizon: float) -> float:
+def _uptime(stood: Sequence[Intervals], groups: int, quorum: int, horizon: float) -> float:
     """Share of the time in which so many groups train: the others, which are more than may, stand."""
-    begins, ends = (np.concatenate(each) for each in zip(*stood, strict=True))
-    if groups == 1:
+    if quorum == 1:  # one of them will do: only where all stand the fleet is down
+        begins, ends = reduce(_overlaps, stood)
         return 1 - float((ends - begins).sum()) / horizon
+    begins, ends = (np.concatenate(each) for each in zip(*stood, strict=True))
     begins.sort(kind="stable")  # each group's are in order: timsort merges them
     ends.sort(kind="stable")
     too_many = groups - quorum + 1
@@ -109,3 +112,13 @@ def _uptime(stood: Sequence[tuple[Floats, Floats]], groups: int, quorum: int, ho
     from_now = begins[ranks - np.searchsorted(ends, begins, side="right") == too_many]
     until = ends[np.searchsorted(begins, ends, side="right") - ranks == too_many - 1]
     return 1 - float(until.sum() - from_now.sum()) / horizon
+
+
+def _overlaps(one: Intervals, other: Intervals) -> Intervals:
+    """What is in both; of each the intervals are apart, and ascending."""
+    (begins, ends), (others, other_ends) = one, other
+    first, last = np.searchsorted(other_ends, begins, side="right"), np.searchsorted(others, ends)
+    counts = np.maximum(last - first, 0)
+    mine = np.repeat(np.arange(len(begins)), counts)
+    theirs = np.arange(len(mine)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    return np.maximum(begins[mine], others[theirs]), np.minimum(ends[mine], other_ends[theirs])
