@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.trainer.algorithm.codec import Precision, bits_per_value
 from harness.units import Count, LongSeconds, Part
 
+Precision = Literal["float32", "bfloat16", "int8", "int4"]
+BITS: dict[Precision, float] = {"float32": 32, "bfloat16": 16, "int8": 8 + 16 / 64, "int4": 4 + 16 / 64}
+"""Of a value on the wire; integers have a scale of 16 bits for every 64 of them."""
 _GIGA = 1e9
 
 
@@ -49,7 +51,7 @@ class Needed(NamedTuple):
 def data_parallel(exchange: Exchange, precision: Precision) -> Needed:
     """A ring all-reduce of every step's gradients: each site sends, and receives, 2 (S - 1) / S of them."""
     share = 2 * (exchange.sites - 1) / exchange.sites
-    rate = share * exchange.parameters * bits_per_value(precision) / (exchange.hidden * exchange.step_time) / _GIGA
+    rate = share * exchange.parameters * BITS[precision] / (exchange.hidden * exchange.step_time) / _GIGA
     return Needed(rate, rate)
 
 
@@ -58,7 +60,7 @@ def decoupled(exchange: Exchange) -> Needed:
     less than the H / P steps until the next one is due, the link is idle in between."""
     steps = min(exchange.sync_every, exchange.fragments * exchange.overlap)
     a_bit = exchange.parameters / (steps * exchange.step_time) / _GIGA
-    return Needed(a_bit * bits_per_value(exchange.gradients), a_bit * bits_per_value(exchange.broadcasts))
+    return Needed(a_bit * BITS[exchange.gradients], a_bit * BITS[exchange.broadcasts])
 
 
 def at_the_syncer(exchange: Exchange) -> Needed:

@@ -7,7 +7,8 @@ from chaos.evidence.traffic import crossed
 from chaos.runner.simulate import simulate
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
-from harness.fleet.bandwidth import PUBLISHED, Exchange, at_the_syncer, data_parallel, decoupled
+from harness.fleet.bandwidth import BITS, PUBLISHED, Exchange, at_the_syncer, data_parallel, decoupled
+from harness.trainer.algorithm.codec import bits_per_value
 
 PLAIN = Exchange.model_validate({"parameters": 1000, "step_time": "1s", "sites": 2, "sync_every": 10, "fragments": 5,
                                  "overlap": 2.0, "gradients": "float32", "broadcasts": "bfloat16"})
@@ -32,6 +33,10 @@ def test_a_fragment_travels_once_in_h_steps_each_way_in_its_own_precision():
 def test_where_exchanges_may_take_less_time_than_there_is_between_them_the_link_must_be_quicker():
     hurried = PLAIN.model_copy(update={"overlap": 1.0})  # five fragments a step each, of ten
     assert decoupled(hurried).up == pytest.approx(2 * decoupled(PLAIN).up)
+
+
+def test_a_value_takes_as_many_bits_as_in_the_built_in_trainer():
+    assert {precision: bits_per_value(precision) for precision in BITS} == BITS
 
 
 def test_the_syncers_site_hears_of_all_and_tells_all():
