@@ -53,8 +53,8 @@ def fleet(
                                                **_HELP)] = None,
     checkpoint_every: Annotated[str, typer.Option(help="Of a rigid job: what it made since is lost.", **_HELP)] = "",
     checkpoint_cost: Annotated[str, typer.Option(help="For which it stands to make one.", **_HELP)] = "",
-    spread: Annotated[str, typer.Option(help="By which a chip's step takes longer, exponential, on average.",
-                                        **_HELP)] = "",
+    spread: Annotated[float | None, typer.Option(help="Share by which a chip's step takes longer, exponential, on "
+                                                 "average.", **_HELP)] = None,
     straggler_mtbf: Annotated[str, typer.Option(help="Mean time until a chip becomes a straggler.", **_HELP)] = "",
     straggler_for: Annotated[str, typer.Option(help="For which it is one, on average.", **_HELP)] = "",
     straggler_speed: Annotated[float | None, typer.Option(help="Of a straggler, as a share.", **_HELP)] = None,
@@ -74,13 +74,11 @@ def fleet(
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise Failure(f"--plot {plot}: name a file that ends in .svg or .png", 2)
     from chaos.report import fleet as told
-    given = {name: value for name, value in context.params.items() if name in _settings() and value not in ("", None)}
-    console = Console()
+    from harness.fleet.fleet import Fleet
+    given, console = _given(context, Fleet), Console()
     if paper:
         from harness.fleet.paper import PUBLISHED, fitted, fleet_of
-        if given:
-            raise Failure(f"--paper: the fleet is the published one: leave out "
-                          f"{', '.join(map(_option, given))}, or --paper", 2)
+        _alone("fleet", [*given, *(["plot"] if plot else [])])
         base = fitted()
         summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
                                (jobs, workers, address))
@@ -101,6 +99,7 @@ def fleet(
 
 @_fleet.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
 def bandwidth(
+    context: typer.Context,
     parameters: Annotated[str, typer.Option(help="Of the model, as in 12B.")] = "",
     step_time: Annotated[str, typer.Option(help="Of an inner step, as in 2s.")] = "",
     sites: Annotated[int | None, typer.Option(help="That train it together; a learner each.")] = None,
@@ -109,8 +108,8 @@ def bandwidth(
     overlap: Annotated[float | None, typer.Option(help="tau, steps that an exchange may take.")] = None,
     gradients: Annotated[str, typer.Option(help="How outer gradients travel: float32, bfloat16, int8 or int4.")] = "",
     broadcasts: Annotated[str, typer.Option(help="How what was merged travels: the same.")] = "",
-    hidden: Annotated[str, typer.Option(help="Share of a step in which gradients of data parallelism may "
-                                        "travel.")] = "",
+    hidden: Annotated[float | None, typer.Option(help="Share of a step in which gradients of data parallelism may "
+                                                 "travel.")] = None,
     link: Annotated[float | None, typer.Option(min=1e-6, help="Gbit/s that a site has each way: how much gets through "
                                                "in time.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The published pairs, and what they assume.")] = False,
@@ -119,21 +118,26 @@ def bandwidth(
     """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
     from chaos.report import bandwidth as told
     from harness.fleet.bandwidth import PUBLISHED, Exchange
-    given = {name: value for name, value in locals().items() if name in Exchange.model_fields
-             and value not in ("", None)}
-    if paper and (given or link is not None):
-        raise Failure(f"--paper: the exchange is the published one: leave out "
-                      f"{', '.join(map(_option, [*given, *(['link'] if link is not None else [])]))}, or --paper", 2)
+    given = _given(context, Exchange)
     if paper:
+        _alone("exchange", [*given, *(["link"] if link is not None else [])])
         print_json(told.published_document(PUBLISHED)) if as_json else told.show_published(PUBLISHED, Console())
         return
-    exchange = _read(Exchange, {name: _share_of(name, value) for name, value in given.items()})
+    exchange = _read(Exchange, given)
     print_json(told.document(exchange, link)) if as_json else told.show(exchange, link, Console())
 
 
-def _settings() -> set[str]:
-    from harness.fleet.fleet import Fleet
-    return set(Fleet.model_fields)
+def _given(context: typer.Context, model: type[BaseModel]) -> dict[str, Any]:
+    """The options that are settings of this model, as far as somebody gave them."""
+    return {name: value for name, value in context.params.items()
+            if name in model.model_fields and value not in ("", None)}
+
+
+def _alone(what: str, given: list[str]) -> None:
+    """Raises where there is more beside --paper."""
+    if given:
+        raise Failure(f"--paper: the {what} is the published one: leave out {', '.join(map(_option, given))}, or "
+                      f"--paper", 2)
 
 
 def _option(name: str) -> str:
@@ -155,12 +159,10 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
     found, wrong = [], []
     for values in product(*(several[name] or [""] for name in _SEVERAL)):
         one = given | {name: value for name, value in zip(_SEVERAL, values, strict=True) if value}
-        if "learners" in one:
-            one["learners"] = int(one["learners"]) if one["learners"].isdecimal() else one["learners"]
         if one.get("mode") != "decoupled":
             one = {name: value for name, value in one.items() if name not in ("learners", "quorum")}
         try:
-            found.append(_read(Fleet, {name: _share_of(name, value) for name, value in one.items()}))
+            found.append(_read(Fleet, one))
         except Failure as failure:
             wrong += str(failure).splitlines()
     if wrong:
@@ -181,16 +183,6 @@ def _read(model: type[Read], given: dict[str, Any]) -> Read:
         raise Failure("\n".join(" ".join([*(f"{_option(str(part))}:" for part in problem["loc"][:1]),
                                           problem["msg"].removeprefix("Value error, ")])
                                 for problem in error.errors()), 2) from error
-
-
-def _share_of(name: str, value: Any) -> Any:
-    """What a number is where text was given."""
-    if name in ("spread", "hidden") and isinstance(value, str) and not value.endswith("%"):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]

@@ -24,7 +24,7 @@ class Fleet(BaseModel):
     chips: Chips = 1_200_000
     slice_chips: Chips = 256
     """Chips of a slice: what one interruption takes away."""
-    learners: int = Field(8, ge=1, le=10**6)
+    learners: Chips = 8
     """M, of a decoupled run."""
     quorum: int = Field(1, ge=1)
     """K: the fleet is up while so many of its learners train."""

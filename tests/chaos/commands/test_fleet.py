@@ -32,7 +32,7 @@ def test_every_mode_has_a_row_if_none_is_named_and_each_row_fits_a_terminal():
 
 
 def test_the_columns_say_where_the_rest_of_the_time_goes():
-    words = told("--mode", "decoupled", "--straggler-mtbf", "100d", "--spread", "1%", "--quorum", "3")
+    words = told("--mode", "decoupled", "--straggler-mtbf", "100d", "--spread", "0.01", "--quorum", "3")
     assert "decoupled, M = 8, K = 3" in words
     assert "slow    waiting for the slowest chip of the group" in words
     assert "work since the last checkpoint" not in words
@@ -111,12 +111,12 @@ def test_an_exchange_that_can_not_be_is_told_in_a_sentence_with_exit_code_2():
 @pytest.mark.parametrize(("given", "why"), [
     (("--chips", "0"), "--chips: Input should be greater than or equal to 1"),
     (("--chips", "1k", "--learners", "9"), "9 learners, and 4 slices of 256 chips"),
-    (("--learners", "two"), "--learners: Input should be a valid integer"),
+    (("--learners", "two"), "--learners: 'two' is not a count"),
     (("--repair", "1h,-2h"), "--repair: '-2h' is not a duration: write it like 90s, 2h, 30d or 1y"),
     (("--mode", "rigid"), "--mode: Input should be 'data_parallel'"),
-    (("--spread", "x"), "--spread: 'x' is not a share"),
     (("--paper", "--chips", "3"), "--paper: the fleet is the published one: leave out --chips, or --paper"),
     (("--workers", "rey"), "--workers rey: local or ray"),
+    (("--paper", "--plot", "a.svg"), "leave out --plot, or --paper"),
     (("--plot", "a.pdf"), "name a file that ends in .svg or .png"),
     (("--plot", "a.svg"), "give several --chips, --learners or --repair"),
     (("--mtbf", "1min", "--repair", "1s"), "take fewer days, or a longer time between them"),
