@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -11,6 +13,7 @@ import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, app, print_json
+from chaos.program import called
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -66,6 +69,10 @@ def fleet(
     address: Annotated[str, typer.Option(help="Address of a Ray cluster.")] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw goodput over what there are several of: an .svg, or a .png "
                                               "(extra png).")] = None,
+    as_scenario: Annotated[Path | None, typer.Option(help="Write a scenario that says whether it is so: this fleet, "
+                                                     "scaled to a run on one machine.")] = None,
+    step_time: Annotated[str, typer.Option(help="Of an inner step of the fleet: --as-scenario keeps failures for each "
+                                           "step of a learner.")] = "1s",
     as_json: JsonOption = False,
 ) -> None:
     """Predict which share of a fleet's time is useful training, while its chips fail and come back."""
@@ -91,6 +98,8 @@ def fleet(
     _trains(summaries)
     if plot is not None:
         _draw(summaries, plot)
+    if as_scenario is not None:
+        _write(summaries, as_scenario, step_time)
     if as_json:
         print_json(told.document(summaries, days, replications, seed))
     else:
@@ -202,6 +211,27 @@ def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, w
         raise Failure(str(error), 2) from error
     finally:
         workers.close()
+
+
+def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
+    """A scenario of the only fleet that there is."""
+    from chaos.exploration.of_fleet import scenario_of
+    from chaos.report.fleet import count_words, way
+    from harness.fleet.scaled import ScaledError
+    from harness.units import long_seconds, show_long
+    if len(summaries) > 1:
+        raise Failure(f"--as-scenario: these are {len(summaries)} fleets: name one --mode, and one of everything "
+                      f"else", 2)
+    fleet, goodput = summaries[0].fleet, summaries[0].goodput.mean
+    try:
+        made = scenario_of(fleet, long_seconds(step_time) or math.inf, count_words(fleet.chips), way(fleet), goodput)
+    except ScaledError as error:
+        raise Failure(f"--as-scenario: {error}", 2) from error
+    except ValueError as error:
+        raise Failure(f"--step-time: {error}", 2) from error
+    file.write_text(made.text)
+    print(f"{file}: goodput {made.goodput:.1%} is predicted of {show_long(made.run.lasts)}, "
+          f"{goodput:.1%} of the fleet; `{called()} run {file} --seed {made.seed} --on simulated`", file=sys.stderr)
 
 
 def _draw(summaries: list[Summary], file: Path) -> None:

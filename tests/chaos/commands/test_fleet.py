@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from chaos.cli import app
 from chaos.commands.common import Failure
+from chaos.scenario.loading import load
 
 FEW = ("--replications", "2", "--days", "2", "--jobs", "1")
 
@@ -73,6 +74,15 @@ def test_goodput_is_drawn_over_what_there_are_several_of(tmp_path):
         assert f">{words}</text>" in drawing
 
 
+def test_a_point_becomes_a_scenario_with_the_command_that_runs_it(tmp_path):
+    file = tmp_path / "mine.yaml"
+    done = CliRunner().invoke(app, ["fleet", *FEW, "--mode", "decoupled", "--as-scenario", str(file)])
+    assert done.exit_code == 0
+    assert f"run {file} --seed " in done.stderr
+    assert "goodput 88." in done.stderr
+    assert load(str(file))[0].name == "fleet-decoupled"
+
+
 def bandwidth(*arguments):
     done = CliRunner().invoke(app, ["fleet", "bandwidth", *arguments], env={"COLUMNS": "80"})
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -118,6 +128,9 @@ def test_an_exchange_that_can_not_be_is_told_in_a_sentence_with_exit_code_2():
     (("--workers", "rey"), "--workers rey: local or ray"),
     (("--paper", "--plot", "a.svg"), "leave out --plot, or --paper"),
     (("--plot", "a.pdf"), "name a file that ends in .svg or .png"),
+    (("--as-scenario", "a.yaml"), "these are 3 fleets: name one --mode"),
+    (("--as-scenario", "a.yaml", "--mode", "decoupled", "--learners", "20"), "20 learners are more than the 16"),
+    (("--as-scenario", "a.yaml", "--mode", "decoupled", "--step-time", "2"), "--step-time: '2' is not a duration"),
     (("--plot", "a.svg"), "give several --chips, --learners or --repair"),
     (("--mtbf", "1min", "--repair", "1s"), "take fewer days, or a longer time between them"),
     (("--mtbf", "2d", "--grow", "1h", "--mode", "elastic_data_parallel"), "nothing is ever trained")])

@@ -1,0 +1,127 @@
+"""A point of a fleet's prediction as a scenario: what was predicted, and a run that says whether it is so."""
+
+from __future__ import annotations
+
+import math
+from statistics import mean
+from typing import NamedTuple
+
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import Plan, freeze
+from faults.process import TYPICAL_START_S
+from harness.fleet.fleet import Fleet
+from harness.fleet.scaled import Scaled, scaled
+from harness.fleet.simulation import simulate
+from harness.units import show_long, show_seconds
+
+FAILURES = 40
+"""Of a run, on average."""
+WITHIN = 0.05
+"""How far from the predicted goodput the measured one may be."""
+_REPLICATIONS, _SEEDS = 60, 40
+_HEAD_S, _TAIL = 2.0, 2.0
+"""Seconds before the failures begin; outages after them, for the last one to be over."""
+_QUANTILES, _LEAST_S = 10, 0.05
+_START_S = 2.0
+"""What a process takes to start, and to be merged from again, of a learner's outage."""
+_TEXT = """diloco_chaos: 1
+# A fleet of {chips} chips, {way}, of which each is interrupted once in {mtbf}.
+# Here: as many failures for each step of a learner (of {step} in the fleet), and each as long in steps.
+# Predicted goodput is {fleet:.1%} for the fleet, and {run:.1%} for this run.
+# With --seed {seed} it has as many failures as on average.
+name: {name}
+description: A fleet of {chips} chips, {way}, scaled to {words}.
+cluster:
+  {{{cluster},
+   learners: {peers}, model: quadratic, step_time: {step_time:.3f}s, budget: {steps} steps}}
+deadline: {deadline:.0f}s
+faults:
+  - storm: learners
+    at: {head:g}s
+    for: {lasts:.1f}s
+    mtbf: {up:.3f}s
+    per: {per}
+    spacing: 0s
+    most_down: {down}
+    of:
+{kills}
+checks:   # what is asked is goodput: everything else may take as long as the failures make it
+  goodput: {{at_least: {least:.1%}}}
+  no_global_stall: {{max_gap: {deadline:.0f}s}}
+  uptime: {{at_least: 0%}}
+  self_healing: {{within: {deadline:.0f}s}}
+  reintegration: {{within: {deadline:.0f}s}}
+  blast_radius: {{at_least: 0%}}
+"""
+
+
+class Made(NamedTuple):
+    """The scenario, and what is predicted of it."""
+
+    text: str
+    run: Scaled
+    goodput: float
+    seed: int
+    """Of a plan with as many failures as there are on average."""
+
+
+def scenario_of(fleet: Fleet, step_s: float, chips: str, way: str, fleet_goodput: float) -> Made:
+    """`step_s`: seconds of an inner step of the fleet; `chips`, `way`: the fleet in words; `fleet_goodput`: predicted.
+
+    Raises:
+        ScaledError: no run on one machine stands for it.
+    """
+    run = scaled(fleet, step_s, FAILURES)
+    predicted = _predicted(run)
+
+    def text(seed: int) -> str:
+        return _text(fleet, run, step_s, chips, way, fleet_goodput, predicted, seed)
+    scenario = parse(text(0))
+    seed = min(range(_SEEDS), key=lambda number: _unlike(freeze(scenario, number), run))
+    return Made(text(seed), run, predicted, seed)
+
+
+def _predicted(run: Scaled) -> float:
+    """While failures come as simulated, and the seconds before and after, in which they only end."""
+    among = mean(simulate(run.fleet, run.lasts, seed).goodput for seed in range(_REPLICATIONS))
+    still_out = (1 - among) * run.outage / 2
+    return (among * run.lasts + _quiet_s(run) - still_out) / (run.lasts + _quiet_s(run))
+
+
+def _quiet_s(run: Scaled) -> float:
+    return _HEAD_S + _TAIL * run.outage
+
+
+def _text(fleet: Fleet, run: Scaled, step_s: float, chips: str, way: str, fleet_goodput: float, predicted: float,
+          seed: int) -> str:
+    peers, rigid = run.fleet.chips, fleet.mode == "data_parallel"
+    # merged often: who dies takes little along, as in the fleet, where the others of its learner have it as well
+    cluster = {"decoupled": "quorum: 1, fragments: 2, sync_every: 2, overlap: 1",
+               "data_parallel": "checkpoint_every: 1",
+               "elastic_data_parallel": f"reconfiguration: {run.stands:.3f}s"}[fleet.mode]
+    whole = run.lasts + _quiet_s(run)
+    return _TEXT.format(
+        chips=chips, way=way, mtbf=show_long(fleet.mtbf), step=show_seconds(step_s), fleet=fleet_goodput,
+        run=predicted, seed=seed, name=f"fleet-{fleet.mode.replace('_', '-')}", lasts=run.lasts, head=_HEAD_S,
+        words=show_long(run.lasts), cluster=f"mode: {fleet.mode}, {cluster}", peers=peers, step_time=run.step_time,
+        steps=round(predicted * whole / run.step_time), deadline=3 * whole + 60, up=run.up / (peers if rigid else 1),
+        per="cluster" if rigid else "node", down=1 if rigid else peers, kills=_kills(fleet, run.outage),
+        least=max(0.0, predicted - WITHIN))
+
+
+def _kills(fleet: Fleet, outage: float) -> str:
+    """One of them at each failure. Where a group stands again for who is back, repairs are exponential, as in the
+    fleet: it matters whether they end before the group goes on."""
+    lasts = [outage]
+    if fleet.mode == "elastic_data_parallel":
+        lasts = [-outage * math.log(1 - (number + 0.5) / _QUANTILES) for number in range(_QUANTILES)]
+    return "\n".join(f"      - kill: {{restart_after: {max(_LEAST_S, seconds - _START_S):.3f}s}}" for seconds in lasts)
+
+
+def _unlike(plan: Plan, run: Scaled) -> float:
+    """How far a plan is from the average: by how many failures come while the run lasts, and how long they are."""
+    outages = [planned.fault.expected_lost_time() for planned in plan.faults]
+    if not outages:
+        return math.inf
+    usual = run.outage - _START_S + TYPICAL_START_S
+    return abs(len(outages) / FAILURES - 1) + abs(mean(outages) / usual - 1)

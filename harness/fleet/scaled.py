@@ -1,0 +1,65 @@
+"""A fleet, scaled to a run of minutes on one machine: as many failures for each step of a learner, and each as long in
+steps. A peer of the run stands for a learner, or where there are none for an eighth of the slices."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from harness.fleet.closed_forms import goodput
+from harness.fleet.fleet import Fleet
+
+_PEERS, _MOST_LEARNERS = 8, 16
+_STEP_A_PEER_S = 0.025
+"""A machine with two cores holds this pace with each peer."""
+_LEAST_OUTAGE_S = 8.0
+"""Several times what a process takes to start, which differs from place to place."""
+
+
+class ScaledError(ValueError):
+    """No run on one machine stands for this fleet; the message says why."""
+
+
+class Scaled(NamedTuple):
+    """The run. All times are its own, in seconds."""
+
+    fleet: Fleet
+    """The same question of the run: its peers are slices of one chip."""
+    step_time: float
+    """Of an inner step."""
+    up: float
+    """From when a peer is back to its next failure, on average."""
+    outage: float
+    """For which a peer is away that has failed."""
+    stands: float
+    """For which an elastic group stands when a peer goes, and when it is back."""
+    lasts: float
+    """Until there were as many failures as are wanted, on average."""
+
+
+def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
+    """`step_s`: seconds of an inner step of the fleet. `failures`: of the whole run, on average. The run's steps are as
+    long as it takes for processes to be back in time.
+
+    Raises:
+        ScaledError: it can't stand for this fleet.
+    """
+    peers = fleet.learners if fleet.mode == "decoupled" else _PEERS
+    if peers > _MOST_LEARNERS:
+        raise ScaledError(f"{peers} learners are more than the {_MOST_LEARNERS} that a run on one machine has")
+    try:
+        trains = goodput(fleet)
+    except ValueError as error:
+        raise ScaledError(str(error)) from error
+    every = peers / fleet.interruptions_per_s  # from one failure of a peer to its next
+    if fleet.mode == "data_parallel":  # all stand as long as one is away
+        up, outage = every, fleet.detection + fleet.restart
+    else:  # a learner is away as long as the fleet's stands, and lacks what is repaired
+        outage = (1 - (trains if fleet.mode == "decoupled" else fleet.in_service)) * every
+        up = every - outage
+    stands = (fleet.detection + fleet.shrink + fleet.grow) / 2 if fleet.mode == "elastic_data_parallel" else 0.0
+    step_time = max(_STEP_A_PEER_S * peers, _LEAST_OUTAGE_S * step_s / outage)
+    up, outage, stands = (seconds * step_time / step_s for seconds in (up, outage, stands))
+    alone = Fleet(mode=fleet.mode, chips=peers, slice_chips=1, learners=peers).model_copy(update={
+        "mtbf": up, "repair": outage, "restart": outage, "shrink": stands, "grow": stands, "recovery": 0.0})
+    lasts = failures * (up / peers + outage if fleet.mode == "data_parallel" else (up + outage) / peers)
+    return Scaled(alone, step_time, up, outage, stands, lasts)

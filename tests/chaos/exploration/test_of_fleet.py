@@ -1,0 +1,35 @@
+"""What a fleet's simulation predicts of a run is what the run measures."""
+
+import pytest
+
+from chaos.checks import judge
+from chaos.checks.outcome import goodput_between
+from chaos.exploration.of_fleet import WITHIN, scenario_of
+from chaos.runner.simulate import simulate
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
+from harness.fleet.closed_forms import goodput
+from harness.fleet.paper import fitted
+
+
+@pytest.mark.parametrize(("mode", "chips", "learners"), [
+    ("decoupled", 1_200_000, 2), ("decoupled", 2_400_000, 8), ("elastic_data_parallel", 2_400_000, 1),
+    ("data_parallel", 1_200_000, 1)])
+def test_a_prediction_is_met_within_five_points(mode, chips, learners):
+    fleet = fitted().model_copy(update={"mode": mode, "chips": chips, "learners": learners})
+    made = scenario_of(fleet, 1.0, str(chips), mode, goodput(fleet))
+    plan = freeze(parse(made.text), made.seed)
+    history = simulate(plan).history
+    measured = goodput_between(history, history.zero, history.end)
+    assert measured == pytest.approx(made.goodput, abs=WITHIN)
+    assert judge(history).exit_code == 0
+
+
+def test_the_file_says_what_it_stands_for_and_is_a_scenario_that_a_person_can_read():
+    fleet = fitted()
+    made = scenario_of(fleet, 1.0, "1.2M", "decoupled, M = 8", goodput(fleet))
+    assert "# A fleet of 1.2M chips, decoupled, M = 8, of which each is interrupted once in 1 y." in made.text
+    assert f"# With --seed {made.seed} it has as many failures" in made.text
+    scenario = parse(made.text)
+    assert scenario.name == "fleet-decoupled"
+    assert max(map(len, made.text.splitlines())) <= 120
