@@ -248,13 +248,18 @@ def _draw(summaries: list[Summary], file: Path) -> None:
 
 def _trains(summaries: list[Summary]) -> None:
     """Raises where one of them never does."""
-    from chaos.report.fleet import count_words, way
     from harness.fleet.replications import NOTHING
-    from harness.units import show_seconds
     never = [summary.fleet for summary in summaries if summary.goodput.mean < NOTHING]
     if never:
-        raise Failure("\n".join(
-            f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: a group is interrupted every "
-            f"{show_seconds(fleet.groups / fleet.interruptions_per_s)}, and that costs it more; take a longer --mtbf, "
-            f"smaller slices, or more learners"
-            for fleet in never), 2)
+        raise Failure("\n".join(map(_why_never, never)), 2)
+
+
+def _why_never(fleet: Fleet) -> str:
+    from chaos.report.fleet import count_words, way
+    from harness.units import show_long
+    words = f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: "
+    away = round(fleet.slices * (1 - fleet.in_service))
+    if fleet.mode == "data_parallel" and fleet.spares is not None and away > fleet.spares:
+        return f"{words}{away} slices are away on average, and it has {fleet.spares} to spare; take more --spares"
+    return (f"{words}a group is interrupted every {show_long(fleet.groups / fleet.interruptions_per_s)}, and that "
+            f"costs it more; take a longer --mtbf, smaller slices, or more learners")

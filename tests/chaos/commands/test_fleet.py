@@ -29,7 +29,7 @@ def test_every_mode_has_a_row_if_none_is_named_and_each_row_fits_a_terminal():
         assert row.split(None, 1)[0] == chips
         assert row.split(None, 1)[1].startswith(way)
     assert max(map(len, lines)) <= 80
-    assert "2 replications of 2 days; an interruption every 26.3 s to 3 min 41 s" in lines
+    assert "2 replications of 2 days; an interruption every 26.3 s to 3.7 min" in lines
 
 
 def test_the_columns_say_where_the_rest_of_the_time_goes():
@@ -133,6 +133,7 @@ def test_an_exchange_that_can_not_be_is_told_in_a_sentence_with_exit_code_2():
     (("--as-scenario", "a.yaml", "--mode", "decoupled", "--step-time", "2"), "--step-time: '2' is not a duration"),
     (("--plot", "a.svg"), "give several --chips, --learners or --repair"),
     (("--mtbf", "1min", "--repair", "1s"), "take fewer days, or a longer time between them"),
+    (("--mode", "data_parallel", "--spares", "3"), "slices are away on average, and it has 3 to spare"),
     (("--mtbf", "2d", "--grow", "1h", "--mode", "elastic_data_parallel"), "nothing is ever trained")])
 def test_what_can_not_be_is_told_in_a_sentence_with_exit_code_2(given, why):
     with pytest.raises(Failure) as failed:
