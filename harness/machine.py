@@ -70,19 +70,16 @@ class _Counters:
     idle: float
     stolen: float
     all: float
-    ours: Mapping[int, Mapping[int, tuple[float, float]]]
-    """By root process: of it and of all below it their own time, and that of the children they have waited for."""
+    roots: Collection[int]
+    """Processes of the run that are below no other one of it."""
+    ours: Mapping[int, tuple[float, float]]
+    """Of each of its processes its own time, and that of the children it has waited for."""
     waited: Mapping[str, float]
     disk: Mapping[int, int]
     """Bytes, by root process."""
     disk_all: int
     memory_ours: float
     memory_left: float
-
-    @property
-    def members(self) -> dict[int, tuple[float, float]]:
-        """Those of all roots."""
-        return {pid: times for members in self.ours.values() for pid, times in members.items()}
 
 
 class Watch:
@@ -103,7 +100,7 @@ class Watch:
             return None
         before, now = self._before, self._read()
         self._before, late = now, self._naps.worst()
-        if before is None or now is None or now.ours.keys() != before.ours.keys() or _lost(before, now) > _TICKS_S:
+        if before is None or now is None or now.roots != before.roots or _lost(before, now) > _TICKS_S:
             return None
         return _between(before, now, late)
 
@@ -120,27 +117,27 @@ class Watch:
         families = {here: mine, **{pid: family(pid) for pid in self._roots() if pid not in mine}}
         known = {pid for members in families.values() for pid in members}
         families |= {pid: [pid] for pid in self._carriers.among(known)}
-        ours = {pid: cpu_seconds_of_family(members) for pid, members in families.items()}
+        ours = cpu_seconds_of_family(pid for members in families.values() for pid in members)
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
         memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")
         held = sum(map(memory_of_family, families.values())) / 1024
+        waited = {what: _waited(what) for what in _RESOURCES}
         return _Counters(
-            self._clock(), idle, stolen, every, ours, {what: _waited(what) for what in _RESOURCES}, disk,
+            self._clock(), idle, stolen, every, families.keys(), ours, waited, disk,
             sum(_kilobytes("vmstat", "pgpgin", "pgpgout")) * 1024, held / (memory or 1), left / (memory or 1))
 
 
 def _lost(before: _Counters, now: _Counters) -> float:
     """Seconds that processes had used which have ended since, and which nobody has who would have waited for them."""
-    then, after = before.members, now.members
-    ended = sum(sum(then[pid]) for pid in then.keys() - after.keys())
-    handed_on = sum(after[pid][1] - then.get(pid, (0.0, 0.0))[1] for pid in after)
+    ended = sum(sum(before.ours[pid]) for pid in before.ours.keys() - now.ours.keys())
+    handed_on = sum(waited - before.ours.get(pid, (0.0, 0.0))[1] for pid, (_, waited) in now.ours.items())
     return ended - handed_on
 
 
 def _between(before: _Counters, now: _Counters, late: float) -> Sample:
     seconds = now.at - before.at
     idle, stolen, every = ((getattr(now, key) - getattr(before, key)) / seconds for key in ("idle", "stolen", "all"))
-    ours = max(0.0, sum(map(sum, now.members.values())) - sum(map(sum, before.members.values()))) / seconds
+    ours = max(0.0, sum(map(sum, now.ours.values())) - sum(map(sum, before.ours.values()))) / seconds
     disk_ours = max(0, sum(now.disk[pid] - before.disk[pid] for pid in now.disk)) / seconds / 1e6
     disk_all = max(0, now.disk_all - before.disk_all) / seconds / 1e6
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}

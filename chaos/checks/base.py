@@ -163,6 +163,11 @@ def need(condition: object, why: str, change: str = "") -> None:
         raise Unknown(why, change)
 
 
+def nothing_told(history: History) -> bool:
+    """Whether workers number their rounds, and nobody ever told of one: they may well have trained."""
+    return history.plan.cluster.tells_rounds and not history.tape.of("step")
+
+
 def longer(history: History) -> str:
     """What to change where a run ended too soon."""
     key = "more `rounds`" if history.plan.cluster.tells_rounds else "a larger `budget`"

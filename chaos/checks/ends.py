@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, violations
+from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, nothing_told, violations
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
 from harness.cluster.base import status_words
@@ -97,8 +97,7 @@ def _somebody_else(history: History, gone: Event, own: list[Event]) -> str:
     if any(words in str(event.fields.get("reason", "")) for event in own for words in _MACHINE):
         return "; the machine is why"
     names = history.plan.cluster.names
-    if gone["status"] == 0 and gone["target"] in names and history.plan.cluster.tells_rounds and (
-            not history.tape.of("step")):
+    if gone["status"] == 0 and gone["target"] in names and nothing_told(history):
         return "; nobody had told of a round, so nobody knows whether its training was over"
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
           and span.planned.fault.stops_target and gone["target"] in span.planned.fault.affected_nodes(names)]

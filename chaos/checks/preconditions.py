@@ -6,7 +6,7 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from chaos.checks.base import Doubt
+from chaos.checks.base import Doubt, nothing_told
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, stopped_for
 from chaos.scenario.model import SYNCER
@@ -70,11 +70,10 @@ def _over_too_soon(history: History) -> int | None:
 
 
 def _never_told(history: History) -> Doubt:
-    """Where workers number their rounds, all have ended as who is done does, and nobody ever told of one: they may well
-    have trained."""
+    """Where all workers have ended as who is done does, and nothing is known of what they did."""
     exits = [event["status"] for event in history.tape.of("exit", node="harness")
              if event["target"] in history.plan.cluster.names]
-    if not history.plan.cluster.tells_rounds or history.tape.of("step") or any(exits) or not exits:
+    if not nothing_told(history) or any(exits) or not exits:
         return Doubt()
     return Doubt("every worker ended with exit status 0, and none had told of a round" + _nobody_told(history),
                  "`progress`, so that it finds the rounds that the workers tell of")

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chaos.evidence.run_folder import named
+from chaos.scenario.problems import nearest
+
+if TYPE_CHECKING:
+    from harness.workers import Job, Result, Task, Workers
 
 _HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from recorded events whether it healed.
 
@@ -67,6 +71,28 @@ class Failure(Exception):  # noqa: N818 - an end of the program, not an error of
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def one_of(option: str, given: str, known: list[str]) -> None:
+    """Raises where an option has none of its values."""
+    if given not in known:
+        raise Failure(f"{option} {given}: {' or '.join(known)}{nearest(given, known)}", 2)
+
+
+def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -> Workers[Job, Result]:
+    """Those that `--jobs`, `--workers` and `--address` ask for.
+
+    Raises:
+        Failure: there are none such.
+    """
+    from harness.workers import WorkersError, workers_for
+    one_of("--workers", workers, ["local", "ray"])
+    if address and workers != "ray":
+        raise Failure("--address: of a Ray cluster; say --workers ray, too", 2)
+    try:
+        return workers_for(task, jobs, workers, address)
+    except WorkersError as error:
+        raise Failure(f"--workers ray: {error}", 2) from error
 
 
 def print_report(content: str | bytes) -> None:

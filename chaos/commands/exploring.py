@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.scenario.problems import nearest
+from chaos.commands.common import Failure, JsonOption, app, one_of, print_json, workers_of
 from harness.units import seconds
 
 _MOST_RUNS = 1_000_000
@@ -53,24 +52,18 @@ def explore(
     from chaos.exploration.generate import known
     from chaos.exploration.report import document, show
     from chaos.scenario.loading import load
-    from harness.workers import WorkersError, workers_for
+    from harness.workers import WorkersError
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})
-    _one_of("--workers", workers, ["local", "ray"])
-    _one_of("--clusters", clusters, ["own", "drawn"])
-    if address and workers != "ray":
-        raise Failure("--address: of a Ray cluster; say --workers ray, too", 2)
+    one_of("--clusters", clusters, ["own", "drawn"])
     try:
         kinds = known([kind.strip() for kind in faults.split(",")] if faults else None)
     except ValueError as error:
         raise Failure(f"--faults: {error}", 2) from error
     most_s, began = _time(within), time.monotonic()
     console = Console(stderr=as_json)
-    try:
-        at = workers_for(SCHEDULES, jobs, workers, address)
-    except WorkersError as error:
-        raise Failure(f"--workers ray: {error}", 2) from error
+    at = workers_of(SCHEDULES, jobs, workers, address)
     progress = Progress(TextColumn("exploring"), BarColumn(bar_width=None), TextColumn("{task.fields[words]}"),
                         TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
     most = runs or (_MOST_RUNS if most_s else _RUNS)
@@ -97,11 +90,6 @@ def explore(
         at.close()
     print_json(document(state)) if as_json else show(state, console)
     raise typer.Exit(state.exit_code)
-
-
-def _one_of(option: str, given: str, known: list[str]) -> None:
-    if given not in known:
-        raise Failure(f"{option} {given}: {' or '.join(known)}{nearest(given, known)}", 2)
 
 
 def _time(given: str) -> float:

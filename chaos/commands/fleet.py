@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
+from chaos.commands.common import Failure, JsonOption, app, print_json, workers_of
 from chaos.program import called
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def fleet(
     given, console = _given(context, Fleet), Console()
     if paper:
         from harness.fleet.paper import PUBLISHED, fitted, fleet_of
-        _alone("fleet", [*given, *(["plot"] if plot else [])])
+        _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
         base = fitted()
         summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
                                (jobs, workers, address))
@@ -197,14 +197,9 @@ def _read(model: type[Read], given: dict[str, Any]) -> Read:
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
                ) -> list[Summary]:
     from harness.fleet.replications import TRIALS, FleetError, replicated
-    from harness.workers import WorkersError, workers_for
+    from harness.workers import WorkersError
     jobs, place, address = where
-    if place not in ("local", "ray"):
-        raise Failure(f"--workers {place}: local or ray", 2)
-    try:
-        workers = workers_for(TRIALS, jobs or len(os.sched_getaffinity(0)), place, address)
-    except WorkersError as error:
-        raise Failure(f"--workers ray: {error}", 2) from error
+    workers = workers_of(TRIALS, jobs or len(os.sched_getaffinity(0)), place, address)
     try:
         return replicated(fleets, days * _DAY_S, replications, seed, workers)
     except (FleetError, WorkersError) as error:

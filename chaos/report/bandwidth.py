@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from chaos.report.fleet import table_of
 from harness.fleet.bandwidth import Exchange, Needed, Published, at_the_syncer, data_parallel, decoupled
 from harness.units import show_seconds
 
+_FIRST = "Gbit/s of a site"
 _UNHURRIED = 0.9995
 
 
 def show(exchange: Exchange, link: float | None, console: Console) -> None:
     """A row for each way to train. `link`: Gbit/s that a site has, each way; None: that is not the question."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("Gbit/s of a site", no_wrap=True)
-    for column in ("up", "down", *(["in time"] if link else [])):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = table_of(_FIRST, "up", "down", *(["in time"] if link else []), left=_FIRST, gap=2)
     for words, needed in _rows(exchange):
-        table.add_row(words, _number(needed.up), _number(needed.down), *([_left(needed, link)] if link else []))
+        table.add_row(words, _number(needed.up), _number(needed.down),
+                      *([_share(_in_time(needed, link))] if link else []))
     console.print(table)
     console.print(f"{exchange.parameters:,} parameters, a step in {show_seconds(exchange.step_time)}, {exchange.sites} "
                   f"sites; decoupled: H = {exchange.sync_every}, P = {exchange.fragments}, tau = {exchange.overlap:g}, "
@@ -35,9 +33,7 @@ def show(exchange: Exchange, link: float | None, console: Console) -> None:
 
 def show_published(published: Sequence[Published], console: Console) -> None:
     """Each pair, and what must be assumed for it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("sites", "", "published", "ours"):
-        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    table = table_of("sites", "", "published", "ours", left="", gap=2)
     for pair in published:
         for words, number, ours in _pair(pair):
             table.add_row(str(pair.assumed.sites), words, _number(number), _number(ours))
@@ -66,16 +62,19 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-def _left(needed: Needed, link: float) -> str:
-    """Share of what is to be exchanged that gets through in time."""
-    left = min(1.0, link / max(needed))
-    return f"{left:.1%}" if left < _UNHURRIED else "100%"
+def _in_time(needed: Needed, link: float) -> float:
+    """Share of what is to be exchanged that gets through a link in time."""
+    return min(1.0, link / max(needed))
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value < _UNHURRIED else "100%"
 
 
 def document(exchange: Exchange, link: float | None) -> dict[str, Any]:
     """The same for programs."""
     needed = {words: {"up_gbit_per_s": one.up, "down_gbit_per_s": one.down} | (
-        {"in_time": min(1.0, link / max(one))} if link else {}) for words, one in _rows(exchange)}
+        {"in_time": _in_time(one, link)} if link else {}) for words, one in _rows(exchange)}
     return {"exchange": exchange.model_dump(mode="json"), "link_gbit_per_s": link, "needed": needed}
 
 

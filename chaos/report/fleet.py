@@ -35,7 +35,7 @@ _MARGIN = 0.03
 def show(summaries: Sequence[Summary], days: float, replications: int, console: Console) -> None:
     """A row for each fleet, and what becomes of the rest of the time."""
     lost = [state for state in _WHERE if any(summary.states[state] >= NOTHING for summary in summaries)]
-    table = _table("chips", "mode", "goodput", "uptime", *(_WHERE[state] for state in lost))
+    table = table_of("chips", "mode", "goodput", "uptime", *(_WHERE[state] for state in lost), left="mode")
     for summary in summaries:
         fleet = summary.fleet
         table.add_row(count_words(fleet.chips), way(fleet), _share(summary.goodput), f"{summary.uptime.mean:.1%}",
@@ -51,7 +51,7 @@ def show(summaries: Sequence[Summary], days: float, replications: int, console: 
 def show_published(base: Fleet, summaries: Sequence[Summary], days: float, replications: int, console: Console
                    ) -> None:
     """`summaries`: of the published cells, in their order."""
-    table = _table("chips", "mode", "published", "ours", "off by", "uptime", "")
+    table = table_of("chips", "mode", "published", "ours", "off by", "uptime", "", left="mode")
     for cell, summary in zip(PUBLISHED, summaries, strict=True):
         off = summary.goodput.mean - cell.goodput
         words = Text(f"{100 * off:+.1f}", style="red" if abs(off) > _MARGIN else "")
@@ -77,7 +77,7 @@ def _parameters(base: Fleet) -> Iterator[str]:
 
 
 def _sensitivity(base: Fleet) -> Table:
-    table = _table("", *(way(fleet_of(cell, base)) for cell in FITTED))
+    table = table_of("", *(way(fleet_of(cell, base)) for cell in FITTED), left="")
     changes: list[tuple[str, dict[str, Any]]] = [("as fitted", {})]
     for name, keys in (("shrink, grow", ("shrink", "grow")), ("repair", ("repair",)), ("restart", ("restart",)),
                        ("mtbf", ("mtbf",)), ("slice_chips", ("slice_chips",))):
@@ -89,10 +89,11 @@ def _sensitivity(base: Fleet) -> Table:
     return table
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def table_of(*columns: str, left: str, gap: int = 1) -> Table:
+    """With these columns, `gap` letters apart, of numbers: on the right but for the one that is called `left`."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
     for column in columns:
-        table.add_column(column, justify="left" if column in ("mode", "") else "right", no_wrap=True)
+        table.add_column(column, justify="left" if column == left else "right", no_wrap=True)
     return table
 
 

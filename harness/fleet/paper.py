@@ -38,8 +38,6 @@ FITTED = (PUBLISHED[0], PUBLISHED[1], PUBLISHED[3])
 """All at 1.2 million chips: whatever stands at 2.4 million is predicted."""
 UPTIME_FROM = 4
 """With so many learners, or more, the published uptime is 100%."""
-SWEEP = (150_000, 300_000, 600_000, _SMALL, _LARGE)
-"""Chips of the published sweep."""
 
 
 def fitted(base: Fleet | None = None) -> Fleet:

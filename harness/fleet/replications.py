@@ -12,7 +12,7 @@ from harness.fleet.fleet import Fleet
 from harness.fleet.simulation import Outcome, simulate
 from harness.workers import Numbered, Task, Workers
 
-CONFIDENCE = 0.95
+_CONFIDENCE = 0.95
 MOST_EVENTS = 20_000_000
 """Losses, returns and stragglers of one replication, beyond which it would want gigabytes of memory."""
 NOTHING = 5e-4
@@ -20,7 +20,7 @@ NOTHING = 5e-4
 
 
 class FleetError(Exception):
-    """A fleet that can't be simulated, or never trains; the message says why, and what to change."""
+    """A fleet that can't be simulated; the message says why, and what to change."""
 
 
 class Trial(Numbered):
@@ -106,6 +106,6 @@ def estimate(values: Sequence[float]) -> Estimate:
     """With Student's quantile by the first terms of its expansion in the normal one (Abramowitz and Stegun 26.7.5)."""
     if len(values) < 2:
         return Estimate(mean=mean(values), half=None)
-    z, free = NormalDist().inv_cdf((1 + CONFIDENCE) / 2), len(values) - 1
+    z, free = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2), len(values) - 1
     quantile = z + (z ** 3 + z) / (4 * free) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * free ** 2)
     return Estimate(mean=mean(values), half=quantile * stdev(values) / math.sqrt(len(values)))

@@ -26,14 +26,23 @@ class Scaled(NamedTuple):
     """The same question of the run: its peers are slices of one chip."""
     step_time: float
     """Of an inner step."""
-    up: float
-    """From when a peer is back to its next failure, on average."""
-    outage: float
-    """For which a peer is away that has failed."""
-    stands: float
-    """For which an elastic group stands when a peer goes, and when it is back."""
     lasts: float
     """Until there were as many failures as are wanted, on average."""
+
+    @property
+    def up(self) -> float:
+        """From when a peer is back to its next failure, on average."""
+        return self.fleet.mtbf
+
+    @property
+    def outage(self) -> float:
+        """For which a peer is away that has failed."""
+        return self.fleet.repair
+
+    @property
+    def stands(self) -> float:
+        """For which an elastic group stands when a peer goes, and when it is back."""
+        return self.fleet.shrink
 
 
 def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
@@ -62,4 +71,4 @@ def scaled(fleet: Fleet, step_s: float, failures: int) -> Scaled:
     alone = Fleet(mode=fleet.mode, chips=peers, slice_chips=1, learners=peers).model_copy(update={
         "mtbf": up, "repair": outage, "restart": outage, "shrink": stands, "grow": stands, "recovery": 0.0})
     lasts = failures * (up / peers + outage if fleet.mode == "data_parallel" else (up + outage) / peers)
-    return Scaled(alone, step_time, up, outage, stands, lasts)
+    return Scaled(alone, step_time, lasts)

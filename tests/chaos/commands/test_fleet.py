@@ -12,12 +12,17 @@ from chaos.scenario.loading import load
 FEW = ("--replications", "2", "--days", "2", "--jobs", "1")
 
 
-def told(*arguments):
+def said(*arguments):
     """What `fleet` says, at the width of a narrow terminal."""
-    done = CliRunner().invoke(app, ["fleet", *FEW, *arguments], env={"COLUMNS": "80"})
+    done = CliRunner().invoke(app, ["fleet", *arguments], env={"COLUMNS": "80"})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.stdout
+
+
+def told(*arguments):
+    """Of a few days."""
+    return said(*FEW, *arguments)
 
 
 def test_every_mode_has_a_row_if_none_is_named_and_each_row_fits_a_terminal():
@@ -84,10 +89,7 @@ def test_a_point_becomes_a_scenario_with_the_command_that_runs_it(tmp_path):
 
 
 def bandwidth(*arguments):
-    done = CliRunner().invoke(app, ["fleet", "bandwidth", *arguments], env={"COLUMNS": "80"})
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.stdout
+    return said("bandwidth", *arguments)
 
 
 def test_what_links_between_sites_must_carry_is_told_and_what_gets_through_a_link():
@@ -127,6 +129,8 @@ def test_an_exchange_that_can_not_be_is_told_in_a_sentence_with_exit_code_2():
     (("--paper", "--chips", "3"), "--paper: the fleet is the published one: leave out --chips, or --paper"),
     (("--workers", "rey"), "--workers rey: local or ray"),
     (("--paper", "--plot", "a.svg"), "leave out --plot, or --paper"),
+    (("--paper", "--as-scenario", "a.yaml"), "leave out --as-scenario, or --paper"),
+    (("--address", "here"), "--address: of a Ray cluster; say --workers ray, too"),
     (("--plot", "a.pdf"), "name a file that ends in .svg or .png"),
     (("--as-scenario", "a.yaml"), "these are 3 fleets: name one --mode"),
     (("--as-scenario", "a.yaml", "--mode", "decoupled", "--learners", "20"), "20 learners are more than the 16"),
