@@ -123,7 +123,7 @@ def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> 
             if checkpoint.load(snapshot)[1]["t"] <= origin.at.t:
                 shutil.copy2(snapshot, new.path / "snapshots")
     new.write("manifest.json", folder.manifest() | {
-        "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run": new.path.name, "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "harness": identity(os.getpid()), "repeat": repeating(new, backend),
         "resumed": {"run": origin.run, "checkpoint": origin.checkpoint, "t": origin.time, "void": _void(origin.lost),
                     "environments": [*folder.manifest().get("resumed", {}).get("environments", []),

@@ -133,7 +133,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
     plans.save(plan, folder.path / "plan.json")
     folder.write("manifest.json", {
         "run": folder.path.name, "scenario": plan.scenario, "seed": plan.seed, "plan": plan.digest,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"), "backend": backend.name, "tape_schema": SCHEMA,
+        "created": datetime.now(UTC).isoformat(timespec="milliseconds"), "backend": backend.name, "tape_schema": SCHEMA,
         "harness": identity(os.getpid()),
         "corpus": {"name": data.name, "digest": data.digest, "bytes": size} if data.file else None,
         "initial": file_digest(warm) if (warm := references.warm_start(plan)) else None,

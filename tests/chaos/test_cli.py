@@ -39,14 +39,18 @@ def folder(runs, name, harness=(1, 1)):
     (runs / name / "manifest.json").write_text(json.dumps({"harness": harness}))
 
 
+def cleaned(state, *arguments):
+    """`clean` where there is no engine: tests beside these kill harnesses that have containers."""
+    return command("clean", *arguments, XDG_STATE_HOME=str(state), DOCKER_HOST=f"unix://{state}/docker.sock")
+
+
 def test_clean_keeps_the_newest_runs_those_that_go_on_and_whatever_is_no_run(tmp_path):
     names = [f"2026010{day}-120000-flagship-00c0ffee" for day in range(1, 6)]
     for name in names:
         folder(tmp_path, name, harness=identity(os.getpid()) if name == names[1] else (1, 1))
     folder(tmp_path, "my-own-notes")
     (tmp_path / "20260101-120000-file-00c0ffee").write_text("")
-    done = command("clean", "--runs", "--keep", "2", "--runs-dir", str(tmp_path),
-                   XDG_STATE_HOME=str(tmp_path / "state"))
+    done = cleaned(tmp_path / "state", "--runs", "--keep", "2", "--runs-dir", str(tmp_path))
     assert done.returncode == 0, done
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == sorted([names[1], *names[3:], "my-own-notes", "20260101-120000-file-00c0ffee"])
@@ -54,7 +58,7 @@ def test_clean_keeps_the_newest_runs_those_that_go_on_and_whatever_is_no_run(tmp
 
 
 def test_clean_says_so_where_there_is_nothing(tmp_path):
-    done = command("clean", XDG_STATE_HOME=str(tmp_path))
+    done = cleaned(tmp_path)
     assert (done.returncode, done.stdout) == (0, "nothing was left behind\n")
 
 
