@@ -18,6 +18,7 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     progress,
     reading,
     running,
+    sweeps,
 )
 from chaos.commands.common import Failure, app
 from chaos.evidence.run_folder import FolderError

@@ -7,30 +7,29 @@ import os
 import sys
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, app, print_json, workers_of
+from chaos.commands.options import draw, drawable, options_of, parts, read, written
 from chaos.program import called
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from harness.fleet.fleet import Fleet
     from harness.fleet.replications import Summary
 
-Read = TypeVar("Read", bound="BaseModel")
 _SEVERAL = ("chips", "mode", "learners", "repair")
 """Of these there may be several, separated by commas."""
 _DAY_S = 86_400.0
 _HELP = {"rich_help_panel": "The fleet"}
-_fleet = typer.Typer(invoke_without_command=True)
-app.add_typer(_fleet, name="fleet")
+group = typer.Typer(invoke_without_command=True)
+"""`fleet`, and what comes behind it."""
+app.add_typer(group, name="fleet")
 
 
-@_fleet.callback(epilog="Example: `diloco-chaos fleet --chips 150k,1.2M --learners 2,8 --mtbf 1y`")
+@group.callback(epilog="Example: `diloco-chaos fleet --chips 150k,1.2M --learners 2,8 --mtbf 1y`")
 def fleet(
     context: typer.Context,
     paper: Annotated[bool, typer.Option("--paper", help="The published table beside ours.")] = False,
@@ -78,11 +77,10 @@ def fleet(
     """Predict which share of a fleet's time is useful training, while its chips fail and come back."""
     if context.invoked_subcommand:
         return
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise Failure(f"--plot {plot}: name a file that ends in .svg or .png", 2)
+    drawable(plot)
     from chaos.report import fleet as told
     from harness.fleet.fleet import Fleet
-    given, console = _given(context, Fleet), Console()
+    given, console = options_of(context, Fleet), Console()
     if paper:
         from harness.fleet.paper import PUBLISHED, fitted, fleet_of
         _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
@@ -106,7 +104,7 @@ def fleet(
         told.show(summaries, days, replications, console)
 
 
-@_fleet.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
+@group.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
 def bandwidth(
     context: typer.Context,
     parameters: Annotated[str, typer.Option(help="Of the model, as in 12B.")] = "",
@@ -127,30 +125,20 @@ def bandwidth(
     """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
     from chaos.report import bandwidth as told
     from harness.fleet.bandwidth import PUBLISHED, Exchange
-    given = _given(context, Exchange)
+    given = options_of(context, Exchange)
     if paper:
         _alone("exchange", [*given, *(["link"] if link is not None else [])])
         print_json(told.published_document(PUBLISHED)) if as_json else told.show_published(PUBLISHED, Console())
         return
-    exchange = _read(Exchange, given)
+    exchange = read(Exchange, given)
     print_json(told.document(exchange, link)) if as_json else told.show(exchange, link, Console())
-
-
-def _given(context: typer.Context, model: type[BaseModel]) -> dict[str, Any]:
-    """The options that are settings of this model, as far as somebody gave them."""
-    return {name: value for name, value in context.params.items()
-            if name in model.model_fields and value not in ("", None)}
 
 
 def _alone(what: str, given: list[str]) -> None:
     """Raises where there is more beside --paper."""
     if given:
-        raise Failure(f"--paper: the {what} is the published one: leave out {', '.join(map(_option, given))}, or "
+        raise Failure(f"--paper: the {what} is the published one: leave out {', '.join(map(written, given))}, or "
                       f"--paper", 2)
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _fleets(given: dict[str, Any]) -> list[Fleet]:
@@ -162,8 +150,7 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
     from typing import get_args
 
     from harness.fleet.fleet import Fleet, Mode
-    several = {name: [part.strip() for part in str(given.get(name, "")).split(",") if part.strip()]
-               for name in _SEVERAL}
+    several = {name: parts(str(given.get(name, ""))) for name in _SEVERAL}
     several["mode"] = several["mode"] or list(get_args(Mode))
     found, wrong = [], []
     for values in product(*(several[name] or [""] for name in _SEVERAL)):
@@ -171,27 +158,12 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
         if one.get("mode") != "decoupled":
             one = {name: value for name, value in one.items() if name not in ("learners", "quorum")}
         try:
-            found.append(_read(Fleet, one))
+            found.append(read(Fleet, one))
         except Failure as failure:
             wrong += str(failure).splitlines()
     if wrong:
         raise Failure("\n".join(dict.fromkeys(wrong)), 2)
     return list(dict.fromkeys(found))
-
-
-def _read(model: type[Read], given: dict[str, Any]) -> Read:
-    """Options as settings.
-
-    Raises:
-        Failure: they are none; each that is wrong has a line.
-    """
-    from pydantic import ValidationError
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise Failure("\n".join(" ".join([*(f"{_option(str(part))}:" for part in problem["loc"][:1]),
-                                          problem["msg"].removeprefix("Value error, ")])
-                                for problem in error.errors()), 2) from error
 
 
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
@@ -231,14 +203,10 @@ def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
 
 def _draw(summaries: list[Summary], file: Path) -> None:
     from chaos.report.fleet import plotted
-    from chaos.report.forms.plot import rasterized
     svg = plotted(summaries)
     if not svg:
         raise Failure("--plot: there is nothing to draw goodput over: give several --chips, --learners or --repair", 2)
-    if file.suffix == ".png":
-        file.write_bytes(rasterized(svg, "--plot"))
-    else:
-        file.write_text(svg)
+    draw(svg, file)
 
 
 def _trains(summaries: list[Summary]) -> None:

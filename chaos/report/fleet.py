@@ -113,8 +113,8 @@ def _share(value: Estimate) -> str:
 
 
 def count_words(value: int) -> str:
-    """1.2M, 150k, 4096."""
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+    """12B, 1.2M, 150k, 4096."""
+    for unit, size in (("B", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)):
         if value >= size and value % (size // 100) == 0:
             return f"{value / size:g}{unit}"
     return str(value)

@@ -11,6 +11,7 @@ from faults.base import Drawn, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
 from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from faults.links.profiles import PROFILES
+from harness.cluster.base import Ability, SharedLinks
 from harness.links.client import Toxic
 from harness.links.probe import Sounding
 from harness.units import Rate, Seconds, show_bytes, show_seconds
@@ -84,7 +85,7 @@ class Latency(LinkFault):
 
 
 class Bandwidth(LinkFault):
-    """A thin link."""
+    """Thin links; or one thin link, through which all of them go."""
 
     toxic: ClassVar[str] = "bandwidth"
     measures: ClassVar[str] = "rate_bytes_per_s"
@@ -94,6 +95,32 @@ class Bandwidth(LinkFault):
     kind: Literal["bandwidth"] = "bandwidth"
     rate: Rate = Field(1e6, ge=1e3)
     """Bytes per second each way."""
+    shared: bool = False
+    """Whether the targets have it all together, as those have who share the way into a site; else each by itself."""
+
+    @model_validator(mode="after")
+    def _all_of_it(self) -> Bandwidth:
+        if self.shared and self.toxicity != 1:
+            raise ValueError("a rate that links share concerns every connection: leave toxicity out")
+        return self
+
+    def requires(self) -> frozenset[Ability]:
+        """Toxiproxy has no rate that several links share."""
+        return super().requires() | (frozenset({"share_links"}) if self.shared else frozenset())
+
+    def put(self, hit: FaultContext) -> None:
+        """A toxic on each link, or one rate for all."""
+        if self.shared:
+            hit.having(SharedLinks).share_links(hit.links(self.targets), self.rate, self.streams)
+        else:
+            super().put(hit)
+
+    def undo(self, hit: FaultContext) -> None:
+        """Take it off."""
+        if self.shared:
+            hit.having(SharedLinks).share_links(hit.links(self.targets), None, self.streams)
+        else:
+            super().undo(hit)
 
     def attributes(self) -> Mapping[str, int]:
         """Kilobytes per second."""
@@ -108,12 +135,12 @@ class Bandwidth(LinkFault):
         return _speed(sounding, self.rate, baseline)
 
     def near(self, value: float) -> bool:
-        """Give or take half of it."""
-        return _near(value, self.rate)
+        """Give or take half of it; where others share it, any less."""
+        return _near(value, self.rate) or (self.shared and 0 < value <= self.rate)
 
     def what(self) -> str:
         """Thin."""
-        return f"limited to {self.rate / 1e6:g} MB/s"
+        return f"limited to {self.rate / 1e6:g} MB/s" + (" all together" if self.shared else "")
 
 
 class Partition(LinkFault):

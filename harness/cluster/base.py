@@ -21,7 +21,7 @@ Recorder = Callable[..., None]
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                  "restart_engine", "lose_power", "jump_clock", "signal_process"]
+                  "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -31,7 +31,7 @@ LOCAL: frozenset[Ability] = EVERYWHERE | {"signal_process"}
 CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                                "restart_engine"}
 SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                                              "lose_power", "jump_clock"}
+                                              "lose_power", "jump_clock", "share_links"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
 """Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
 
@@ -325,6 +325,16 @@ class Clocks(Protocol):
 
 
 @runtime_checkable
+class SharedLinks(Protocol):
+    """Links can share a rate."""
+
+    def share_links(self, links: Sequence[str], rate: float | None, streams: Sequence[str]) -> None:
+        """Let these links carry so many bytes per second all together, in each of these directions (`upstream`,
+        `downstream`); None: as if they shared nothing."""
+        ...
+
+
+@runtime_checkable
 class Carries(Protocol):
     """What its links carry is counted. Not asked for by faults: where nobody counts, the trainer's protocol tells."""
 
@@ -339,5 +349,6 @@ class Carries(Protocol):
 
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
-    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "signal_process": Processes}
+    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
+    "signal_process": Processes}
 """What only some backends can do -> what their cluster then has."""

@@ -11,13 +11,14 @@ from harness.links.pace import Pace
 from harness.links.probe import PROBE_TIMEOUT_S
 from harness.links.toxics import Attributes
 from harness.simulation.parameters import Parameters
+from harness.simulation.shared_link import SharedLink
 from harness.simulation.world import World
 
 _NEVER = float("inf")
 
 
 @dataclass(slots=True)
-class _Parcel:
+class Parcel:
     """A frame, or the end, on its way."""
 
     sent: float
@@ -36,12 +37,13 @@ class Flow:
         """`broken(reason)`: a toxic ends the connection."""
         self._world, self._parameters, self._broken = world, parameters, broken
         self._pace: Pace | None = None  # while any toxic hits
-        self._queue: deque[_Parcel] = deque()
+        self._queue: deque[Parcel] = deque()
         self._last = 0.0  # when what was sent before arrives
         self._change = 0  # what was planned before a change of the toxics is planned anew
         self._watched = 0  # silence is counted from the last data
         self._stalled = self._stuck = self._resetting = False
         self._held = False  # something may keep data back, which then has the last part of its way before it
+        self._shared: SharedLink[Parcel] | None = None
         self.over = False
 
     def set_toxics(self, toxics: dict[str, Attributes]) -> None:
@@ -51,6 +53,7 @@ class Flow:
         pace = self._pace or Pace(self._world.chance)
         pace.set(toxics, self._world.now)
         self._pace = pace if toxics else None
+        self._withdraw()
         if pace.reset_s is not None and self._queue:
             self._await_reset(pace.reset_s)
             return
@@ -58,6 +61,12 @@ class Flow:
             self._queue = deque(parcel for parcel in self._queue if parcel.end)
         self._plan_anew()
         self._watch()
+
+    def share(self, link: SharedLink[Parcel] | None) -> None:
+        """What has its delay behind it goes through this link, which others use, too; None: through none."""
+        self._withdraw()
+        self._shared = link
+        self._plan_anew()
 
     def stall(self, stalled: bool) -> None:
         """Packets are lost, and nobody is told: they are sent again until they come through."""
@@ -76,7 +85,7 @@ class Flow:
             if pace.swallows:
                 self._watch()
                 return
-        self._add(_Parcel(self._world.now, size, False, action, arguments))
+        self._add(Parcel(self._world.now, size, False, action, arguments))
 
     def end(self, action: Callable[..., None], *arguments: object) -> None:
         """The sender closes: the end arrives behind all data."""
@@ -85,23 +94,31 @@ class Flow:
         if self._pace is not None and self._pace.reset_s is not None:
             self._await_reset(self._pace.reset_s)
             return
-        self._add(_Parcel(self._world.now, 0, True, action, arguments))
+        self._add(Parcel(self._world.now, 0, True, action, arguments))
 
     def clear(self) -> None:
         """Forget what is on its way."""
+        self._withdraw()
         self._queue.clear()
         self._change += 1
 
     def backlog(self) -> int:
         """Bytes that were sent and are held up."""
-        return sum(parcel.size for parcel in self._queue) if self._stalled or self._pace is not None else 0
+        held = sum(parcel.size for parcel in self._queue) if self._stalled or self._pace is not None else 0
+        return held + (self._shared.bytes_of(self) if self._shared is not None else 0)
 
-    def _add(self, parcel: _Parcel) -> None:
+    def _add(self, parcel: Parcel) -> None:
         self._queue.append(parcel)
         if not (self._stalled or self._stuck):
             self._plan(parcel)
 
+    def _withdraw(self) -> None:
+        """What a shared link has not let through is decided on anew, too."""
+        if self._shared is not None:
+            self._queue.extendleft(reversed(self._shared.withdraw(self)))
+
     def _plan_anew(self) -> None:
+        self._withdraw()
         self._change += 1
         held = self._held
         self._last, self._stuck = self._world.now + (self._parameters.delay if held else 0.0), False
@@ -116,7 +133,7 @@ class Flow:
             if not self._stuck:
                 self._plan(parcel)
 
-    def _plan(self, parcel: _Parcel) -> None:
+    def _plan(self, parcel: Parcel) -> None:
         """When it arrives, as things are now."""
         at, over = parcel.sent, False
         if self._pace is not None:
@@ -137,7 +154,7 @@ class Flow:
             self._stuck = True
             self._world.at(at, self._limit_reached, self._change)
 
-    def _through(self, pace: Pace, parcel: _Parcel) -> tuple[float, bool]:
+    def _through(self, pace: Pace, parcel: Parcel) -> tuple[float, bool]:
         """When all of it has passed the toxics (infinite for never), and whether a data limit ends the connection."""
         now = self._world.now
         at, left = pace.ready_at(parcel.sent), parcel.size
@@ -175,7 +192,14 @@ class Flow:
         if change != self._change or self.over:
             return
         parcel = self._queue.popleft()
-        parcel.action(*parcel.arguments)
+        if self._shared is not None:
+            self._shared.carry(self, parcel, self._hand_over)
+        else:
+            self._hand_over(parcel)
+
+    def _hand_over(self, parcel: Parcel) -> None:
+        if not self.over:
+            parcel.action(*parcel.arguments)
 
 
 def passage(pace: Pace, size: int, now: float) -> tuple[float, int, Literal["answered", "reset", "closed", "silent"]]:

@@ -39,7 +39,7 @@ class SimulatedHost:
         self.keep: KeepWorking = keep or (lambda *_: None)
         self._load, self._training = load, 0
         self.world, self.parameters, self.record, self.snapshot = world, parameters, record, snapshot
-        self.sizes = Sizes()
+        self.sizes = Sizes(parameters.payload)
         self.checkpoints: dict[int, dict[str, Content]] = {}
         """Parts by checkpoint and node."""
         self.numbers, self.pids = count(1), count(1001)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from harness.links.client import Toxic
 from harness.links.pace import Pace
 from harness.links.toxics import STREAMS, ToxicSettings, new_toxic
-from harness.simulation.flow import Flow
+from harness.simulation.flow import Flow, Parcel
 from harness.simulation.parameters import Parameters
+from harness.simulation.shared_link import SharedLink
 from harness.simulation.world import World
 from harness.tensors import Tensors
 from harness.wire.messages import Message
+
+
+Shared = Mapping[str, SharedLink[Parcel]]
+"""By direction."""
 
 
 class End(Protocol):
@@ -121,12 +127,15 @@ class Link:
         self.vanished = False
         """The client is off the network: nobody hears of it any more."""
         self.toxics: dict[str, tuple[Toxic, ToxicSettings]] = {}
+        self._shared: Shared = {}  # with links of others
         self._connections: list[Connection] = []
 
     def connect(self, number: int, client: End, server: End) -> Connection:
         """A new connection, hit by the toxics that hit it."""
         connection = Connection(self, number, client, server)
         self._connections.append(connection)
+        if self._shared:
+            self._share(connection)
         if self.toxics:
             self._hit(connection)
         if self.vanished:
@@ -171,10 +180,28 @@ class Link:
             connection.up.stall(vanished)
             connection.down.stall(vanished)
 
+    def share(self, shared: Shared) -> None:
+        """Lead through these links, which others use, too; none: through its own alone."""
+        self._shared = shared
+        for connection in list(self._connections):
+            self._share(connection)
+
+    @property
+    def shares(self) -> bool:
+        """Whether it does."""
+        return bool(self._shared)
+
+    def shared_s(self, stream: str, size: int) -> float:
+        """Seconds that so many bytes more would take there."""
+        return self._shared[stream].seconds(size) if stream in self._shared else 0.0
+
     def forget(self, connection: Connection) -> None:
         """It is over for both sides."""
         if connection in self._connections:
             self._connections.remove(connection)
+            if self._shared:  # what it had under way takes nothing from the others
+                connection.up.clear()
+                connection.down.clear()
 
     def paces(self) -> tuple[Pace, Pace]:
         """What a further connection would be subject to: up, down."""
@@ -183,6 +210,10 @@ class Link:
             pace.set({name: settings.attributes for name, (_, settings) in self.toxics.items()
                       if settings.stream == stream and self.world.chance.random() < settings.toxicity}, self.world.now)
         return up, down
+
+    def _share(self, connection: Connection) -> None:
+        connection.up.share(self._shared.get("upstream"))
+        connection.down.share(self._shared.get("downstream"))
 
     def _hit(self, connection: Connection, streams: tuple[str, ...] = STREAMS) -> None:
         for stream in streams:
@@ -226,6 +257,12 @@ class Network:
         """Take a link down, or bring it up."""
         if self.links[link].enabled != enabled:
             self.links[link].enable(enabled)
+
+    def share(self, links: Sequence[str], rate: float | None, streams: Sequence[str]) -> None:
+        """Let these have so many bytes per second together, in each direction; None: no more."""
+        shared = {} if rate is None else {stream: SharedLink[Parcel](self._world, rate) for stream in streams}
+        for link in links:
+            self.links[link].share(shared)
 
     def enabled(self, link: str) -> bool:
         """Whether it is up."""

@@ -36,6 +36,8 @@ class Parameters(BaseModel):
     """To have it on stable storage; the same for its name."""
     late: float = Field(0.0006, ge=0, le=60)
     """How late timers are, at most."""
+    payload: float = Field(1.0, gt=0, le=1e12)
+    """Not seconds: bytes on the wire for each byte of a tensor, so that a small model stands for a large one."""
     tick: float = Field(0.01, gt=0, le=1)
     """How often the harness looks at what happens."""
 

@@ -23,6 +23,7 @@ _QUICKEST_S = 1e-3
 """No inner step is quicker."""
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
+_LONGEST_SIGN_S = 1.0
 
 
 class Pick(Protocol):
@@ -198,8 +199,9 @@ class TrainerSettings(BaseModel):
 
     @property
     def sign_s(self) -> float:
-        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer."""
-        return self.heartbeat_timeout / _SIGNS
+        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer. With a
+        long timeout no less often than with a usual one: a report that found its link busy is made again by the next."""
+        return min(self.heartbeat_timeout / _SIGNS, _LONGEST_SIGN_S)
 
     @property
     def ends_within_s(self) -> float:

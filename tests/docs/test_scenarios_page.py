@@ -73,7 +73,7 @@ def test_a_settings_default_is_what_the_page_says(name, value, meaning):
 def test_what_can_be_chosen_stands_there(name, value, meaning):
     annotation = TrainerConfig.model_fields[name].annotation
     choices = set(get_args(annotation)) if get_origin(annotation) is Literal else set(
-        MODELS) - {"quadratic"} if name == "model" else set()
+        MODELS) - {"quadratic", "quadratic24"} if name == "model" else set()
     assert choices - {"synchronous"} <= {value, *quoted(meaning)}
 
 

@@ -119,7 +119,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """Links that are about to be there again are: elsewhere a restart is over only then."""
         for link in list(self._coming):
             self._link_is_back(link)
-        return super().residue()
+        return super().residue() + [f"{link.name} shares a rate" for link in self._network.links.values() if link.shares]
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
         """The simulated process does it itself."""
@@ -139,6 +139,10 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """Its clock goes forward."""
         if self._nodes[node].alive:
             self._nodes[node].process.jump(seconds)
+
+    def share_links(self, links: Sequence[str], rate: float | None, streams: Sequence[str]) -> None:
+        """As if they all went through one."""
+        self._network.share(links, rate, streams)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -226,6 +230,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
             if pace is down and server.frozen:
                 return Sounding("silent", PROBE_TIMEOUT_S)
             took, passed, end = passage(pace, size, self._world.now)
+            took += way.shared_s("downstream" if pace is down else "upstream", passed)
             received = passed if pace is down else 0
             if end == "silent" or (end != "answered" and took > PROBE_TIMEOUT_S):
                 return Sounding("silent", PROBE_TIMEOUT_S, received)

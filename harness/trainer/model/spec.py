@@ -74,4 +74,5 @@ MODELS: dict[str, ModelSpec | QuadraticSpec] = {
     "top1": ModelSpec(width=64, blocks=2, heads=4, context=64, experts=4, top_k=1),
     "top2": ModelSpec(width=64, blocks=2, heads=4, context=64, experts=4, top_k=2),
     "quadratic": QuadraticSpec(width=4, blocks=6, context=64),  # no torch, no corpus: microseconds a step
+    "quadratic24": QuadraticSpec(width=8, blocks=22, context=64),  # the same in 24 tensors of 64 values: for P = 24
 }

@@ -3,6 +3,12 @@
 import dataclasses
 
 import pytest
+from pydantic import ValidationError
+
+from chaos.runner.backends import local
+from chaos.runner.simulate import simulate
+from chaos.scenario.loading import parse
+from chaos.scenario.plan import freeze
 
 KINDS = {
     "latency": ({"delay": "20ms", "jitter": "5ms", "rate": "1MB/s"}, "delay_s", 0.02),
@@ -125,3 +131,37 @@ def test_a_profile_sets_what_is_not_said_otherwise(fault):
 def test_settings_that_make_no_sense_are_refused(fault, settings):
     with pytest.raises(ValueError):
         fault(targets="learner-1", **{"for": "3s"}, **settings)
+
+
+# -- a rate that links share -------------------------------------------------------------------------------------------
+
+SHARED = """diloco_chaos: 1
+name: shared
+cluster: {model: quadratic, learners: 4, budget: 200}
+faults: [{bandwidth: learners, rate: 200kB/s, shared: true, at: 1s, for: 4s}]
+checks: {outages: excused, self_healing: {within: 60s}, no_global_stall: {max_gap: 60s}}
+"""
+
+
+def test_a_rate_that_links_share_is_felt_by_all_of_them_and_over_afterwards():
+    done = simulate(freeze(parse(SHARED), 0))
+    assert done.outcome.kind == "finished"
+    [effect] = [verdict for verdict in done.judgement.checks if verdict.name == "faults_verified"]
+    assert effect.verdict == "passed", effect
+    [observed] = [event["observed"] for event in done.history.tape.of("observed")]
+    assert 30e3 < observed["rate_bytes_per_s"] <= 1.5 * 200e3
+
+
+def test_a_rate_that_links_share_is_for_a_simulation():
+    [why] = local().refusals(freeze(parse(SHARED), 0))
+    assert why == "bandwidth: only a simulation can do that: run it with --on simulated"
+
+
+def test_a_rate_that_links_share_concerns_every_connection(fault):
+    with pytest.raises(ValidationError, match="leave toxicity out"):
+        fault(kind="bandwidth", targets="learner-3", shared=True, toxicity=0.5, **{"for": "5s"})
+
+
+def test_a_rate_that_links_share_says_so(fault):
+    words = fault(kind="bandwidth", targets="learner-3", shared=True, rate="2MB/s", **{"for": "5s"}).what()
+    assert words == "limited to 2 MB/s all together"

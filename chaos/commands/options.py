@@ -1,0 +1,61 @@
+"""Options of a command as settings: which were given, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from chaos.commands.common import Failure
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Read = TypeVar("Read", bound="BaseModel")
+
+
+def options_of(context: typer.Context, model: type[BaseModel]) -> dict[str, Any]:
+    """The options that are settings of this model, as far as somebody gave them."""
+    return {name: value for name, value in context.params.items()
+            if name in model.model_fields and value not in ("", None)}
+
+
+def parts(text: str) -> list[str]:
+    """Of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def written(name: str) -> str:
+    """How a setting is written as an option."""
+    return f"--{name.replace('_', '-')}"
+
+
+def drawable(file: Path | None) -> None:
+    """Raises where `--plot` names nothing that can be drawn; told before anything is computed."""
+    if file is not None and file.suffix not in (".svg", ".png"):
+        raise Failure(f"--plot {file}: name a file that ends in .svg or .png", 2)
+
+
+def draw(svg: str, file: Path) -> None:
+    """Write what `--plot` asks for."""
+    if file.suffix == ".png":
+        from chaos.report.forms.plot import rasterized
+        file.write_bytes(rasterized(svg, "--plot"))
+    else:
+        file.write_text(svg)
+
+
+def read(model: type[Read], given: dict[str, Any]) -> Read:
+    """Options as settings.
+
+    Raises:
+        Failure: they are none; each that is wrong has a line.
+    """
+    from pydantic import ValidationError
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise Failure("\n".join(dict.fromkeys(
+            " ".join([*(f"{written(str(part))}:" for part in problem["loc"][:1]),
+                      problem["msg"].removeprefix("Value error, ")]) for problem in error.errors())), 2) from error

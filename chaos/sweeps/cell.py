@@ -1,0 +1,89 @@
+"""One cell of a table: a run under virtual time, and what was measured in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+from chaos.runner.simulate import performed
+from chaos.scenario.model import SYNCER, Scenario
+from chaos.scenario.plan import freeze
+from harness.simulation.parameters import Parameters
+from harness.tape.reading import Tape
+from harness.workers import Numbered, Task, Workers
+
+
+class Cell(Numbered):
+    """What is run."""
+
+    cluster: dict[str, Any]
+    """As in a scenario."""
+    faults: tuple[dict[str, Any], ...] = ()
+    deadline: float
+    """Seconds; most cells end before, when their budget is processed."""
+    payload: float = 1.0
+    """Bytes on the wire for each byte of a tensor."""
+    seed: int = 0
+
+
+class Measured(Numbered):
+    """From the steady state, or from the first fault, to the end of training or to the deadline."""
+
+    tokens_per_s: float
+    """Merged."""
+    contributors: float
+    """Of a merge, on average; 0: there was none."""
+    lasted: float
+    """Seconds."""
+    curve: tuple[tuple[float, float], ...]
+    """(seconds since then, loss above its floor): what the model was worth, snapshot by snapshot."""
+    finished: bool
+    """Whether the budget was processed."""
+
+    @property
+    def excess(self) -> float | None:
+        """At the end of the budget; None: it was not reached."""
+        return self.curve[-1][1] if self.finished else None
+
+    def learned(self, seconds: float) -> float:
+        """Share of the loss above its floor that was gone by then, by the newest snapshot that there was."""
+        return 1 - [excess for at, excess in self.curve if at <= seconds][-1] / self.curve[0][1]
+
+
+def measure(cell: Cell) -> Measured:
+    """What a worker does.
+
+    Raises:
+        pydantic.ValidationError: no cluster can be like that.
+    """
+    scenario = Scenario.model_validate({
+        "diloco_chaos": 1, "name": "cell", "deadline": f"{cell.deadline!r}s", "cluster": cell.cluster,
+        "faults": cell.faults, "checks": {"outages": "excused"}})
+    plan = freeze(scenario, cell.seed)
+    done = performed(plan, Parameters(payload=cell.payload))
+    tape = done.stage.tape()
+    merges = tape.of("merge", node=SYNCER)
+    begun, ended = _window(tape, cell.deadline)
+    before = [merge["merged"] for merge in merges if merge.t <= begun]
+    during = [merge for merge in merges if begun < merge.t <= ended]
+    tokens = during[-1]["merged"] - (before[-1] if before else 0) if during else 0
+    return Measured(
+        number=cell.number, tokens_per_s=tokens / (ended - begun),
+        contributors=mean(len(merge["contributions"]) for merge in during) if during else 0.0,
+        lasted=ended - begun, finished=done.outcome.kind == "finished",
+        curve=tuple((point.t - begun, point.loss - plan.cluster.loss_floor) for point in done.curve()))
+
+
+def _window(tape: Tape, deadline: float) -> tuple[float, float]:
+    begun = tape.of("injected")[:1] or tape.of("steady", node=SYNCER)[:1]
+    finished = tape.of("finished", node=SYNCER)[:1]
+    return begun[0].t if begun else 0.0, finished[0].t if finished else deadline
+
+
+CELLS = Task(measure, Cell, Measured)
+
+
+def measured(cells: Sequence[Cell], workers: Workers[Cell, Measured]) -> list[Measured]:
+    """In the order of the cells, which are numbered by it."""
+    return sorted(workers.run(cells), key=lambda one: one.number)

@@ -1,0 +1,85 @@
+"""How much is still trained, and how well, while a share of the learners is gone for good."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from statistics import mean
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chaos.sweeps.cell import Cell, Measured, measured
+from chaos.sweeps.ways import WAYS, Way, cluster_of
+from harness.units import between
+from harness.workers import Workers
+
+_BUDGET = 240
+"""Inner steps of each learner, if all are there."""
+_STEP_TIME, _SILENCE = 0.1, 1.0
+_SNAPSHOTS = 60
+_TIMES = 4.0
+"""A run may take so many times as long as with everybody."""
+_SPARED_S = 30.0
+
+
+class FailedShare(BaseModel):
+    """The table's axes, and what all its cells have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    learners: int = Field(16, ge=2, le=64)
+    """M."""
+    gone: tuple[Annotated[float, between(0, 1, "between 0% and 100%")], ...] = Field(
+        (0.0, 0.125, 0.25, 0.375, 0.5), strict=False)
+    """Shares of them that are killed, and never come back."""
+    mode: tuple[Way, ...] = Field(WAYS, strict=False)
+    runs: int = Field(5, ge=1, le=1000)
+    """Of each cell, with other seeds."""
+    seed: int = Field(0, ge=0)
+
+    @property
+    def counts(self) -> list[int]:
+        """Learners that are gone, nobody first; one is always left."""
+        return list(dict.fromkeys(min(round(share * self.learners), self.learners - 1) for share in (0.0, *self.gone)))
+
+
+class Row(NamedTuple):
+    """Of a mode, while so many are gone."""
+
+    mode: Way
+    gone: int
+    goodput: float
+    """Merged tokens per second, as a share of the same mode's with everybody."""
+    by_tokens: float | None
+    """Share of the loss above its floor that is gone once the budget is processed; None: it never is. Who is gone
+    leaves the others more steps of smaller batches."""
+    by_time: float
+    """The same when the run with everybody is over."""
+
+
+def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[Row]:
+    """All rows, mode by mode.
+
+    Raises:
+        WorkersError: workers die again and again.
+    """
+    keys = list(product(asked.mode, asked.counts, range(asked.runs)))
+    cells = [_cell(asked, number, way, count, asked.seed + run) for number, (way, count, run) in enumerate(keys)]
+    found = dict(zip(keys, measured(cells, workers), strict=True))
+
+    def row(way: Way, count: int) -> Row:
+        pairs = [(found[way, count, run], found[way, 0, run]) for run in range(asked.runs)]
+        return Row(way, count, mean(one.tokens_per_s / whole.tokens_per_s for one, whole in pairs),
+                   mean(one.learned(math.inf) for one, _ in pairs) if all(one.finished for one, _ in pairs) else None,
+                   mean(one.learned(whole.lasted) for one, whole in pairs))
+    return [row(way, count) for way, count in product(asked.mode, asked.counts)]
+
+
+def _cell(asked: FailedShare, number: int, way: Way, gone: int, seed: int) -> Cell:
+    """The last ones are killed at the steady state."""
+    cluster = cluster_of(way, asked.learners, _STEP_TIME, _BUDGET, _SILENCE, snapshots=_SNAPSHOTS)
+    last = [f"learner-{index}" for index in range(asked.learners - gone + 1, asked.learners + 1)]
+    faults = ({"kill": last, "at": "0s"},) if last else ()
+    return Cell(number=number, cluster=cluster, faults=faults, deadline=_TIMES * _BUDGET * _STEP_TIME + _SPARED_S,
+                seed=seed)

@@ -1,0 +1,98 @@
+"""Round trip x rate x size of the model: how much of its own pace without any network each mode keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chaos.sweeps.cell import Cell, Measured, measured
+from chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
+from harness.units import LONGEST_S, Count, Seconds, between
+from harness.workers import Workers
+
+Sharing = Literal["own", "shared"]
+KEEPS = 0.9
+"""A mode stands a link where it keeps so much of its pace."""
+_ROUNDS = 5
+"""Exchanges of the whole model in a run whose links cost nothing."""
+_LONGEST_STEPS = 1_500
+"""A run ends after the time of so many steps: what is slower by a factor of a thousand counts as nothing."""
+
+
+class Wan(BaseModel):
+    """The table's axes, and what all its cells have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    parameters: tuple[Count, ...] = Field((12 * 10**9,), strict=False)
+    """Of the model."""
+    rtt: tuple[Annotated[Seconds, between(0, 60, "at most 60s")], ...] = Field(
+        ("1ms", "100ms", "300ms"), strict=False, validate_default=True)
+    """Round trip between a learner and the syncer, seconds."""
+    rate: tuple[Gigabits, ...] = Field((1.0, 2.0, 5.0, 20.0, 100.0, 400.0), strict=False)
+    """Gbit/s each way."""
+    link: tuple[Sharing, ...] = Field(("own", "shared"), strict=False)
+    """Whether every learner has the rate for itself, or all together, as those have who share the way to the syncer."""
+    mode: tuple[Way, ...] = Field(WAYS, strict=False)
+    sites: int = Field(4, ge=2, le=64)
+    """Learners, each at a site of its own."""
+    step_time: StepTime = 2.0
+    """Of an inner step."""
+    seed: int = Field(0, ge=0)
+
+    @property
+    def lasts(self) -> float:
+        """Seconds, at the most."""
+        return min(_LONGEST_STEPS * self.step_time, LONGEST_S)
+
+
+class Place(NamedTuple):
+    """A row of the table."""
+
+    parameters: int
+    link: Sharing
+    rtt: float
+    rate: float
+
+
+class Row(NamedTuple):
+    """And what was measured there."""
+
+    place: Place
+    kept: dict[Way, float]
+    """Merged tokens per second, as a share of the same mode's where the links cost nothing."""
+
+
+def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[Row]:
+    """All rows, in the order of the axes.
+
+    Raises:
+        WorkersError: workers die again and again.
+    """
+    places = [Place(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
+    asked: Sequence[tuple[Place | None, Way]] = [(place, way) for place in [None, *places] for way in wan.mode]
+    cells = [_cell(wan, number, place, way) for number, (place, way) in enumerate(asked)]
+    found = {key: one.tokens_per_s for key, one in zip(asked, measured(cells, workers), strict=True)}
+    return [Row(place, {way: found[place, way] / found[None, way] for way in wan.mode}) for place in places]
+
+
+def _cell(wan: Wan, number: int, place: Place | None, way: Way) -> Cell:
+    cluster = cluster_of(way, wan.sites, wan.step_time, _ROUNDS * SYNC_EVERY, wan.lasts)
+    if place is None:
+        return Cell(number=number, cluster=cluster, deadline=wan.lasts, seed=wan.seed)
+    faults = tuple(links(place.rate, place.rtt, wan.lasts, place.link == "shared"))
+    return Cell(number=number, cluster=cluster, faults=faults, deadline=wan.lasts,
+                payload=place.parameters / VALUES, seed=wan.seed)
+
+
+def least_rate(rows: Sequence[Row], way: Way) -> float | None:
+    """Gbit/s: the lowest rate from which on, among these rows, a mode keeps its pace; None: it does at none."""
+    found = None
+    for row in sorted(rows, key=lambda one: -one.place.rate):
+        if row.kept[way] < KEEPS:
+            break
+        found = row.place.rate
+    return found
