@@ -119,7 +119,8 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
         """Links that are about to be there again are: elsewhere a restart is over only then."""
         for link in list(self._coming):
             self._link_is_back(link)
-        return super().residue() + [f"{link.name} shares a rate" for link in self._network.links.values() if link.shares]
+        sharing = [link.name for link in self._network.links.values() if link.shares]
+        return super().residue() + [f"{link} shares a rate" for link in sharing]
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
         """The simulated process does it itself."""
