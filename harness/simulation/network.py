@@ -15,7 +15,6 @@ from harness.simulation.world import World
 from harness.tensors import Tensors
 from harness.wire.messages import Message
 
-
 Shared = Mapping[str, SharedLink[Parcel]]
 """By direction."""
 
