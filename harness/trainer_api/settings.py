@@ -200,7 +200,7 @@ class TrainerSettings(BaseModel):
     @property
     def sign_s(self) -> float:
         """Seconds between two signs of life of a learner that stands, and at most between those of the syncer. With a
-        long timeout no less often than with a usual one: a report that found its link busy is made again by the next."""
+        long timeout no less often than with a usual one: a report that found its link busy is told by the next."""
         return min(self.heartbeat_timeout / _SIGNS, _LONGEST_SIGN_S)
 
     @property

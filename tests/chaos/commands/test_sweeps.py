@@ -1,4 +1,4 @@
-"""Sweeps from the command line: tables that fit a terminal, JSON for programs, drawings, a sentence for what can't be."""
+"""Sweeps: tables that fit a terminal, JSON for programs, drawings, a sentence for what can't be."""
 
 import json
 from xml.etree import ElementTree
