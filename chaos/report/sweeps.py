@@ -33,7 +33,7 @@ def show_wan(asked: wan.Wan, rows: Sequence[wan.Row], console: Console) -> None:
     console.print("Merged tokens per second, as a share of the same mode's without any network", style="bold")
     table = table_of("link", "Gbit/s", *map(words, asked.mode), left="link", gap=0)
     for row in rows:
-        table.add_row(_place(*row.place[:3]), f"{row.place.rate:g}", *(_share(row.kept[way]) for way in asked.mode))
+        table.add_row(_place(*row.place[:3]), f"{row.place.rate:g}", *(share(row.kept[way]) for way in asked.mode))
     console.print(table)
     console.print(f"link: parameters of the model; each learner's own, or shared by all; round trip. {asked.sites} "
                   f"learners, a step in {show_seconds(asked.step_time)}; {_USED}; gradients of data parallelism go "
@@ -74,7 +74,7 @@ def show_failed(asked: failed_share.FailedShare, rows: Sequence[failed_share.Row
     """A row for each mode and share."""
     table = table_of("mode", "gone", "goodput", "learned, same tokens", "same time", left="mode", gap=2)
     for row in rows:
-        table.add_row(words(row.mode), f"{row.gone} of {asked.learners}", _share(row.goodput),
+        table.add_row(words(row.mode), f"{row.gone} of {asked.learners}", share(row.goodput),
                       "never" if row.by_tokens is None else f"{row.by_tokens:.2%}", f"{row.by_time:.2%}")
     console.print(table)
     console.print(f"goodput: merged tokens per second, as a share of the same mode's with everybody. learned: share of "
@@ -116,5 +116,6 @@ def grace_document(asked: grace.Grace, rows: Sequence[grace.Row]) -> dict[str, A
     return {"asked": asked.model_dump(mode="json"), "rows": [row._asdict() for row in rows]}
 
 
-def _share(value: float) -> str:
+def share(value: float) -> str:
+    """As a percentage, or that it is nothing."""
     return "< 0.1%" if value < _NOTHING else f"{value:.1%}" if value < 0.0995 else f"{value:.0%}"

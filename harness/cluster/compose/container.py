@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import requests
 from docker.errors import APIError, DockerException, NotFound
 
 from harness.cleanup.processes import children, cpu_seconds, file_limits, state
@@ -229,8 +230,8 @@ class Node(Incarnation):
                 act()
             except NotFound:
                 pass
-            except APIError as error:
-                if error.status_code != _NOT_RUNNING and "is not paused" not in str(error):
+            except (DockerException, requests.RequestException) as error:
+                if not _does_not_run(error):
                     with asked(what):
                         raise
         try:
@@ -239,6 +240,10 @@ class Node(Incarnation):
             over: Future[None] = Future()
             over.set_result(None)
             return over
+
+
+def _does_not_run(error: Exception) -> bool:
+    return isinstance(error, APIError) and (error.status_code == _NOT_RUNNING or "is not paused" in str(error))
 
 
 class QuotaCycle(threading.Thread):

@@ -3,11 +3,13 @@
 import types
 
 import pytest
+import requests
 
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec
 from harness.cluster.compose import container as containers
 from harness.cluster.compose.container import Node, _status
+from harness.cluster.compose.engine import EngineError
 
 TOKEN = "c0ffee" * 4
 
@@ -87,3 +89,13 @@ def test_a_quota_is_never_less_than_the_kernel_takes(made):
                                               (143, -15), (255, 255)])
 def test_an_exit_code_tells_the_signal_as_a_shells_does(code, status):
     assert _status(code) == status
+
+
+def test_an_engine_that_went_away_is_told_as_such_whatever_was_asked_of_it(made):
+    node, container, _ = made
+
+    def away():
+        raise requests.ConnectionError("Connection aborted.", FileNotFoundError(2, "No such file or directory"))
+    container.logs = away
+    with pytest.raises(EngineError, match=r"read the log of worker: the Docker engine does not answer \(.*aborted"):
+        node.gone(1, 0.0)

@@ -1,0 +1,76 @@
+"""Measure what `docs/claims.md` has from simulations of its own, and keep it in `benchmarks/claims/claims.json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from chaos.report.sweeps import failed_document, grace_document, wan_document
+from chaos.sweeps import failed_share, grace, wan
+from chaos.sweeps.cell import CELLS
+from harness.fleet.bandwidth import BITS
+from harness.fleet.fleet import Fleet
+from harness.fleet.paper import PUBLISHED, fitted, fleet_of
+from harness.fleet.replications import TRIALS, Summary, replicated
+from harness.workers import Job, Result, Task, Workers, workers_for
+
+_DAYS, _REPLICATIONS = 30.0, 100
+_DAY_S = 86_400.0
+_SEED = 100
+"""Others than those with which anything was tried."""
+_UPTIME_OF = (1, 2, 4, 8)
+_DILUTED = ((1_200_000, 8), (2_400_000, 8), (2_400_000, 16))
+
+
+def record(say: Callable[[str], None]) -> dict[str, Any]:
+    """All of it; some ten minutes on two cores."""
+    told = {"fleet": _fleet(), "seed": _SEED}
+    say("fleet: done")
+    workers = _workers(CELLS)
+    try:
+        asked = wan.Wan.model_validate({
+            "parameters": ("1B", "12B", "100B"), "rtt": ("1ms", "30ms", "100ms", "300ms"),
+            "rate": (0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 400.0), "seed": _SEED})
+        told["wan"] = wan_document(asked, wan.swept(asked, workers))
+        say("wide-area network: done")
+        gone = failed_share.FailedShare(seed=_SEED)
+        told["failed_share"] = failed_document(gone, failed_share.swept(gone, workers))
+        say("failed share: done")
+        window = grace.Grace(seed=_SEED)
+        told["grace"] = grace_document(window, grace.swept(window, workers))
+    finally:
+        workers.close()
+    return told | {"bits": dict(BITS)}
+
+
+def _workers(task: Task[Job, Result]) -> Workers[Job, Result]:
+    return workers_for(task, len(os.sched_getaffinity(0)))
+
+
+def _fleet() -> dict[str, Any]:
+    """The published cells; uptime by the number of learners; the rule that M learners are like one of M times fewer
+    chips."""
+    base = fitted()
+    published = [fleet_of(cell, base) for cell in PUBLISHED]
+    up = [_decoupled(base, 2_400_000, learners) for learners in _UPTIME_OF]
+    many = [_decoupled(base, chips, learners) for chips, learners in _DILUTED]
+    alone = [_decoupled(base, chips // learners, 1) for chips, learners in _DILUTED]
+    workers = _workers(TRIALS)
+    try:
+        found = iter(replicated([*published, *up, *many, *alone], _DAYS * _DAY_S, _REPLICATIONS, _SEED, workers))
+    finally:
+        workers.close()
+    cells = [{"chips": cell.chips, "mode": cell.mode, "learners": cell.learners, "published": cell.goodput,
+              "goodput": next(found).goodput.mean} for cell in PUBLISHED]
+    return {"cells": cells, "uptime": {learners: next(found).uptime.mean for learners in _UPTIME_OF},
+            "diluted": _pairs([next(found) for _ in many], [next(found) for _ in alone])}
+
+
+def _decoupled(base: Fleet, chips: int, learners: int) -> Fleet:
+    return base.model_copy(update={"mode": "decoupled", "chips": chips, "learners": learners})
+
+
+def _pairs(many: list[Summary], alone: list[Summary]) -> list[dict[str, Any]]:
+    return [{"chips": one.fleet.chips, "learners": one.fleet.learners, "goodput": one.goodput.mean,
+             "of_fewer_chips": other.goodput.mean} for one, other in zip(many, alone, strict=True)]

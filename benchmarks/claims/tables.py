@@ -1,0 +1,60 @@
+"""Single cells of the tables in `docs/`, by the figure that they belong to."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+_ANCHOR = re.compile(r"^<!-- figure: (\S+) -->( †)?$")
+
+
+class TableError(Exception):
+    """There is no such cell: one sentence, with what there is."""
+
+
+class Tables:
+    """All that stand below a figure's anchor."""
+
+    def __init__(self, docs: Path) -> None:
+        self._docs = docs
+        self._read = cache(self._all)
+
+    def cell(self, figure: str, row: str, column: str, first: bool = False) -> str:
+        """The text of the cell in the row that is called `row`, or begins so where none is, in the column whose title
+        begins with `column`; a dagger follows where the figure is stale. `first`: of several such rows.
+
+        Raises:
+            TableError: there is none, or more than one.
+        """
+        if figure not in self._read():
+            raise TableError(f"figure {figure}: no page has a table of it")
+        (title, *rows), stale = self._read()[figure]
+        found = [one for one in rows if one[0] == row] or [one for one in rows if one[0].startswith(row)]
+        found = found[:1] if first else found
+        places = [place for place, name in enumerate(title) if name.startswith(column)]
+        if len(found) != 1 or len(places) != 1:
+            raise TableError(f"figure {figure}: {len(found)} rows begin with {row!r}, and {len(places)} columns with "
+                             f"{column!r}; there are {' | '.join(one[0] for one in rows)}; {' | '.join(title)}")
+        return found[0][places[0]] + (" †" if stale else "")
+
+    def _all(self) -> dict[str, tuple[list[list[str]], bool]]:
+        found = {}
+        for page in sorted(self._docs.glob("*.md")):
+            lines = page.read_text().splitlines()
+            for number, line in enumerate(lines):
+                if match := _ANCHOR.match(line):
+                    table = _table(lines[number + 1:])
+                    if table:
+                        found[match[1]] = table, bool(match[2])
+        return found
+
+
+def _table(lines: list[str]) -> list[list[str]]:
+    """The rows of the table that these lines begin with, without the rule below its title."""
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("**", "") for cell in line.strip().strip("|").split("|")])
+    return rows[:1] + rows[2:]
