@@ -12,15 +12,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from harness.cleanup.processes import Carriers, cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
 
 SAMPLE = "machine"
 """The event on the harness' tape, see docs/evidence.md."""
 _EVERY_S = 1.0
-_NAP_S = 0.05
+_NAP_S, _SYNC_EVERY_S = 0.05, 0.25
 _TICKS_S = 0.05
 """Times are counted in ticks of a hundredth of a second, and not all at the same moment."""
 _RESOURCES = ("cpu", "io", "memory")
@@ -56,6 +58,8 @@ class Sample:
     """Share of the memory that this run holds now."""
     memory_left: float
     """Share of the memory that can be had now."""
+    sync: float
+    """The longest time, in seconds, that a few bytes of the harness' own took to be on the run's disk."""
 
     def fields(self) -> dict[str, float]:
         """For the tape."""
@@ -85,28 +89,30 @@ class _Counters:
 class Watch:
     """Looks at the machine whenever it is asked to, at most once a second."""
 
-    def __init__(self, roots: Callable[[], Collection[int]], token: str, clock: Callable[[], float] = time.monotonic
-                 ) -> None:
+    def __init__(self, roots: Callable[[], Collection[int]], token: str, folder: Path,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         """`roots`: the processes of the run that are not below the harness itself, such as those in containers. Who
-        carries the run's `token` is part of it, too, although its parent may have ended."""
+        carries the run's `token` is part of it, too, although its parent may have ended. `folder`: on the run's
+        disk."""
         self._roots, self._clock = roots, clock
         self._carriers = Carriers(token)
         self._before: _Counters | None = None
-        self._naps = _Naps()
+        self._naps, self._syncs = _Naps(), _Syncs(folder)
 
     def look(self) -> Sample | None:
         """What went on since the last look; None before a second has passed, and where it can't be told."""
         if self._before is not None and self._clock() - self._before.at < _EVERY_S:
             return None
         before, now = self._before, self._read()
-        self._before, late = now, self._naps.worst()
+        self._before, late, sync = now, self._naps.worst(), self._syncs.worst()
         if before is None or now is None or now.roots != before.roots or _lost(before, now) > _TICKS_S:
             return None
-        return _between(before, now, late)
+        return _between(before, now, late, sync)
 
     def close(self) -> None:
         """Watch no more."""
         self._naps.over.set()
+        self._syncs.over.set()
 
     def _read(self) -> _Counters | None:
         here = os.getpid()
@@ -134,7 +140,7 @@ def _lost(before: _Counters, now: _Counters) -> float:
     return ended - handed_on
 
 
-def _between(before: _Counters, now: _Counters, late: float) -> Sample:
+def _between(before: _Counters, now: _Counters, late: float, sync: float) -> Sample:
     seconds = now.at - before.at
     idle, stolen, every = ((getattr(now, key) - getattr(before, key)) / seconds for key in ("idle", "stolen", "all"))
     ours = max(0.0, sum(map(sum, now.ours.values())) - sum(map(sum, before.ours.values()))) / seconds
@@ -143,7 +149,7 @@ def _between(before: _Counters, now: _Counters, late: float) -> Sample:
     shares = {what: min(1.0, (now.waited[what] - before.waited[what]) / seconds) for what in _RESOURCES}
     return Sample(seconds, os.cpu_count() or 1, max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
                   max(0.0, stolen), late, **shares, disk_ours=disk_ours, disk_all=disk_all, memory_ours=now.memory_ours,
-                  memory_left=now.memory_left)
+                  memory_left=now.memory_left, sync=sync)
 
 
 class _Naps:
@@ -164,6 +170,32 @@ class _Naps:
         while not self.over.wait(_NAP_S):
             now = time.monotonic()
             self._worst, before = max(self._worst, now - before - _NAP_S), now
+
+
+class _Syncs:
+    """A thread that stores a byte on a disk now and then, and notices how long that took: whatever else is to be stored
+    there, and whoever wanted it, has to be waited for. The file has no name, so that nothing is left of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.over = threading.Event()
+        self._worst = 0.0
+        self._began: float | None = None
+        threading.Thread(target=self._sync, args=(folder,), name="disk", daemon=True).start()
+
+    def worst(self) -> float:
+        """Since the last time, in seconds; what is not stored yet counts up to now."""
+        worst, self._worst = self._worst, 0.0
+        began = self._began
+        return worst if began is None else max(worst, time.monotonic() - began)
+
+    def _sync(self, folder: Path) -> None:
+        with suppress(OSError), TemporaryFile(dir=folder, buffering=0) as file:
+            while not self.over.wait(_SYNC_EVERY_S):
+                self._began = began = time.monotonic()
+                with suppress(OSError):  # a full disk says nothing of how fast it is
+                    file.write(b".")
+                    os.fsync(file.fileno())
+                self._worst, self._began = max(self._worst, time.monotonic() - began), None
 
 
 def _processors() -> tuple[float, float, float]:

@@ -6,7 +6,7 @@ a part of the run; and what the run's own faults do to the machine is no interfe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ _WAITED_IO, _WAITED_MEMORY = 0.3, 0.2
 """Shares of the time."""
 _TIMES_USUAL = 3.0
 """Waiting for a disk, against the run's own median."""
+_SYNC_S = 0.3
+"""So long a few bytes don't take to be on a disk that works."""
 _MUCH_MB_S, _FOR_S = 32.0, 3.0
 """A run that moves as much between itself and disks, and half of what all do, for so long, keeps itself waiting."""
 _ROOM, _MOST = 0.15, 0.5
@@ -52,16 +54,18 @@ class Interference(NamedTuple):
                                       for name in ("ours", "others", "stolen", "idle"))
         late = max(float(sample["late"]) for sample in self.samples)
         io = max(float(sample["io"]) for sample in self.samples)
+        sync = max(_number(sample, "sync") for sample in self.samples)
         return (f"of {self.samples[0]['cores']} processors this run used {ours:.1f}, others {others:.1f}, "
                 f"the host {stolen:.1f}, nobody {idle:.1f}; the harness was up to {late:.1f} s late; "
-                f"up to {io:.0%} of the time waiting for a disk")
+                f"up to {io:.0%} of the time waiting for a disk"
+                + (f", which took {sync:.1f} s to store a byte" if sync >= _SYNC_S else ""))
 
 
 def interference(history: History) -> list[Interference]:
     """All of them, in order; those that follow each other for one reason are one."""
     samples = [event for event in history.tape.of(SAMPLE, node="harness")
                if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE])]
-    usual = median([float(sample["io"]) for sample in samples]) if samples else 0.0
+    usual = {name: median([_number(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
     found: list[Interference] = []
     for number, sample in enumerate(samples):
         start, end = sample.t - float(sample["seconds"]), sample.t
@@ -74,7 +78,7 @@ def interference(history: History) -> list[Interference]:
     return found
 
 
-def _why(sample: Event, usual_io: float, on: set[str], lately: Sequence[Event]) -> str:
+def _why(sample: Event, usual: Mapping[str, float], on: set[str], lately: Sequence[Event]) -> str:
     cores = int(sample["cores"])
     if sample["stolen"] >= _STOLEN * cores:
         return "the host of this virtual machine kept its processors"
@@ -84,7 +88,9 @@ def _why(sample: Event, usual_io: float, on: set[str], lately: Sequence[Event]) 
         return "the run was stopped"
     if sample["late"] >= _LATE_S:
         return "nothing on it ran, the harness neither"
-    if sample["io"] >= max(_WAITED_IO, _TIMES_USUAL * usual_io) and not on & _OF_DISKS and not _moves_much(lately):
+    waited = any(_number(sample, name) >= max(least, _TIMES_USUAL * usual[name])
+                 for name, least in (("io", _WAITED_IO), ("sync", _SYNC_S)))
+    if waited and not on & _OF_DISKS and not _moves_much(lately):
         return "its disk kept it waiting"
     if sample["memory"] >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
         return "it was short of memory"

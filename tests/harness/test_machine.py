@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from itertools import count
 
@@ -22,13 +23,13 @@ BURN = "import time\nwhile time.process_time() < 0.4: pass"
 
 
 @pytest.fixture
-def watch():
+def watch(tmp_path):
     """One that is asked once a second by its own clock."""
     watches = []
 
     def make(roots=(), clock=None):
         seconds = count()
-        watches.append(Watch(lambda: roots, OURS, clock or (lambda: float(next(seconds)))))
+        watches.append(Watch(lambda: roots, OURS, tmp_path, clock or (lambda: float(next(seconds)))))
         return watches[-1]
     yield make
     for each in watches:
@@ -91,6 +92,31 @@ def test_the_memory_that_the_run_holds_is_known(watch):
     after = mine.look()
     assert len(held) * 0.9 <= (after.memory_ours - before.memory_ours) * TOTAL <= len(held) * 1.5
     assert 0 < after.memory_left < 1
+
+
+def test_a_disk_that_takes_long_to_store_a_byte_is_seen_while_it_does_and_afterwards(watch, monkeypatch, tmp_path):
+    stuck, asked = threading.Event(), threading.Event()
+
+    def fsync(_):
+        asked.set()
+        assert stuck.wait(30)
+    monkeypatch.setattr("harness.machine.os.fsync", fsync)
+    mine = watch()
+    mine.look()
+    assert asked.wait(30)
+    began = time.monotonic()
+    mine.look()
+    assert mine.look().sync >= time.monotonic() - began - 0.05, "nothing is stored yet"
+    stuck.set()
+    assert list(tmp_path.iterdir()) == [], "it has no name"
+
+
+def test_a_folder_that_is_not_there_says_nothing_of_a_disk(tmp_path):
+    seconds = count()
+    mine = Watch(lambda: (), OURS, tmp_path / "nowhere", clock=lambda: float(next(seconds)))
+    mine.look()
+    assert mine.look().sync == 0.0
+    mine.close()
 
 
 def test_where_a_root_came_or_went_nothing_is_said_of_that_second(watch):

@@ -32,6 +32,7 @@ def history(*samples, faults="", events=()):
     ({"late": 3.7, "idle": 1.7}, "the run was stopped"),
     ({"io": 0.8}, "its disk kept it waiting"),
     ({"io": 0.49}, "its disk kept it waiting"),  # a commit that took a second
+    ({"io": 0.05, "sync": 0.9}, "its disk kept it waiting"),
     ({"memory": 0.4}, "it was short of memory")])
 def test_who_keeps_the_run_from_working_is_found(sample, why):
     found = interference(history({}, sample, sample, {}, {}, {}))
@@ -48,7 +49,15 @@ def test_what_the_run_itself_does_and_what_hinders_nobody_is_none(sample):
 
 
 def test_a_disk_that_is_always_slow_excuses_nothing():
-    assert interference(history(*[{"io": 0.7}] * 9)) == []
+    assert interference(history(*[{"io": 0.7, "sync": 0.4}] * 9)) == []
+
+
+def test_a_disk_that_stands_still_is_one_although_it_always_has_much_to_do():
+    """Others had filled it a second before: hardly anything moves while a commit waits for what they wrote."""
+    usual = {"io": 0.7, "sync": 0.01, "disk_ours": 1.0, "disk_all": 1.5}
+    [found] = interference(history(*[usual] * 4, usual | {"io": 0.98, "sync": 1.0, "disk_ours": 0.1}, usual))
+    assert (found.start, found.end, found.why) == (4.0, 5.0, "its disk kept it waiting")
+    assert found.numbers().endswith("98% of the time waiting for a disk, which took 1.0 s to store a byte")
 
 
 @pytest.mark.parametrize(("fault", "sample"), [(FILLED, {"io": 0.9}), (STARVED, {"memory": 0.5})])
@@ -60,7 +69,7 @@ def test_what_a_fault_of_the_run_does_to_the_machine_is_none(fault, sample):
     assert interference(history(*quiet, *quiet, sample, faults=fault, events=[begun, over]))
 
 
-WRITES = {"io": 0.9, "disk_ours": 210.0, "disk_all": 230.0}
+WRITES = {"io": 0.9, "sync": 0.8, "disk_ours": 210.0, "disk_all": 230.0}
 
 
 @pytest.mark.parametrize("samples", [
