@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 from chaos.runner.simulate import performed
 from chaos.scenario.model import SYNCER, Scenario
@@ -13,10 +13,14 @@ from harness.simulation.parameters import Parameters
 from harness.tape.reading import Tape
 from harness.workers import Numbered, Task, Workers
 
+Key = TypeVar("Key", bound=Hashable)
+
 
 class Cell(Numbered):
     """What is run."""
 
+    number: int = 0
+    """`measured` gives it."""
     cluster: dict[str, Any]
     """As in a scenario."""
     faults: tuple[dict[str, Any], ...] = ()
@@ -84,6 +88,12 @@ def _window(tape: Tape, deadline: float) -> tuple[float, float]:
 CELLS = Task(measure, Cell, Measured)
 
 
-def measured(cells: Sequence[Cell], workers: Workers[Cell, Measured]) -> list[Measured]:
-    """In the order of the cells, which are numbered by it."""
-    return sorted(workers.run(cells), key=lambda one: one.number)
+def measured(keys: Sequence[Key], cell_of: Callable[[Key], Cell], workers: Workers[Cell, Measured]
+             ) -> dict[Key, Measured]:
+    """What was measured in the cell of each key.
+
+    Raises:
+        WorkersError: workers die again and again.
+    """
+    cells = [cell_of(key).model_copy(update={"number": number}) for number, key in enumerate(keys)]
+    return dict(zip(keys, sorted(workers.run(cells), key=lambda one: one.number), strict=True))

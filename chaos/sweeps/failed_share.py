@@ -65,8 +65,7 @@ def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[Row]:
         WorkersError: workers die again and again.
     """
     keys = list(product(asked.mode, asked.counts, range(asked.runs)))
-    cells = [_cell(asked, number, way, count, asked.seed + run) for number, (way, count, run) in enumerate(keys)]
-    found = dict(zip(keys, measured(cells, workers), strict=True))
+    found = measured(keys, lambda key: _cell(asked, *key), workers)
 
     def row(way: Way, count: int) -> Row:
         pairs = [(found[way, count, run], found[way, 0, run]) for run in range(asked.runs)]
@@ -76,10 +75,10 @@ def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[Row]:
     return [row(way, count) for way, count in product(asked.mode, asked.counts)]
 
 
-def _cell(asked: FailedShare, number: int, way: Way, gone: int, seed: int) -> Cell:
+def _cell(asked: FailedShare, way: Way, gone: int, run: int) -> Cell:
     """The last ones are killed at the steady state."""
     cluster = cluster_of(way, asked.learners, _STEP_TIME, _BUDGET, _SILENCE, snapshots=_SNAPSHOTS)
     last = [f"learner-{index}" for index in range(asked.learners - gone + 1, asked.learners + 1)]
     faults = ({"kill": last, "at": "0s"},) if last else ()
-    return Cell(number=number, cluster=cluster, faults=faults, deadline=_TIMES * _BUDGET * _STEP_TIME + _SPARED_S,
-                seed=seed)
+    return Cell(cluster=cluster, faults=faults, deadline=_TIMES * _BUDGET * _STEP_TIME + _SPARED_S,
+                seed=asked.seed + run)

@@ -70,8 +70,7 @@ def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[Row]:
         WorkersError: workers die again and again.
     """
     keys = list(product(asked.gamma, asked.rate, range(asked.runs)))
-    cells = [_cell(asked, number, gamma, rate, asked.seed + run) for number, (gamma, rate, run) in enumerate(keys)]
-    found = dict(zip(keys, measured(cells, workers), strict=True))
+    found = measured(keys, lambda key: _cell(asked, *key), workers)
 
     def row(gamma: float, rate: float) -> Row:
         runs = [found[gamma, rate, run] for run in range(asked.runs)]
@@ -81,10 +80,10 @@ def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[Row]:
     return [row(gamma, rate) for gamma, rate in product(asked.gamma, asked.rate)]
 
 
-def _cell(asked: Grace, number: int, gamma: float, rate: float, seed: int) -> Cell:
+def _cell(asked: Grace, gamma: float, rate: float, run: int) -> Cell:
     budget = _ROUNDS * SYNC_EVERY
     lasts = _LONGEST_TIMES * budget * asked.step_time
     cluster = cluster_of("decoupled", asked.learners, asked.step_time, budget, lasts, grace=gamma,
                          quorum=asked.quorum, variance=asked.variance)
-    return Cell(number=number, cluster=cluster, faults=tuple(links(rate, asked.rtt, lasts)), deadline=lasts,
-                payload=asked.parameters / VALUES, seed=seed)
+    return Cell(cluster=cluster, faults=tuple(links(rate, asked.rtt, lasts)), deadline=lasts,
+                payload=asked.parameters / VALUES, seed=asked.seed + run)

@@ -73,19 +73,18 @@ def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[Row]:
         WorkersError: workers die again and again.
     """
     places = [Place(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
-    asked: Sequence[tuple[Place | None, Way]] = [(place, way) for place in [None, *places] for way in wan.mode]
-    cells = [_cell(wan, number, place, way) for number, (place, way) in enumerate(asked)]
-    found = {key: one.tokens_per_s for key, one in zip(asked, measured(cells, workers), strict=True)}
-    return [Row(place, {way: found[place, way] / found[None, way] for way in wan.mode}) for place in places]
+    keys = list(product([None, *places], wan.mode))
+    found = measured(keys, lambda key: _cell(wan, *key), workers)
+    return [Row(place, {way: found[place, way].tokens_per_s / found[None, way].tokens_per_s for way in wan.mode})
+            for place in places]
 
 
-def _cell(wan: Wan, number: int, place: Place | None, way: Way) -> Cell:
+def _cell(wan: Wan, place: Place | None, way: Way) -> Cell:
     cluster = cluster_of(way, wan.sites, wan.step_time, _ROUNDS * SYNC_EVERY, wan.lasts)
     if place is None:
-        return Cell(number=number, cluster=cluster, deadline=wan.lasts, seed=wan.seed)
+        return Cell(cluster=cluster, deadline=wan.lasts, seed=wan.seed)
     faults = tuple(links(place.rate, place.rtt, wan.lasts, place.link == "shared"))
-    return Cell(number=number, cluster=cluster, faults=faults, deadline=wan.lasts,
-                payload=place.parameters / VALUES, seed=wan.seed)
+    return Cell(cluster=cluster, faults=faults, deadline=wan.lasts, payload=place.parameters / VALUES, seed=wan.seed)
 
 
 def least_rate(rows: Sequence[Row], way: Way) -> float | None:

@@ -11,8 +11,8 @@ from harness.workers import InProcess, Processes
 STEPS, STEP = 48, 0.1
 
 
-def cell(way="decoupled", faults=(), deadline=60.0, number=0, **more):
-    return Cell(number=number, cluster=cluster_of(way, 2, STEP, STEPS, 10.0, **more), faults=tuple(faults),
+def cell(way="decoupled", faults=(), deadline=60.0, **more):
+    return Cell(cluster=cluster_of(way, 2, STEP, STEPS, 10.0, **more), faults=tuple(faults),
                 deadline=deadline)
 
 
@@ -49,11 +49,13 @@ def test_what_was_learned_is_the_share_of_the_loss_above_its_floor_that_is_gone(
     assert one.learned(0.0) <= one.learned(1e9) == pytest.approx(1 - one.excess / one.curve[0][1])
 
 
-def test_results_come_in_the_order_of_the_cells_and_are_the_same_in_other_processes():
-    cells = [cell(number=0, grace=0.0), cell("diloco", number=1)]
+def test_results_are_those_of_their_cells_and_the_same_in_other_processes():
+    cells = {"narrow": cell(grace=0.0), "blocking": cell("diloco")}
     workers = Processes(CELLS, 2)
     try:
-        assert measured(cells, workers) == measured(cells, InProcess(CELLS))
+        found = measured(list(cells), cells.__getitem__, workers)
+        assert list(found) == ["narrow", "blocking"]
+        assert found == measured(list(cells), cells.__getitem__, InProcess(CELLS))
     finally:
         workers.close()
 
