@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SEVERAL = ("chips", "mode", "learners", "repair")
 """Of these there may be several, separated by commas."""
 _DAY_S = 86_400.0
+_FEWER = 10
+"""The published table's sweep has so many times fewer replications."""
 _HELP = {"rich_help_panel": "The fleet"}
 group = typer.Typer(invoke_without_command=True)
 """`fleet`, and what comes behind it."""
@@ -82,15 +84,19 @@ def fleet(
     from harness.fleet.fleet import Fleet
     given, console = options_of(context, Fleet), Console()
     if paper:
-        from harness.fleet.paper import PUBLISHED, fitted, fleet_of
+        from harness.fleet.paper import PUBLISHED, fitted, fleet_of, swept
         _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
         base = fitted()
-        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed,
-                               (jobs, workers, address))
+        where = (jobs, workers, address)
+        summaries = _simulated([fleet_of(cell, base) for cell in PUBLISHED], days, replications, seed, where)
+        few = math.ceil(replications / _FEWER)
+        sweep = _simulated(swept(base), days, few, seed, where)
         if as_json:
-            print_json(told.published_document(base, summaries, days, replications, seed))
+            print_json(told.published_document(base, summaries, days, replications, seed) | {
+                "sweep": told.document(sweep, days, few, seed)})
         else:
             told.show_published(base, summaries, days, replications, console)
+            told.show_sweep(sweep, few, console)
         return
     summaries = _simulated(_fleets(given), days, replications, seed, (jobs, workers, address))
     _trains(summaries)

@@ -68,6 +68,18 @@ def show_published(base: Fleet, summaries: Sequence[Summary], days: float, repli
     console.print(_sensitivity(base))
 
 
+def show_sweep(summaries: Sequence[Summary], replications: int, console: Console) -> None:
+    """Goodput of every way to train, by the number of chips. `summaries`: way by way."""
+    chips = list(dict.fromkeys(summary.fleet.chips for summary in summaries))
+    table = table_of("chips", *map(count_words, chips), left="chips", gap=2)
+    for start in range(0, len(summaries), len(chips)):
+        some = summaries[start:start + len(chips)]
+        table.add_row(way(some[0].fleet), *(f"{summary.goodput.mean:.1%}" for summary in some))
+    console.print("\nSweep  goodput of the same fleet with more and fewer chips", style="bold")
+    console.print(table)
+    console.print(f"{count_words(replications)} replication{'s' if replications > 1 else ''}", highlight=False)
+
+
 def _parameters(base: Fleet) -> Iterator[str]:
     yield f"  fitted     shrink, grow   {show_seconds(base.shrink):>8}  for which a group stands, each time"
     yield f"  fitted     repair         {show_long(base.repair):>8}  until a slice is back, on average"

@@ -36,6 +36,8 @@ PUBLISHED = (
 )
 FITTED = (PUBLISHED[0], PUBLISHED[1], PUBLISHED[3])
 """All at 1.2 million chips: whatever stands at 2.4 million is predicted."""
+SWEPT = (150_000, 300_000, 600_000, _SMALL, _LARGE)
+"""Numbers of chips of the sweep."""
 UPTIME_FROM = 4
 """With so many learners, or more, the published uptime is 100%."""
 
@@ -54,6 +56,12 @@ def fitted(base: Fleet | None = None) -> Fleet:
     restart = (1 / rigid.goodput - 1) * chips.slice_mtbf / chips.slices
     pause = stands / per_s / 2
     return base.model_copy(update={"repair": repair, "restart": restart, "shrink": pause, "grow": pause})
+
+
+def swept(base: Fleet) -> list[Fleet]:
+    """Every way to train of the table with each of these numbers of chips, way by way."""
+    ways = dict.fromkeys((cell.mode, cell.learners) for cell in PUBLISHED)
+    return [fleet_of(Cell(chips, mode, learners, 0.0), base) for mode, learners in ways for chips in SWEPT]
 
 
 def fleet_of(cell: Cell, base: Fleet) -> Fleet:

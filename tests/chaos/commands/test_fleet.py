@@ -56,10 +56,18 @@ def test_programs_get_every_number_and_the_fleet_that_it_is_of():
 
 def test_the_published_table_stands_beside_ours():
     lines = told("--paper").splitlines()
+    [chips] = [line for line in lines if line.split()[:1] == ["chips"] and "150k" in line]
+    assert chips.split()[1:] == ["150k", "300k", "600k", "1.2M", "2.4M"]
+    sweep = lines[lines.index(chips) + 2:lines.index(chips) + 7]
+    assert [line.rsplit(None, 5)[0].strip() for line in sweep] == [
+        "data parallel", "elastic data parallel", "decoupled, M = 2", "decoupled, M = 8", "decoupled, M = 16"]
+    assert max(map(len, lines)) <= 80
     assert sum(line.rstrip().endswith("fitted") and "±" in line for line in lines) == 3
     assert sum("±" in line for line in lines) == 9
     assert max(map(len, lines)) <= 80
-    cells = json.loads(told("--paper", "--json"))["fleets"]
+    found = json.loads(told("--paper", "--json"))
+    assert (len(found["sweep"]["fleets"]), found["sweep"]["replications"]) == (25, 1)
+    cells = found["fleets"]
     assert len(cells) == 9
     assert all(abs(cell["off_by"]) <= 0.03 for cell in cells)
 
