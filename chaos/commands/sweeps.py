@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import track
 
 from chaos.commands.common import Failure, JsonOption, print_json, workers_of
 from chaos.commands.fleet import group
@@ -158,6 +157,7 @@ class _Watched:
 
     def run(self, jobs: Sequence[Cell]) -> Iterator[Measured]:
         """As they come."""
+        from rich.progress import track
         yield from track(self._workers.run(jobs), "running", len(jobs), console=Console(stderr=True), transient=True)
 
     def close(self) -> None:
