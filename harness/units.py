@@ -122,6 +122,20 @@ def share(value: Any) -> Any:
     return value
 
 
+def number(value: Any) -> Any:
+    """A number from `0.8`, or from `80%`, where the command line gives text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, str):
+        try:
+            return float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            raise ValueError(f"{value!r} is no number") from None
+    return value
+
+
 def between(low: float, high: float, words: str) -> AfterValidator:
     """Bounds for one of the annotated types below, whose own bounds a `Field` would not take the place of."""
     def check(value: float) -> float:

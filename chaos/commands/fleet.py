@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, app, print_json, workers_of
-from chaos.commands.options import draw, drawable, options_of, parts, read, written
+from chaos.commands.options import draw, drawable, options_of, parts, read, setting, written
 from chaos.program import called
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _DAY_S = 86_400.0
 _FEWER = 10
 """The published table's sweep has so many times fewer replications."""
 _HELP = {"rich_help_panel": "The fleet"}
+_setting = partial(setting, panel=_HELP["rich_help_panel"])
 group = typer.Typer(invoke_without_command=True)
 """`fleet`, and what comes behind it."""
 app.add_typer(group, name="fleet")
@@ -35,33 +37,31 @@ app.add_typer(group, name="fleet")
 def fleet(
     context: typer.Context,
     paper: Annotated[bool, typer.Option("--paper", help="The published table beside ours.")] = False,
-    chips: Annotated[str, typer.Option(help="How many, as in 1.2M; several by commas.", **_HELP)] = "",
+    chips: Annotated[str, _setting("1.2M", "How many, as in 1.2M; several by commas.")] = "",
     mode: Annotated[str, typer.Option(help="data_parallel, elastic_data_parallel, decoupled; several by commas, all "
                                       "by default.", **_HELP)] = "",
-    learners: Annotated[str, typer.Option(help="M, of decoupled; several by commas.", **_HELP)] = "",
-    quorum: Annotated[int | None, typer.Option(help="K: the fleet is up while so many learners train.",
-                                               **_HELP)] = None,
-    slice_chips: Annotated[str, typer.Option(help="Chips that one interruption takes away.", **_HELP)] = "",
-    mtbf: Annotated[str, typer.Option(help="Mean time between interruptions of a chip, as in 1y.", **_HELP)] = "",
-    shape: Annotated[float | None, typer.Option(help="Of the Weibull distribution of a slice's time in service; 1: "
-                                                "exponential.", **_HELP)] = None,
-    repair: Annotated[str, typer.Option(help="Until an interrupted slice is back, on average; several by commas.",
-                                        **_HELP)] = "",
-    detection: Annotated[str, typer.Option(help="Until a loss is noticed.", **_HELP)] = "",
-    shrink: Annotated[str, typer.Option(help="For which a group stands to go on without a slice.", **_HELP)] = "",
-    grow: Annotated[str, typer.Option(help="For which it stands to take one back.", **_HELP)] = "",
-    recovery: Annotated[str, typer.Option(help="For which a learner stands that had lost all its slices.",
-                                          **_HELP)] = "",
-    restart: Annotated[str, typer.Option(help="For which a rigid (data_parallel) job stands.", **_HELP)] = "",
+    learners: Annotated[str, _setting("8", "M, of decoupled; several by commas.")] = "",
+    quorum: Annotated[int | None, _setting("1", "K: the fleet is up while so many learners train.")] = None,
+    slice_chips: Annotated[str, _setting("256", "Chips that one interruption takes away.")] = "",
+    mtbf: Annotated[str, _setting("1y", "Mean time between interruptions of a chip, as in 1y.")] = "",
+    shape: Annotated[float | None, _setting("1", "Of the Weibull distribution of a slice's time in service; 1: "
+                                            "exponential.")] = None,
+    repair: Annotated[str, _setting("6460s", "Until an interrupted slice is back, on average; several by "
+                                    "commas.")] = "",
+    detection: Annotated[str, _setting("0s", "Until a loss is noticed.")] = "",
+    shrink: Annotated[str, _setting("8.8s", "For which a group stands to go on without a slice.")] = "",
+    grow: Annotated[str, _setting("8.8s", "For which it stands to take one back.")] = "",
+    recovery: Annotated[str, _setting("60s", "For which a learner stands that had lost all its slices.")] = "",
+    restart: Annotated[str, _setting("71s", "For which a rigid (data_parallel) job stands.")] = "",
     spares: Annotated[int | None, typer.Option(help="Spare slices of a rigid job; by default always one more.",
                                                **_HELP)] = None,
-    checkpoint_every: Annotated[str, typer.Option(help="Of a rigid job: what it made since is lost.", **_HELP)] = "",
-    checkpoint_cost: Annotated[str, typer.Option(help="For which it stands to make one.", **_HELP)] = "",
-    spread: Annotated[float | None, typer.Option(help="Share by which a chip's step takes longer, exponential, on "
-                                                 "average.", **_HELP)] = None,
-    straggler_mtbf: Annotated[str, typer.Option(help="Mean time until a chip becomes a straggler.", **_HELP)] = "",
-    straggler_for: Annotated[str, typer.Option(help="For which it is one, on average.", **_HELP)] = "",
-    straggler_speed: Annotated[float | None, typer.Option(help="Of a straggler, as a share.", **_HELP)] = None,
+    checkpoint_every: Annotated[str, _setting("0s", "Of a rigid job: what it made since is lost.")] = "",
+    checkpoint_cost: Annotated[str, _setting("0s", "For which it stands to make one.")] = "",
+    spread: Annotated[float | None, _setting("0", "Share by which a chip's step takes longer, exponential, on "
+                                             "average.")] = None,
+    straggler_mtbf: Annotated[str, _setting("0s", "Mean time until a chip becomes a straggler.")] = "",
+    straggler_for: Annotated[str, _setting("60s", "For which it is one, on average.")] = "",
+    straggler_speed: Annotated[float | None, _setting("0.5", "Of a straggler, as a share.")] = None,
     days: Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")] = 30.0,
     replications: Annotated[int, typer.Option(min=1, max=100_000, help="Of each fleet, with other chance.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
@@ -113,16 +113,16 @@ def fleet(
 @group.command(epilog="Example: `diloco-chaos fleet bandwidth --parameters 12B --sites 4 --step-time 2s --link 5`")
 def bandwidth(
     context: typer.Context,
-    parameters: Annotated[str, typer.Option(help="Of the model, as in 12B.")] = "",
-    step_time: Annotated[str, typer.Option(help="Of an inner step, as in 2s.")] = "",
-    sites: Annotated[int | None, typer.Option(help="That train it together; a learner each.")] = None,
-    sync_every: Annotated[int | None, typer.Option(help="H, steps between two merges of a fragment.")] = None,
-    fragments: Annotated[int | None, typer.Option(help="P.")] = None,
-    overlap: Annotated[float | None, typer.Option(help="tau, steps that an exchange may take.")] = None,
-    gradients: Annotated[str, typer.Option(help="How outer gradients travel: float32, bfloat16, int8 or int4.")] = "",
-    broadcasts: Annotated[str, typer.Option(help="How what was merged travels: the same.")] = "",
-    hidden: Annotated[float | None, typer.Option(help="Share of a step in which gradients of data parallelism may "
-                                                 "travel.")] = None,
+    parameters: Annotated[str, setting("12B", "Of the model, as in 12B.")] = "",
+    step_time: Annotated[str, setting("2s", "Of an inner step, as in 2s.")] = "",
+    sites: Annotated[int | None, setting("8", "That train it together; a learner each.")] = None,
+    sync_every: Annotated[int | None, setting("24", "H, steps between two merges of a fragment.")] = None,
+    fragments: Annotated[int | None, setting("24", "P.")] = None,
+    overlap: Annotated[float | None, setting("2", "tau, steps that an exchange may take.")] = None,
+    gradients: Annotated[str, setting("int4", "How outer gradients travel: float32, bfloat16, int8 or int4.")] = "",
+    broadcasts: Annotated[str, setting("int4", "How what was merged travels: the same.")] = "",
+    hidden: Annotated[float | None, setting("1", "Share of a step in which gradients of data parallelism may "
+                                            "travel.")] = None,
     link: Annotated[float | None, typer.Option(min=1e-6, help="Gbit/s that a site has each way: how much gets through "
                                                "in time.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The published pairs, and what they assume.")] = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 import typer
 
@@ -15,10 +15,31 @@ if TYPE_CHECKING:
 Read = TypeVar("Read", bound="BaseModel")
 
 
+def setting(default: str, words: str, panel: str | None = None) -> Any:
+    """An option that is a setting of a model: `default` is what the model has where it is not given, as people write
+    it, so that nothing must be imported for `--help`."""
+    return typer.Option(show_default=default, help=words, rich_help_panel=panel)
+
+
 def options_of(context: typer.Context, model: type[BaseModel]) -> dict[str, Any]:
     """The options that are settings of this model, as far as somebody gave them."""
     return {name: value for name, value in context.params.items()
             if name in model.model_fields and value not in ("", None)}
+
+
+def asked_of(context: typer.Context, model: type[Read]) -> Read:
+    """All of the model's settings; of a tuple several are given, with commas.
+
+    Raises:
+        Failure: they are none.
+    """
+    given = options_of(context, model)
+    for name in given:
+        if get_origin(model.model_fields[name].annotation) is tuple:
+            given[name] = parts(str(given[name]))
+            if not given[name]:
+                raise Failure(f"{written(name)}: name at least one", 2)
+    return read(model, given)
 
 
 def parts(text: str) -> list[str]:

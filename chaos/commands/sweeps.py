@@ -13,7 +13,7 @@ from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, print_json, workers_of
 from chaos.commands.fleet import group
-from chaos.commands.options import draw, drawable, options_of, parts, read
+from chaos.commands.options import asked_of, draw, drawable, setting
 
 if TYPE_CHECKING:
     from chaos.sweeps.cell import Cell, Measured
@@ -23,8 +23,8 @@ Asked = TypeVar("Asked")
 Rows = TypeVar("Rows")
 _Mode = Annotated[str, typer.Option(help="data_parallel, elastic_data_parallel, diloco, streaming, decoupled; several "
                                     "by commas, all by default.")]
-_Runs = Annotated[int | None, typer.Option(help="Of each cell, with other seeds.")]
-_Seed = Annotated[int | None, typer.Option(help="Of all chance.")]
+_Runs = Annotated[int | None, setting("5", "Of each cell, with other seeds.")]
+_Seed = Annotated[int | None, setting("0", "Of all chance.")]
 _Jobs = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 _Where = Annotated[str, typer.Option(help="Where runs are made: local, or ray (a Ray cluster).")]
 _Address = Annotated[str, typer.Option(help="Address of a Ray cluster.")]
@@ -34,15 +34,15 @@ _Plot = Annotated[Path | None, typer.Option(help="Draw it: an .svg, or a .png (e
 @group.command(epilog="Example: `diloco-chaos fleet wan --parameters 12B --rtt 100ms --rate 1,2,5,20,100`")
 def wan(
     context: typer.Context,
-    parameters: Annotated[str, typer.Option(help="Of the model, as in 12B; several by commas.")] = "",
-    rtt: Annotated[str, typer.Option(help="Round trip between a learner and the syncer, as in 100ms; several by "
-                                     "commas.")] = "",
-    rate: Annotated[str, typer.Option(help="Gbit/s each way; several by commas.")] = "",
-    link: Annotated[str, typer.Option(help="own (each learner has the rate), shared (all have it together), or both by "
-                                      "commas.")] = "",
+    parameters: Annotated[str, setting("12B", "Of the model, as in 12B; several by commas.")] = "",
+    rtt: Annotated[str, setting("1ms,100ms,300ms", "Round trip between a learner and the syncer, as in 100ms; several "
+                                "by commas.")] = "",
+    rate: Annotated[str, setting("1,2,5,20,100,400", "Gbit/s each way; several by commas.")] = "",
+    link: Annotated[str, setting("own,shared", "own (each learner has the rate), shared (all have it together), or "
+                                 "both by commas.")] = "",
     mode: _Mode = "",
-    sites: Annotated[int | None, typer.Option(help="Learners, each at a site of its own.")] = None,
-    step_time: Annotated[str, typer.Option(help="Of an inner step, as in 2s.")] = "",
+    sites: Annotated[int | None, setting("4", "Learners, each at a site of its own.")] = None,
+    step_time: Annotated[str, setting("2s", "Of an inner step, as in 2s.")] = "",
     seed: _Seed = None,
     jobs: _Jobs = 0,
     workers: _Where = "local",
@@ -54,7 +54,7 @@ def wan(
     from chaos.report import sweeps as told
     from chaos.sweeps.wan import Wan, swept
     drawable(plot)
-    asked = _asked(context, Wan, ("parameters", "rtt", "rate", "link", "mode"))
+    asked = asked_of(context, Wan)
     if plot is not None and max(map(len, (asked.parameters, asked.rtt, asked.link))) > 1:
         raise Failure("--plot: it is drawn over the rate: give one of --parameters, of --rtt and of --link", 2)
     rows = _swept(swept, asked, (jobs, workers, address))
@@ -66,9 +66,9 @@ def wan(
 @group.command(name="failed-share", epilog="Example: `diloco-chaos fleet failed-share --learners 8 --gone 0%,25%,50%`")
 def failed_share(
     context: typer.Context,
-    learners: Annotated[int | None, typer.Option(help="M.")] = None,
-    gone: Annotated[str, typer.Option(help="Shares of them that are killed for good, as in 25%; several by "
-                                      "commas.")] = "",
+    learners: Annotated[int | None, setting("16", "M.")] = None,
+    gone: Annotated[str, setting("0%,12.5%,25%,37.5%,50%", "Shares of them that are killed for good, as in 25%; "
+                                 "several by commas.")] = "",
     mode: _Mode = "",
     runs: _Runs = None,
     seed: _Seed = None,
@@ -82,7 +82,7 @@ def failed_share(
     from chaos.report import sweeps as told
     from chaos.sweeps.failed_share import FailedShare, swept
     drawable(plot)
-    asked = _asked(context, FailedShare, ("gone", "mode"))
+    asked = asked_of(context, FailedShare)
     rows = _swept(swept, asked, (jobs, workers, address))
     _tell(told.failed_document(asked, rows) if as_json else lambda console: told.show_failed(asked, rows, console))
     if plot is not None:
@@ -92,15 +92,15 @@ def failed_share(
 @group.command(epilog="Example: `diloco-chaos fleet grace --gamma 0,0.2,0.8 --rate 1.2,2,20`")
 def grace(
     context: typer.Context,
-    gamma: Annotated[str, typer.Option(help="Shares of the slack that the grace window may use, as in 0.8; several by "
-                                       "commas.")] = "",
-    rate: Annotated[str, typer.Option(help="Gbit/s of a learner, each way; several by commas.")] = "",
-    learners: Annotated[int | None, typer.Option(help="M.")] = None,
-    quorum: Annotated[int | None, typer.Option(help="K.")] = None,
-    parameters: Annotated[str, typer.Option(help="Of the model, as in 12B.")] = "",
-    rtt: Annotated[str, typer.Option(help="Round trip between a learner and the syncer, as in 30ms.")] = "",
-    step_time: Annotated[str, typer.Option(help="Of an inner step, as in 2s.")] = "",
-    variance: Annotated[float | None, typer.Option(help="Share by up to which a step takes more or less.")] = None,
+    gamma: Annotated[str, setting("0,0.05,0.1,0.2,0.4,0.8", "Shares of the slack that the grace window may use, as in "
+                                  "0.8; several by commas.")] = "",
+    rate: Annotated[str, setting("1.2,2,5,20", "Gbit/s of a learner, each way; several by commas.")] = "",
+    learners: Annotated[int | None, setting("8", "M.")] = None,
+    quorum: Annotated[int | None, setting("1", "K.")] = None,
+    parameters: Annotated[str, setting("12B", "Of the model, as in 12B.")] = "",
+    rtt: Annotated[str, setting("30ms", "Round trip between a learner and the syncer, as in 30ms.")] = "",
+    step_time: Annotated[str, setting("2s", "Of an inner step, as in 2s.")] = "",
+    variance: Annotated[float | None, setting("0.2", "Share by up to which a step takes more or less.")] = None,
     runs: _Runs = None,
     seed: _Seed = None,
     jobs: _Jobs = 0,
@@ -111,28 +111,9 @@ def grace(
     """What the grace window brings: contributors and loss, by gamma and by the rate of the links."""
     from chaos.report import sweeps as told
     from chaos.sweeps.grace import Grace, swept
-    asked = _asked(context, Grace, ("gamma", "rate"))
+    asked = asked_of(context, Grace)
     rows = _swept(swept, asked, (jobs, workers, address))
     _tell(told.grace_document(asked, rows) if as_json else lambda console: told.show_grace(asked, rows, console))
-
-
-def _asked(context: typer.Context, model: type[Any], several: tuple[str, ...]) -> Any:
-    """Settings from the options, of which some are lists with commas."""
-    given = options_of(context, model)
-    numbers = ("rate", "gamma", "gone")
-    for name in several:
-        if name in given:
-            if not parts(str(given[name])):
-                raise Failure(f"--{name}: name at least one", 2)
-            given[name] = [_number(name, part) if name in numbers else part for part in parts(str(given[name]))]
-    return read(model, given)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise Failure(f"--{name}: {text!r} is no number", 2) from None
 
 
 def _swept(sweep: Callable[[Asked, Workers[Cell, Measured]], Rows], asked: Asked, where: tuple[int, str, str]

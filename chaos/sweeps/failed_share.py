@@ -7,11 +7,11 @@ from itertools import product
 from statistics import mean
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from chaos.sweeps.cell import Cell, Measured, measured
 from chaos.sweeps.ways import WAYS, Way, cluster_of
-from harness.units import between
+from harness.units import between, number
 from harness.workers import Workers
 
 _BUDGET = 240
@@ -30,7 +30,7 @@ class FailedShare(BaseModel):
 
     learners: int = Field(16, ge=2, le=64)
     """M."""
-    gone: tuple[Annotated[float, between(0, 1, "between 0% and 100%")], ...] = Field(
+    gone: tuple[Annotated[float, BeforeValidator(number), between(0, 1, "between 0% and 100%")], ...] = Field(
         (0.0, 0.125, 0.25, 0.375, 0.5), strict=False)
     """Shares of them that are killed, and never come back."""
     mode: tuple[Way, ...] = Field(WAYS, strict=False)

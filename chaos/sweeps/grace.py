@@ -6,11 +6,11 @@ from itertools import product
 from statistics import mean
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from chaos.sweeps.cell import Cell, Measured, measured
 from chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
-from harness.units import Count, Seconds, between
+from harness.units import Count, Seconds, between, number
 from harness.workers import Workers
 
 _ROUNDS = 10
@@ -22,7 +22,7 @@ class Grace(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    gamma: tuple[Annotated[float, between(0, 1, "between 0 and 1")], ...] = Field(
+    gamma: tuple[Annotated[float, BeforeValidator(number), between(0, 1, "between 0 and 1")], ...] = Field(
         (0.0, 0.05, 0.1, 0.2, 0.4, 0.8), strict=False)
     """Shares of the slack that the grace window may use."""
     rate: tuple[Gigabits, ...] = Field((1.2, 2.0, 5.0, 20.0), strict=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from harness.units import Seconds, between
+from pydantic import BeforeValidator
+
+from harness.units import Seconds, between, number
 
 Way = Literal["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
-Gigabits = Annotated[float, between(0.001, 8000, "between 0.001 and 8000")]
+Gigabits = Annotated[float, BeforeValidator(number), between(0.001, 8000, "between 0.001 and 8000")]
 """A link's rate each way, Gbit/s."""
 StepTime = Annotated[Seconds, between(0.01, 600, "between 10ms and 600s")]
 """Of an inner step, seconds."""

@@ -1,0 +1,28 @@
+"""Options that are settings of a model."""
+
+import pytest
+from typer.main import get_command
+
+from chaos.cli import app
+from chaos.commands.options import asked_of, options_of
+from chaos.sweeps.failed_share import FailedShare
+from chaos.sweeps.grace import Grace
+from chaos.sweeps.wan import Wan
+from harness.fleet.bandwidth import Exchange
+from harness.fleet.fleet import Fleet
+
+GROUP = get_command(app).commands["fleet"]
+MODELS = {"bandwidth": Exchange, "wan": Wan, "failed-share": FailedShare, "grace": Grace}
+
+
+@pytest.mark.parametrize("name", ["fleet", *MODELS])
+def test_help_shows_what_a_setting_is_where_nobody_gives_it(name):
+    command, model = GROUP.commands.get(name, GROUP), MODELS.get(name, Fleet)
+    options = [option for option in command.params if option.name in model.model_fields]
+    shown = [option for option in options if isinstance(option.show_default, str)]
+    told_in_words = {option.name for option in options} - {option.name for option in shown}
+    assert told_in_words <= {"mode", "spares"}
+    typed = [word for option in shown for word in (option.opts[0], option.show_default)]
+    context = command.make_context(name, typed, resilient_parsing=True)
+    assert len(options_of(context, model)) == len(shown)
+    assert asked_of(context, model) == model()
