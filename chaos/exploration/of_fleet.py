@@ -89,7 +89,8 @@ def _predicted(run: Scaled) -> float:
 
 
 def _quiet_s(run: Scaled) -> float:
-    return _HEAD_S + _TAIL * run.outage
+    """Before and after. A run that is as much quicker as it may be must not be over before its last failure."""
+    return _HEAD_S + _TAIL * run.outage + WITHIN * run.lasts
 
 
 def _text(fleet: Fleet, run: Scaled, step_s: float, chips: str, way: str, fleet_goodput: float, predicted: float,

@@ -10,6 +10,7 @@ from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from harness.fleet.closed_forms import goodput
 from harness.fleet.paper import fitted
+from harness.simulation.parameters import Parameters
 
 
 @pytest.mark.parametrize(("mode", "chips", "learners"), [
@@ -33,3 +34,12 @@ def test_the_file_says_what_it_stands_for_and_is_a_scenario_that_a_person_can_re
     scenario = parse(made.text)
     assert scenario.name == "fleet-decoupled"
     assert max(map(len, made.text.splitlines())) <= 120
+
+
+def test_where_processes_start_quicker_than_is_reckoned_with_all_failures_still_come():
+    fleet = fitted().model_copy(update={"mode": "data_parallel", "chips": 600_000})
+    made = scenario_of(fleet, 1.0, "600k", "data parallel", goodput(fleet))
+    done = simulate(freeze(parse(made.text), made.seed), Parameters(start_learner=0.3))
+    measured = goodput_between(done.history, done.history.zero, done.history.end)
+    assert made.goodput + 0.02 < measured < made.goodput + WITHIN
+    assert done.judgement.exit_code == 0
