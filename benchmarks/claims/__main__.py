@@ -37,9 +37,10 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.check:
-        if (same := (root / PAGE).read_text() == text) is False:
-            print(f"{PAGE} is not what it would be: run python -m benchmarks.claims", file=sys.stderr)
-        return 0 if same else 1
+        if (root / PAGE).read_text() == text:
+            return 0
+        print(f"{PAGE} is not what it would be: run python -m benchmarks.claims", file=sys.stderr)
+        return 1
     (root / PAGE).write_text(text)
     return 0
 

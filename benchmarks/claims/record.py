@@ -9,7 +9,6 @@ from typing import Any
 from chaos.report.sweeps import failed_document, grace_document, wan_document
 from chaos.sweeps import failed_share, grace, wan
 from chaos.sweeps.cell import CELLS
-from harness.fleet.bandwidth import BITS
 from harness.fleet.fleet import Fleet
 from harness.fleet.paper import PUBLISHED, fitted, fleet_of
 from harness.fleet.replications import TRIALS, Summary, replicated
@@ -41,7 +40,7 @@ def record(say: Callable[[str], None]) -> dict[str, Any]:
         told["grace"] = grace_document(window, grace.swept(window, workers))
     finally:
         workers.close()
-    return told | {"bits": dict(BITS)}
+    return told
 
 
 def _workers(task: Task[Job, Result]) -> Workers[Job, Result]:

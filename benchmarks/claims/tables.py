@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 _ANCHOR = re.compile(r"^<!-- figure: (\S+) -->( †)?$")
@@ -18,7 +18,6 @@ class Tables:
 
     def __init__(self, docs: Path) -> None:
         self._docs = docs
-        self._read = cache(self._all)
 
     def cell(self, figure: str, row: str, column: str, first: bool = False) -> str:
         """The text of the cell in the row that is called `row`, or begins so where none is, in the column whose title
@@ -27,9 +26,9 @@ class Tables:
         Raises:
             TableError: there is none, or more than one.
         """
-        if figure not in self._read():
+        if figure not in self._read:
             raise TableError(f"figure {figure}: no page has a table of it")
-        (title, *rows), stale = self._read()[figure]
+        (title, *rows), stale = self._read[figure]
         found = [one for one in rows if one[0] == row] or [one for one in rows if one[0].startswith(row)]
         found = found[:1] if first else found
         places = [place for place, name in enumerate(title) if name.startswith(column)]
@@ -38,7 +37,8 @@ class Tables:
                              f"{column!r}; there are {' | '.join(one[0] for one in rows)}; {' | '.join(title)}")
         return found[0][places[0]] + (" †" if stale else "")
 
-    def _all(self) -> dict[str, tuple[list[list[str]], bool]]:
+    @cached_property
+    def _read(self) -> dict[str, tuple[list[list[str]], bool]]:
         found = {}
         for page in sorted(self._docs.glob("*.md")):
             lines = page.read_text().splitlines()

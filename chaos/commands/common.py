@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,25 @@ def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -
         return workers_for(task, jobs, workers, address)
     except WorkersError as error:
         raise Failure(f"--workers ray: {error}", 2) from error
+
+
+@contextmanager
+def at_work(task: Task[Job, Result], where: tuple[int, str, str]) -> Iterator[Workers[Job, Result]]:
+    """Workers, for as long as they are needed. `where`: `--jobs` (0: one for each processor), `--workers` and
+    `--address`.
+
+    Raises:
+        Failure: there are none such, or they die again and again.
+    """
+    from harness.workers import WorkersError
+    jobs, place, address = where
+    workers = workers_of(task, jobs or len(os.sched_getaffinity(0)), place, address)
+    try:
+        yield workers
+    except WorkersError as error:
+        raise Failure(str(error), 2) from error
+    finally:
+        workers.close()
 
 
 def print_report(content: str | bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from functools import partial
 from itertools import product
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, app, print_json, workers_of
+from chaos.commands.common import Failure, JsonOption, app, at_work, print_json
 from chaos.commands.options import draw, drawable, options_of, parts, read, setting, written
 from chaos.program import called
 
@@ -175,15 +174,11 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
                ) -> list[Summary]:
     from harness.fleet.replications import TRIALS, FleetError, replicated
-    from harness.workers import WorkersError
-    jobs, place, address = where
-    workers = workers_of(TRIALS, jobs or len(os.sched_getaffinity(0)), place, address)
-    try:
-        return replicated(fleets, days * _DAY_S, replications, seed, workers)
-    except (FleetError, WorkersError) as error:
-        raise Failure(str(error), 2) from error
-    finally:
-        workers.close()
+    with at_work(TRIALS, where) as workers:
+        try:
+            return replicated(fleets, days * _DAY_S, replications, seed, workers)
+        except FleetError as error:
+            raise Failure(str(error), 2) from error
 
 
 def _write(summaries: list[Summary], file: Path, step_time: str) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, print_json, workers_of
+from chaos.commands.common import Failure, JsonOption, at_work, print_json
 from chaos.commands.fleet import group
 from chaos.commands.options import asked_of, draw, drawable, setting
 
@@ -119,15 +118,8 @@ def grace(
 def _swept(sweep: Callable[[Asked, Workers[Cell, Measured]], Rows], asked: Asked, where: tuple[int, str, str]
            ) -> Rows:
     from chaos.sweeps.cell import CELLS
-    from harness.workers import WorkersError
-    jobs, place, address = where
-    workers = workers_of(CELLS, jobs or len(os.sched_getaffinity(0)), place, address)
-    try:
+    with at_work(CELLS, where) as workers:
         return sweep(asked, _Watched(workers))
-    except WorkersError as error:
-        raise Failure(str(error), 2) from error
-    finally:
-        workers.close()
 
 
 class _Watched:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import product
 from statistics import mean
 from typing import Any, TypeVar
 
@@ -97,3 +98,17 @@ def measured(keys: Sequence[Key], cell_of: Callable[[Key], Cell], workers: Worke
     """
     cells = [cell_of(key).model_copy(update={"number": number}) for number, key in enumerate(keys)]
     return dict(zip(keys, sorted(workers.run(cells), key=lambda one: one.number), strict=True))
+
+
+def repeated(keys: Sequence[Key], cell_of: Callable[[Key], Cell], runs: int, workers: Workers[Cell, Measured]
+             ) -> dict[Key, list[Measured]]:
+    """The same of several runs of each cell, whose seeds follow on its own.
+
+    Raises:
+        WorkersError: as `measured`.
+    """
+    def seeded(run: tuple[Key, int]) -> Cell:
+        cell = cell_of(run[0])
+        return cell.model_copy(update={"seed": cell.seed + run[1]})
+    found = measured(list(product(keys, range(runs))), seeded, workers)
+    return {key: [found[key, run] for run in range(runs)] for key in keys}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from chaos.sweeps.cell import Cell, Measured, measured
+from chaos.sweeps.cell import Cell, Measured, repeated
 from chaos.sweeps.ways import WAYS, Way, cluster_of
 from harness.units import between, number
 from harness.workers import Workers
@@ -64,21 +65,23 @@ def swept(asked: FailedShare, workers: Workers[Cell, Measured]) -> list[Row]:
     Raises:
         WorkersError: workers die again and again.
     """
-    keys = list(product(asked.mode, asked.counts, range(asked.runs)))
-    found = measured(keys, lambda key: _cell(asked, *key), workers)
-
-    def row(way: Way, count: int) -> Row:
-        pairs = [(found[way, count, run], found[way, 0, run]) for run in range(asked.runs)]
-        return Row(way, count, mean(one.tokens_per_s / whole.tokens_per_s for one, whole in pairs),
-                   mean(one.learned(math.inf) for one, _ in pairs) if all(one.finished for one, _ in pairs) else None,
-                   mean(one.learned(whole.lasted) for one, whole in pairs))
-    return [row(way, count) for way, count in product(asked.mode, asked.counts)]
+    keys = list(product(asked.mode, asked.counts))
+    found = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
+    return [_row(way, count, found[way, count], found[way, 0]) for way, count in keys]
 
 
-def _cell(asked: FailedShare, way: Way, gone: int, run: int) -> Cell:
+def _row(way: Way, count: int, runs: Sequence[Measured], whole: Sequence[Measured]) -> Row:
+    """`whole`: the runs with everybody, of the same seeds."""
+    pairs = list(zip(runs, whole, strict=True))
+    return Row(way, count, mean(one.tokens_per_s / other.tokens_per_s for one, other in pairs),
+               mean(one.learned(math.inf) for one in runs) if all(one.finished for one in runs) else None,
+               mean(one.learned(other.lasted) for one, other in pairs))
+
+
+def _cell(asked: FailedShare, way: Way, gone: int) -> Cell:
     """The last ones are killed at the steady state."""
     cluster = cluster_of(way, asked.learners, _STEP_TIME, _BUDGET, _SILENCE, snapshots=_SNAPSHOTS)
     last = [f"learner-{index}" for index in range(asked.learners - gone + 1, asked.learners + 1)]
     faults = ({"kill": last, "at": "0s"},) if last else ()
     return Cell(cluster=cluster, faults=faults, deadline=_TIMES * _BUDGET * _STEP_TIME + _SPARED_S,
-                seed=asked.seed + run)
+                seed=asked.seed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from statistics import mean
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from chaos.sweeps.cell import Cell, Measured, measured
+from chaos.sweeps.cell import Cell, Measured, repeated
 from chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
 from harness.units import Count, Seconds, between, number
 from harness.workers import Workers
@@ -69,21 +70,21 @@ def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[Row]:
     Raises:
         WorkersError: workers die again and again.
     """
-    keys = list(product(asked.gamma, asked.rate, range(asked.runs)))
-    found = measured(keys, lambda key: _cell(asked, *key), workers)
-
-    def row(gamma: float, rate: float) -> Row:
-        runs = [found[gamma, rate, run] for run in range(asked.runs)]
-        excess = [one.excess for one in runs if one.excess is not None]
-        return Row(gamma, rate, mean(one.contributors for one in runs), mean(one.tokens_per_s for one in runs),
-                   mean(excess) if len(excess) == asked.runs else None)
-    return [row(gamma, rate) for gamma, rate in product(asked.gamma, asked.rate)]
+    keys = list(product(asked.gamma, asked.rate))
+    found = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
+    return [_row(gamma, rate, found[gamma, rate]) for gamma, rate in keys]
 
 
-def _cell(asked: Grace, gamma: float, rate: float, run: int) -> Cell:
+def _row(gamma: float, rate: float, runs: Sequence[Measured]) -> Row:
+    excess = [one.excess for one in runs if one.excess is not None]
+    return Row(gamma, rate, mean(one.contributors for one in runs), mean(one.tokens_per_s for one in runs),
+               mean(excess) if len(excess) == len(runs) else None)
+
+
+def _cell(asked: Grace, gamma: float, rate: float) -> Cell:
     budget = _ROUNDS * SYNC_EVERY
     lasts = _LONGEST_TIMES * budget * asked.step_time
     cluster = cluster_of("decoupled", asked.learners, asked.step_time, budget, lasts, grace=gamma,
                          quorum=asked.quorum, variance=asked.variance)
     return Cell(cluster=cluster, faults=tuple(links(rate, asked.rtt, lasts)), deadline=lasts,
-                payload=asked.parameters / VALUES, seed=asked.seed + run)
+                payload=asked.parameters / VALUES, seed=asked.seed)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chaos.sweeps.cell import Cell, Measured, measured
 from chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
-from harness.units import LONGEST_S, Count, Seconds, between
+from harness.units import Count, Seconds, between
 from harness.workers import Workers
 
 Sharing = Literal["own", "shared"]
@@ -46,7 +46,7 @@ class Wan(BaseModel):
     @property
     def lasts(self) -> float:
         """Seconds, at the most."""
-        return min(_LONGEST_STEPS * self.step_time, LONGEST_S)
+        return _LONGEST_STEPS * self.step_time
 
 
 class Place(NamedTuple):

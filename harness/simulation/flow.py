@@ -193,11 +193,12 @@ class Flow:
             return
         parcel = self._queue.popleft()
         if self._shared is not None:
-            self._shared.carry(self, parcel, self._hand_over)
+            self._shared.carry(self, parcel, self._came_through)
         else:
-            self._hand_over(parcel)
+            parcel.action(*parcel.arguments)
 
-    def _hand_over(self, parcel: Parcel) -> None:
+    def _came_through(self, parcel: Parcel) -> None:
+        """Of a shared link."""
         if not self.over:
             parcel.action(*parcel.arguments)
 
