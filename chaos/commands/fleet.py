@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, app, at_work, print_json
-from chaos.commands.options import draw, drawable, options_of, parts, read, setting, written
+from chaos.commands.options import AddressOption, JobsOption, draw, drawable, options_of, parts, read, setting, written
 from chaos.program import called
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def fleet(
     days: Annotated[float, typer.Option(min=0.01, max=3650, help="Simulated in each replication.")] = 30.0,
     replications: Annotated[int, typer.Option(min=1, max=100_000, help="Of each fleet, with other chance.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")] = 0,
+    jobs: JobsOption = 0,
     workers: Annotated[str, typer.Option(help="Where replications are made: local, or ray (a Ray cluster).")] = "local",
-    address: Annotated[str, typer.Option(help="Address of a Ray cluster.")] = "",
+    address: AddressOption = "",
     plot: Annotated[Path | None, typer.Option(help="Draw goodput over what there are several of: an .svg, or a .png "
                                               "(extra png).")] = None,
     as_scenario: Annotated[Path | None, typer.Option(help="Write a scenario that says whether it is so: this fleet, "

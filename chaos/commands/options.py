@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
 import typer
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Read = TypeVar("Read", bound="BaseModel")
+JobsOption = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one for each processor.")]
+AddressOption = Annotated[str, typer.Option("--address", help="Address of a Ray cluster.")]
 
 
 def setting(default: str, words: str, panel: str | None = None) -> Any:

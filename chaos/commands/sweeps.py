@@ -12,7 +12,7 @@ from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, at_work, print_json
 from chaos.commands.fleet import group
-from chaos.commands.options import asked_of, draw, drawable, setting
+from chaos.commands.options import AddressOption, JobsOption, asked_of, draw, drawable, setting
 
 if TYPE_CHECKING:
     from chaos.sweeps.cell import Cell, Measured
@@ -24,9 +24,7 @@ _Mode = Annotated[str, typer.Option(help="data_parallel, elastic_data_parallel, 
                                     "by commas, all by default.")]
 _Runs = Annotated[int | None, setting("5", "Of each cell, with other seeds.")]
 _Seed = Annotated[int | None, setting("0", "Of all chance.")]
-_Jobs = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 _Where = Annotated[str, typer.Option(help="Where runs are made: local, or ray (a Ray cluster).")]
-_Address = Annotated[str, typer.Option(help="Address of a Ray cluster.")]
 _Plot = Annotated[Path | None, typer.Option(help="Draw it: an .svg, or a .png (extra png).")]
 
 
@@ -43,9 +41,9 @@ def wan(
     sites: Annotated[int | None, setting("4", "Learners, each at a site of its own.")] = None,
     step_time: Annotated[str, setting("2s", "Of an inner step, as in 2s.")] = "",
     seed: _Seed = None,
-    jobs: _Jobs = 0,
+    jobs: JobsOption = 0,
     workers: _Where = "local",
-    address: _Address = "",
+    address: AddressOption = "",
     plot: _Plot = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,9 +69,9 @@ def failed_share(
     mode: _Mode = "",
     runs: _Runs = None,
     seed: _Seed = None,
-    jobs: _Jobs = 0,
+    jobs: JobsOption = 0,
     workers: _Where = "local",
-    address: _Address = "",
+    address: AddressOption = "",
     plot: _Plot = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,9 +100,9 @@ def grace(
     variance: Annotated[float | None, setting("0.2", "Share by up to which a step takes more or less.")] = None,
     runs: _Runs = None,
     seed: _Seed = None,
-    jobs: _Jobs = 0,
+    jobs: JobsOption = 0,
     workers: _Where = "local",
-    address: _Address = "",
+    address: AddressOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """What the grace window brings: contributors and loss, by gamma and by the rate of the links."""
