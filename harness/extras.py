@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
-Extra = Literal["trainer", "compose", "ray", "hypothesis", "png", "otel"]
+Extra = Literal["trainer", "compose", "ray", "hypothesis", "png", "otel", "kubernetes"]
 
 
 class MissingExtraError(Exception):

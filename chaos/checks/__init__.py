@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Mapping
 
@@ -19,6 +20,8 @@ EXCUSED = "this machine had other things to do"
 
 _AGAIN = "run it again when less else is going on; --retries-inconclusive 2 does so by itself"
 _WHOLE = "an event log that is not whole: repeat the run, or copy its folder again"
+UNKNOWN_CLOCKS = "it is too much by less than the clocks of these machines are known to"
+"""Marks a verdict that is unknown because times of different machines can't be compared any better."""
 DOUBTED = "it would have"
 """Marks a verdict that is unknown only because something else makes it doubtful."""
 
@@ -129,7 +132,7 @@ def _one(check: Check, history: History) -> Verdict | None:
                        evidence=[f"{why}; please report it with this run's folder"])
     if finding is None:
         return None
-    excuse = [] if finding.holds else _excuse(history, finding)
+    excuse = [] if finding.holds else _excuse(history, finding) or _within_clocks(history, finding)
     return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if excuse else "failed",
                    measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence],
                    windows=[] if finding.holds else _windows(finding), figures=list(finding.figures))
@@ -138,6 +141,16 @@ def _one(check: Check, history: History) -> Verdict | None:
 def _windows(finding: Finding) -> list[tuple[float, float]]:
     """Where it does not hold, in the order of the finding."""
     return [(one.start, one.end) for one in finding.late if one.end - one.start > one.allowed]
+
+
+def _within_clocks(history: History, finding: Finding) -> list[str]:
+    """Whether it is too much by less than the clocks of different machines are known to."""
+    beyond = [one.end - one.start - one.allowed for one in finding.late] or [
+        figure.value - figure.limit if figure.value is not None else math.inf
+        for figure in finding.figures if figure.unit == "s" and figure.best < figure.limit]
+    if not beyond or not max(beyond) <= history.clocks.apart or not history.clocks.apart:
+        return []
+    return [f"{UNKNOWN_CLOCKS}: {history.clocks.words()}"]
 
 
 def _excuse(history: History, finding: Finding) -> list[str]:

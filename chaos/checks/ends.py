@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, nothing_told, violations
+from chaos.evidence.clocks import WRITTEN_S
 from chaos.evidence.history import History
 from chaos.scenario.model import SYNCER
 from harness.cluster.base import status_words
@@ -16,8 +17,6 @@ _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -si
 by one of these signals."""
 _MACHINE = ("No space left", "Disk quota", "Input/output error", "Cannot allocate memory", "Read-only file system")
 """What the machine did to a node, by its own word."""
-_CLOCK_S = 1e-4
-"""Times are written to the microsecond, each by its own process."""
 _LOOKS_S = 0.5
 """The harness looks now and then."""
 _OWN_SHARE = 0.5
@@ -58,9 +57,9 @@ def end_correct(history: History) -> Finding:
     over, within = finished[0].t, history.plan.cluster.ends_within_s
     wrong = [f"{event.node}.{event.incarnation} took training to be over at {event.t:.2f} s, and the syncer at "
              f"{over:.2f} s" for event in history.tape.of("finished")
-             if event.node in history.plan.cluster.names and event.t < over - _CLOCK_S]
+             if event.node in history.plan.cluster.names and event.t < over - history.clocks.tolerance]
     wrong += [f"a merge at {merge.t:.2f} s, when training was over since {over:.2f} s"
-              for merge in history.tape.of("merge", node=SYNCER) if merge.t > over + _CLOCK_S]
+              for merge in history.tape.of("merge", node=SYNCER) if merge.t > over + WRITTEN_S]
     hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
            for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
     stayed = [node for node in told[0]["awaited"] if node not in hit and not _ended(history, node, told[0].t + within)]

@@ -7,6 +7,7 @@ from itertools import pairwise, product
 from statistics import median
 
 from chaos.checks.base import Doubt, nothing_told
+from chaos.evidence.clocks import TOO_FAR_S
 from chaos.evidence.history import History
 from chaos.evidence.interference import describe, interference, stopped_for
 from chaos.scenario.model import SYNCER
@@ -32,6 +33,9 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
     if planned and planned[-1]["plan"] != history.plan.digest:
         return Doubt("this tape was recorded from another plan than the one in its folder")
+    if history.clocks.apart > TOO_FAR_S:
+        return Doubt(f"clocks of different machines are known too badly to tell what came first: "
+                     f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
     if silent := _never_told(history):
         return silent
     if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells

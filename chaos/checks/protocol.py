@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from chaos.checks.base import PROMISE, Figure, Finding, Unknown, check, need, rules_of, violations
+from chaos.evidence.clocks import WRITTEN_S
 from chaos.evidence.history import History
 from chaos.evidence.token_accounting import Node, closing_intervals
 from chaos.scenario.model import SYNCER
@@ -28,8 +29,6 @@ _MERGED = itemgetter("digest", "base", "first", "last")
 _ALL = object()
 _JUMP_S = 0.1
 """A round in which the syncer's clock jumped can't be recomputed."""
-_CLOCK_S = 1e-4
-"""Times are written to the microsecond; sums of them may differ by less than this."""
 
 
 @check(needs={"fragments"}, unverified="judged")
@@ -92,7 +91,7 @@ class _Presence:
         """Whether this incarnation was connected; what is written just before or after a moment may come after or
         before it."""
         times, who = self._times[learner], self._who[learner]
-        before, after = bisect_right(times, at - _CLOCK_S), bisect_right(times, at + _CLOCK_S)
+        before, after = bisect_right(times, at - WRITTEN_S), bisect_right(times, at + WRITTEN_S)
         return incarnation in who[max(0, before - 1):after]
 
 
@@ -107,13 +106,13 @@ def _grace_problems(rules: FragmentRules, merge: Event, parts: Sequence[Mapping[
     waited = asked - names - set(merge["declined"])
     problems = []
     # Written as "not within", so that a time that is no number is never within.
-    if not abs(grace - merge["grace"]) <= _CLOCK_S:
+    if not abs(grace - merge["grace"]) <= WRITTEN_S:
         problems.append(f"grace was {merge['grace']:.4f} s, the recorded times give {grace:.4f} s")
-    if waited and not merge["closed"] >= quorum_at + grace - _CLOCK_S:
+    if waited and not merge["closed"] >= quorum_at + grace - WRITTEN_S:
         problems.append(f"closed before the grace window was over, without {', '.join(sorted(waited))}")
-    if not arrivals[-1] <= merge["closed"] + _CLOCK_S:
+    if not arrivals[-1] <= merge["closed"] + WRITTEN_S:
         problems.append("a contribution arrived after the round was closed")
-    if not arrivals[-1] <= quorum_at + grace + _CLOCK_S:
+    if not arrivals[-1] <= quorum_at + grace + WRITTEN_S:
         problems.append(f"a contribution arrived {arrivals[-1] - quorum_at - grace:.3f} s after the grace window")
     if names - asked:
         problems.append(f"{', '.join(sorted(names - asked))} was not asked")

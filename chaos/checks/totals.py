@@ -17,8 +17,6 @@ from harness.tape.event import Event
 from harness.tape.packed import times, values
 from harness.trainer_api.settings import Numbers
 
-_CLOCK_S = 1e-4
-"""Times are written to the microsecond, each by its own process."""
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""
 _CALM_S = 5.0
@@ -92,7 +90,7 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
         step = max((float(max(values(events, "tokens"))) for (name, _), events in history.steps.items()
                     if name == target), default=0.0)
         for hello in history.tape.of("hello", node=SYNCER):
-            if hello["learner"] == target and hello.t >= begin - _CLOCK_S:
+            if hello["learner"] == target and hello.t >= begin - history.clocks.tolerance:
                 found.setdefault((target, hello["incarnation"]), ([], step))[0].append(hello.t)
     return found
 
@@ -111,7 +109,7 @@ def processed_correct(history: History) -> Finding:
     count, begins = len(points), rules.begins_with
     moments, said = np.asarray(times(points)), np.asarray(values(points, "processed"), float)
     merged = _merged(steps, merges, count)
-    most = _Possible(history, steps).by(moments + _CLOCK_S)
+    most = _Possible(history, steps).by(moments + history.clocks.tolerance)
     least = _together(begins, merged.values(), count)
     heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
                                for node, one in steps.items()), count)
@@ -126,7 +124,7 @@ def processed_correct(history: History) -> Finding:
     allowed = history.plan.cluster.heartbeat_timeout
     slow = [f"{words(at)}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
     return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ", "0", (wrong or slow)[:5],
-                   [Late(moments[at] - allowed - _CLOCK_S, moments[at], allowed) for at in behind],
+                   [Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],
                    violations(wrong or slow))
 
 
@@ -167,7 +165,7 @@ def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Num
                 span.planned.fault.affected_nodes(history.plan.cluster.names)):
             until = history.end if span.ended is None else span.ended + before + _CALM_S
             certain &= (moments < span.injected) | (moments > until)
-    return np.where(certain, steps.by(moments - before - _CLOCK_S), 0.0)
+    return np.where(certain, steps.by(moments - before - history.clocks.tolerance), 0.0)
 
 
 def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
@@ -198,7 +196,7 @@ def learning_rate_correct(history: History) -> Finding:
         rates = np.asarray(values(events, "lr", np.nan), float)
         need(not np.isnan(rates).any(), f"the steps of {node[0]}.{node[1]} do not tell their learning rates")
         began = np.asarray(values(events, "began"), float)
-        most = possible.by(began + _CLOCK_S) + possible.in_the_name_of(node)
+        most = possible.by(began + history.clocks.tolerance) + possible.in_the_name_of(node)
         least = np.minimum(_known(steps[node], began, received.get(node, ()), told), most)
         lowest, highest = rules.inner_rates(least, most)
         judged = np.asarray(times(events)) <= history.end

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from chaos.evidence.baseline import Point, Reference
+from chaos.evidence.clocks import Clocks, clocks
 from chaos.evidence.outages import Outages
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from chaos.scenario.model import SYNCER
@@ -126,6 +127,11 @@ class History:
             ValueError: there is no curve.
         """
         return max(self.curve, key=lambda point: point.number)
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        """How well times of different nodes can be compared."""
+        return clocks(self.tape)
 
     @cached_property
     def merges(self) -> list[Event]:

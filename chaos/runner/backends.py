@@ -15,7 +15,17 @@ from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from chaos.scenario.problems import Problem, ScenarioError, nearest
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
-from harness.cluster.base import CONTAINERS, ENGINE_RESTART, LOCAL, SIMULATED, Ability, Cluster, Recorder
+from harness.cluster.base import (
+    CONTAINERS,
+    ENGINE_RESTART,
+    KUBERNETES,
+    LOCAL,
+    SIMULATED,
+    Ability,
+    Cluster,
+    Recorder,
+)
+from harness.cluster.kubernetes.settings import KubernetesSettings, given
 from harness.cluster.local.cluster import LocalCluster
 from harness.device import missing as unavailable
 from harness.extras import require
@@ -151,6 +161,23 @@ def compose(links_port: int = 0) -> Backend:
         return ComposeCluster(run, record, undo_log, links_port=links_port)
     able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
     return Backend("compose", able, _live(make), ready=ready)
+
+
+def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
+    """Pods of a Kubernetes; `settings`: the file's that DILOCO_CHAOS_KUBERNETES names, if not given.
+
+    Raises:
+        ClusterError: there is no such file, or it names no context.
+        MissingExtraError: the official client is not installed.
+    """
+    require("kubernetes", "kubernetes", "--on kubernetes")
+    from harness.cluster.kubernetes.access import must_be_ready  # the client is not needed elsewhere
+    from harness.cluster.kubernetes.cluster import KubernetesCluster
+    used = settings or given()
+
+    def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+        return KubernetesCluster(run, record, undo_log, used)
+    return Backend("kubernetes", KUBERNETES, _live(make), ready=lambda plan: must_be_ready(used))
 
 
 def simulated(parameters: Parameters | None = None) -> Backend:

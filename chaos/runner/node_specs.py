@@ -35,10 +35,10 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
         argv = ("{python}", "-m", "harness.node.process", "--role", role, "--name", name, "--run", str(run),
-                "--epoch", repr(epoch), "--incarnation", "{incarnation}", *more)
+                "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
-                        failpoints=points(name))
+                        failpoints=points(name), epoch=epoch)
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

@@ -125,6 +125,19 @@ class Containers(_Undo):
         return f"containers, networks and volumes of {self.run} removed"
 
 
+class Namespace(_Undo):
+    """Remove everything in a namespace of a Kubernetes that is labelled with the run, and the namespace if it is."""
+
+    entry: Literal["namespace"] = "namespace"
+    context: str
+    namespace: str
+    run: str = Field(pattern=r"^[0-9a-f]{12}$")
+
+    def describe(self) -> str:
+        """For people."""
+        return f"everything of {self.run} in namespace {self.namespace} of {self.context} removed"
+
+
 class Done(_Entry):
     """An undo that is no longer owed."""
 
@@ -132,7 +145,7 @@ class Done(_Entry):
     number: int
 
 
-AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers
+AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace
 _ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
     Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
 

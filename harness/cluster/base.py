@@ -30,6 +30,8 @@ EVERYWHERE: frozenset[Ability] = frozenset({
 LOCAL: frozenset[Ability] = EVERYWHERE | {"signal_process"}
 CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                                "restart_engine"}
+KUBERNETES: frozenset[Ability] = frozenset({
+    "kill", "terminate", "restart", "pause", "links", "state", "limit_writes", "supersede", "join", "corrupt_memory"})
 SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                               "lose_power", "jump_clock", "share_links"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
@@ -70,6 +72,10 @@ class NodeSpec:
     """Files beyond the run's folder that it must be able to read."""
     program: Program | None = None
     """It is a command that somebody wrote; None: a process of ours."""
+    epoch: float = 0.0
+    """The run's beginning on the harness' CLOCK_MONOTONIC, seconds."""
+    machine: str = ""
+    """It shares its machine with none that has another word here, where a place has several."""
 
     @property
     def links(self) -> dict[str, str]:
@@ -78,11 +84,13 @@ class NodeSpec:
             return {link_name(self.name, to): to for to in (*self.program.talks_to, *self.program.meets)}
         return {self.name: self.connects_to} if self.connects_to else {}
 
-    def command(self, incarnation: int, *, python: str, host: str, listen: int, connect: str) -> list[str]:
+    def command(self, incarnation: int, *, python: str, host: str, listen: int, connect: str,
+                ahead: float = 0.0) -> list[str]:
         """`argv` of an incarnation: `{python}` the interpreter, `{host}` and `{listen}` where it is to listen,
-        `{connect}` the address (host:port) that it is to connect to, `{incarnation}` its number."""
+        `{connect}` the address (host:port) that it is to connect to, `{incarnation}` its number, `{epoch}` the run's
+        beginning on the node's clock, which is `ahead` of the harness' by so many seconds."""
         filled = {"{incarnation}": str(incarnation), "{python}": python, "{host}": host, "{listen}": str(listen),
-                  "{connect}": connect}
+                  "{connect}": connect, "{epoch}": repr(self.epoch + ahead)}
         return [*(filled.get(part, part) for part in self.argv),
                 *(part for point in self.failpoints for part in ("--failpoint", point))]
 

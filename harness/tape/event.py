@@ -35,6 +35,7 @@ FIELDS: dict[str, frozenset[str]] = {name: frozenset(fields.split()) for name, f
     "not_saved": "checkpoint reason", "finished": "step", "exit": "", "begin": "plan", "planned": "plan",
     "continued": "run checkpoint", "end": "outcome message",
     "machine": "seconds cores idle ours others stolen late cpu io memory",
+    "clock": "target ahead error",
     "spawn": "target incarnation", "injecting": "fault kind targets description", "injected": "fault observed",
     "observed": "fault observed", "healed": "fault observed", "verified": "fault observed",
     "not_healed": "fault reason",

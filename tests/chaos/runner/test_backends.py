@@ -99,7 +99,7 @@ FAR = """
 
 
 def test_ours_come_by_name():
-    assert sorted(names()) == ["compose", "local", "simulated"]
+    assert sorted(names()) == ["compose", "kubernetes", "local", "simulated"]
     assert named("local").name == "local"
     assert named("simulated").virtual
 

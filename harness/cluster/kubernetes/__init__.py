@@ -1,0 +1,1 @@
+"""The cluster on Kubernetes: a pod for each node, in a namespace of the run's own."""

@@ -1,0 +1,165 @@
+"""The objects that a run consists of, as Kubernetes is told of them (its API reference, v1).
+
+Pods have no capabilities, no token of a service account, and a root that can't be written. All are owned by one Job,
+whose pod ends when the harness is not heard of any more: then the API server itself removes the Job, and with it
+everything that it owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.cluster.kubernetes.api import MACHINE, PART, RUN
+from harness.cluster.kubernetes.settings import KubernetesSettings
+from harness.cluster.remote.agent import TOKEN
+
+AGENT_PORT, API_PORT = 8700, 8474
+OWNER, LINKS, NODES = "owner", "links", "nodes"
+"""Parts of a run, beside each node by its name."""
+_NOBODY = 10001
+_AGENT, _AGENT_FILE = "/diloco-chaos", "agent.py"
+_BACKOFF_LIMIT = 1000
+_QUICK = 1  # seconds between the end of the owner's pod and that of everything
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """Of one run."""
+
+    settings: KubernetesSettings
+    run: str
+    """Its label."""
+    folder: Path
+    """The run's folder, which nodes find at the same path."""
+    owner: str = ""
+    """The owning Job's uid."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.settings.namespace or f"diloco-chaos-{self.run}"
+
+    def name(self, part: str) -> str:
+        """What an object is called: in a namespace that others use, too, the run is a part of it."""
+        return f"{part}-{self.run}" if self.settings.namespace else part
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def own_namespace(self) -> dict[str, Any]:
+        """The run's own."""
+        about = {"name": self.namespace, "labels": {RUN: self.run}}
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+
+    def secret(self, token: str) -> dict[str, Any]:
+        """What the run's nodes know each other by, and agents the harness."""
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": self._about("token"), "stringData": {"token": token}}
+
+    def agent(self, source: str) -> dict[str, Any]:
+        """The file that every pod begins with."""
+        data = {_AGENT_FILE: source}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._about("agent"), "data": data}
+
+    def owner_job(self) -> dict[str, Any]:
+        """Whose end is that of all others."""
+        template = self._pod(OWNER, self.settings.image, self._runs_agent(), [self.folder])
+        template["spec"]["restartPolicy"] = "OnFailure"
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._about(OWNER), "spec": {
+            "ttlSecondsAfterFinished": _QUICK, "backoffLimit": _BACKOFF_LIMIT, "template": template}}
+
+    def service(self, part: str, selected: Mapping[str, str]) -> dict[str, Any]:
+        """Names for pods: headless, so that a name leads to the pod itself, from its start on."""
+        return {"apiVersion": "v1", "kind": "Service", "metadata": self._about(part), "spec": {
+            "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {RUN: self.run, **selected}}}
+
+    def links(self) -> dict[str, Any]:
+        """The real Toxiproxy."""
+        container = {"name": LINKS, "image": self.settings.links_image, "args": ["-host=0.0.0.0"],
+                     "imagePullPolicy": self.settings.pull_policy, "securityContext": _CLOSED,
+                     "readinessProbe": {"tcpSocket": {"port": API_PORT}, "periodSeconds": 1},
+                     "resources": {"limits": {"cpu": "1", "memory": "256Mi"}, "requests": {"cpu": "100m",
+                                                                                           "memory": "64Mi"}}}
+        spec = self._placed({"containers": [container], "securityContext": _USER}, "")
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._about(LINKS), "spec": {
+            "replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": self._labels(LINKS)},
+            "template": {"metadata": {"labels": self._labels(LINKS) | {MACHINE: "rest"}}, "spec": spec}}}
+
+    def node(self, node: str, number: int, reads: Sequence[Path] = (), machine: str = "") -> dict[str, Any]:
+        """A node's pod. `number`: of the first incarnation in it. `reads`: files beyond the run's folder. `machine`:
+        it shares none with pods of another one."""
+        folders = sorted({path.parent for path in reads} - {self.folder})
+        pod = self._pod(node, self.settings.image, self._runs_agent(), [self.folder, *folders], machine)
+        pod["metadata"] |= {"name": self.name(f"{node}-{number}"), "ownerReferences": self._owners()}
+        pod["spec"] |= {"restartPolicy": "Never", "hostname": node, "subdomain": self.name(NODES)}
+        return {"apiVersion": "v1", "kind": "Pod", **pod}
+
+    # -- parts of them -------------------------------------------------------------------------------------------------
+
+    def _runs_agent(self) -> list[str]:
+        return ["python3", f"{_AGENT}/{_AGENT_FILE}", "--run", str(self.folder), "--port", str(AGENT_PORT),
+                "--patience", str(self.settings.patience)]
+
+    def _pod(self, part: str, image: str, command: Sequence[str], folders: Sequence[Path],
+             machine: str = "") -> dict[str, Any]:
+        mounts = [{"name": "files", "mountPath": str(folder), "subPath": str(folder).lstrip("/")} for folder in folders]
+        cpu, memory = self.settings.cpu, self.settings.memory
+        container = {
+            "name": "node", "image": image, "command": list(command), "imagePullPolicy": self.settings.pull_policy,
+            "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
+            "env": [{"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": self.name("token"), "key": "token"}}},
+                    *({"name": name, "value": value} for name, value in _OURS.items())],
+            "resources": {"limits": {"cpu": cpu, "memory": memory},
+                          "requests": {"cpu": _part_of(cpu, 4), "memory": _part_of(memory, 2)}},
+            "resizePolicy": [{"resourceName": what, "restartPolicy": "NotRequired"} for what in ("cpu", "memory")],
+            "volumeMounts": [*mounts, {"name": "files", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - its own
+                             {"name": "agent", "mountPath": _AGENT, "readOnly": True}]}
+        volumes = [{"name": "files", "emptyDir": {"sizeLimit": self.settings.disk}},
+                   {"name": "agent", "configMap": {"name": self.name("agent")}}]
+        spec = self._placed({"containers": [container], "volumes": volumes, "securityContext": _USER}, machine)
+        return {"metadata": {"labels": self._labels(part) | {MACHINE: machine or "rest"}}, "spec": spec}
+
+    def _placed(self, spec: dict[str, Any], machine: str) -> dict[str, Any]:
+        """What all pods have in common."""
+        others = {"matchLabels": {RUN: self.run},
+                  "matchExpressions": [{"key": MACHINE, "operator": "NotIn", "values": [machine or "rest"]}]}
+        apart = [{"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}]
+        away = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute",
+                 "tolerationSeconds": _BACKOFF_LIMIT} for what in ("not-ready", "unreachable")]
+        return {**spec, "automountServiceAccountToken": False, "enableServiceLinks": False,
+                "terminationGracePeriodSeconds": 2, "nodeSelector": self.settings.node_selector,
+                "tolerations": [*self.settings.tolerations, *away],
+                "imagePullSecrets": [{"name": name} for name in self.settings.pull_secrets],
+                "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}
+
+    def _labels(self, part: str) -> dict[str, str]:
+        return {RUN: self.run, PART: part}
+
+    def _about(self, part: str) -> dict[str, Any]:
+        return {"name": self.name(part), "labels": self._labels(part), "ownerReferences": self._owners()}
+
+    def _owners(self) -> list[dict[str, Any]]:
+        return [{"apiVersion": "batch/v1", "kind": "Job", "name": self.name(OWNER), "uid": self.owner,
+                 "blockOwnerDeletion": False}] if self.owner else []
+
+
+_OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_CLOSED: dict[str, Any] = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                           "capabilities": {"drop": ["ALL"]}}
+_USER: dict[str, Any] = {"runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY, "fsGroup": _NOBODY,
+                         "seccompProfile": {"type": "RuntimeDefault"}}
+_UNITS = {"m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30,
+          "Ti": 2.0**40}
+
+
+def amount(quantity: str) -> float:
+    """A quantity of Kubernetes, such as 500m or 2Gi, as a number."""
+    digits = quantity.rstrip("".join(set("".join(_UNITS))))
+    return float(digits) * _UNITS[quantity[len(digits):]]
+
+
+def _part_of(quantity: str, parts: int) -> str:
+    """The same divided, in thousandths, or in whole bytes."""
+    value = amount(quantity) / parts
+    return f"{round(value * 1000)}m" if value < 1e4 else str(round(value))

@@ -1,0 +1,62 @@
+"""Follows what becomes of a run's pods, and of the machines that they are on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from harness.cluster.kubernetes.api import Api, KubernetesError
+
+_EVERY_S = 0.5
+
+
+class Watch(threading.Thread):
+    """Looks about twice a second; while the API server is away, what was known stands."""
+
+    def __init__(self, api: Api, namespace: str, run: str) -> None:
+        super().__init__(daemon=True, name="pods-watch")
+        self.lost: dict[str, str] = {}
+        """Pod -> why it does not run any more."""
+        self.machines: dict[str, str] = {}
+        """Pod -> the machine that it is on."""
+        self.away_since: float | None = None
+        """Since when the API server does not answer, by this machine's clock."""
+        self._api, self._namespace, self._run = api, namespace, run
+        self._seen: set[str] = set()
+        self._over = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Until `close`."""
+        while not self._over.wait(_EVERY_S):
+            try:
+                self._look()
+                self.away_since = None
+            except KubernetesError:
+                self.away_since = self.away_since or time.monotonic()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._over.set()
+        with suppress(RuntimeError):
+            self.join(_EVERY_S * 4)
+
+    def _look(self) -> None:
+        there = {pod.metadata.name: pod for pod in self._api.pods(self._namespace, self._run)}
+        for name in self._seen - there.keys():
+            self.lost.setdefault(name, "its pod was deleted")
+        self._seen |= there.keys()
+        for name, pod in there.items():
+            if pod.spec.node_name:
+                self.machines[name] = pod.spec.node_name
+            if pod.status.phase in ("Failed", "Succeeded"):
+                self.lost.setdefault(name, _why(pod))
+
+
+def _why(pod: object) -> str:
+    status = pod.status  # type: ignore[attr-defined]
+    for container in status.container_statuses or []:
+        if (ended := container.state.terminated) is not None:
+            return f"its pod ended: {ended.reason or 'exit code'} {ended.exit_code}"
+    return f"its pod ended: {status.reason or status.phase}"

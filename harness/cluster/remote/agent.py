@@ -1,0 +1,337 @@
+"""Starts one node's processes where the harness is not, and tells it what becomes of them.
+
+This file is sent to where it runs, which may be an image that has nothing of ours: it needs Python 3.8 and nothing
+else. It listens on loopback, knows the harness by the run's token, and speaks in frames: a line of JSON, and after it
+as many bytes as the line says in `bytes`. What nodes write is kept on its disk and sent as it grows, from wherever the
+harness has it up to, so that a lost connection loses nothing. Where the harness is not heard of for longer than
+`--patience`, it ends everything and itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hmac
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the name of a variable
+LOOPBACK = "127.0.0.1"
+GROWING = ("tape/*.jsonl", "logs/*.log", "workings/*.bin")
+"""Files that only grow, below the run's folder: each is sent on as it does."""
+WHOLE = ("snapshots/*", "checkpoints/*/*")
+"""Files that are there as a whole: each is sent once it is."""
+UNFINISHED = (".partial", ".tmp")
+"""What the name of a file ends with that is not whole yet."""
+_LOOK_S, _LOOK_WHOLE_S = 0.03, 0.3
+_CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 16
+_HELLO_S = 5.0
+
+
+class Agent:
+    """See the module."""
+
+    def __init__(self, run: Path, token: str, patience: float) -> None:
+        self.run, self.patience = run, patience
+        self._token = token
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._exits: dict[str, dict[str, Any]] = {}
+        self._out_of_memory = _out_of_memory()
+        self._heard = time.monotonic()
+        self._writer: asyncio.StreamWriter | None = None
+        self._sending = asyncio.Lock()
+        self._over = asyncio.Event()
+
+    async def serve(self, port: int) -> None:
+        """Until the harness says that it is over, or is not heard of any more."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_signal_handler(signal.SIGTERM, self._over.set)
+        server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
+        print(f"the agent listens on {port}", flush=True)
+        while not self._over.is_set():
+            left = self.patience - (time.monotonic() - self._heard)
+            if left <= 0:
+                print(f"the harness was not heard of for {self.patience:g} s", flush=True)
+                break
+            try:
+                await asyncio.wait_for(self._over.wait(), left)
+            except TimeoutError:
+                continue
+        server.close()
+        for name in self._children:
+            self._signal(name, signal.SIGKILL)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of the harness; a newer one replaces it."""
+        sender: asyncio.Task[None] | None = None
+        try:
+            hello, _ = await asyncio.wait_for(_read(reader), _HELLO_S)
+            if not hmac.compare_digest(str(hello.get("token", "")), self._token):
+                return
+            if self._writer is not None:
+                self._writer.close()
+            self._writer, self._heard = writer, time.monotonic()
+            await self._send(writer, {"id": hello.get("id"), "boot": _boot(), "host": os.uname().nodename})
+            sender = asyncio.ensure_future(self._follow(writer, dict(hello.get("have", {}))))
+            while True:
+                asked, data = await _read(reader)
+                self._heard = time.monotonic()
+                await self._answer(writer, asked, data)
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # it comes again, or it never was the harness
+        finally:
+            if sender is not None:
+                sender.cancel()
+            writer.close()
+            if self._writer is writer:
+                self._writer = None
+
+    async def _answer(self, writer: asyncio.StreamWriter, asked: dict[str, Any], data: bytes) -> None:
+        """Do what is asked for; what can't be done is answered with why."""
+        payload = b""
+        try:
+            told, payload = getattr(self, f"do_{asked['do']}")(asked, data)
+        except (OSError, KeyError, ValueError, AttributeError) as error:
+            gone = isinstance(error, (ProcessLookupError, FileNotFoundError))
+            told = {"error": f"{type(error).__name__}: {error}", "gone": gone}
+        await self._send(writer, {"id": asked.get("id"), **told}, payload)
+
+    async def _send(self, writer: asyncio.StreamWriter, header: dict[str, Any], data: bytes = b"") -> None:
+        async with self._sending:
+            writer.write(json.dumps({**header, "bytes": len(data)}).encode() + b"\n")
+            writer.write(data)
+            await writer.drain()
+
+    # -- what can be asked for -----------------------------------------------------------------------------------------
+
+    def do_clock(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """What this machine's clock shows: CLOCK_MONOTONIC, in seconds."""
+        return {"at": time.monotonic()}, b""
+
+    def do_put(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Write a file; it is there as a whole."""
+        path = self._path(asked["path"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + UNFINISHED[0])
+        partial.write_bytes(data)
+        partial.chmod(asked.get("mode", 0o644))
+        partial.replace(path)
+        return {}, b""
+
+    def do_get(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """A file's content."""
+        return {}, self._path(asked["path"]).read_bytes()
+
+    def do_remove(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Remove a file."""
+        self._path(asked["path"]).unlink()
+        return {}, b""
+
+    def do_list(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Files in a folder and below it, with their sizes; links are none of them."""
+        folder = self._path(asked["path"])
+        return {"files": {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*"))
+                          if path.is_file() and not path.is_symlink()}}, b""
+
+    def do_spawn(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Start a process, in a session of its own; one of that name that was started already is left as it is."""
+        name = asked["name"]
+        if name not in self._children:
+            path = self.run / "logs" / (name + ".log")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "wb") as log:
+                self._children[name] = subprocess.Popen(
+                    asked["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=asked.get("cwd") or None,
+                    env={**os.environ, **asked.get("env", {})}, start_new_session=True)
+        return {"pid": self._children[name].pid}, b""
+
+    def do_signal(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Signal it. What ends it, stops it and lets it go on reaches all that it has started, too."""
+        self._signal(asked["name"], signal.Signals(asked["number"]))
+        return {}, b""
+
+    def do_limit(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """RLIMIT_FSIZE of a process, set where `limits` are given; as it was before."""
+        pid, limits = self._pid(asked["name"]), asked.get("limits")
+        before = (resource.prlimit(pid, resource.RLIMIT_FSIZE, tuple(limits)) if limits
+                  else resource.prlimit(pid, resource.RLIMIT_FSIZE))
+        return {"before": before}, b""
+
+    def do_stat(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """A process' state, as proc(5) names it, the seconds of processor that it has used, and its own memory in
+        bytes."""
+        pid = self._pid(asked["name"])
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = os.sysconf("SC_CLK_TCK")
+        own = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon:")]
+        return {"state": fields[0], "cpu": (int(fields[11]) + int(fields[12])) / ticks,
+                "memory": int(own[0].split()[1]) << 10 if own else 0}, b""
+
+    def do_over(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """The run is over, and so is this."""
+        asyncio.get_running_loop().call_later(0.1, self._over.set)
+        return {}, b""
+
+    def _path(self, name: str) -> Path:
+        """Below the run's folder where it is not absolute."""
+        return self.run / name
+
+    def _pid(self, name: str) -> int:
+        if name in self._exits or name not in self._children:
+            raise ProcessLookupError(name)
+        return self._children[name].pid
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        if name in self._exits or name not in self._children:
+            return  # what is done to one that has ended is done to nobody
+        pid = self._children[name].pid
+        everybody = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+        for one in [pid, *(_below(pid) if everybody else ())]:
+            try:
+                os.kill(one, number)
+            except ProcessLookupError:
+                continue
+
+    def _reap(self) -> None:
+        """Children have ended: those that were asked for, and what they left to this process."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            name = next((name for name, child in self._children.items() if child.pid == pid), "")
+            if name:
+                killed = _out_of_memory()
+                self._exits[name] = {"status": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else
+                                     os.WEXITSTATUS(status), "oom": killed > self._out_of_memory}
+                self._out_of_memory = killed
+
+    # -- what is sent unasked ------------------------------------------------------------------------------------------
+
+    async def _follow(self, writer: asyncio.StreamWriter, have: dict[str, int]) -> None:
+        """What files have grown by, and who has ended, after all that it wrote."""
+        whole: dict[str, tuple[int, int]] = {}
+        told: set[str] = set()
+        at = 0.0
+        try:
+            while True:
+                ended = [name for name in self._exits if name not in told]
+                await self._send_growth(writer, have)
+                if time.monotonic() >= at or ended:
+                    await self._send_whole(writer, whole)
+                    at = time.monotonic() + _LOOK_WHOLE_S
+                for name in ended:
+                    await self._send(writer, {"push": "exit", "name": name, **self._exits[name]})
+                    told.add(name)
+                await asyncio.sleep(_LOOK_S)
+        except OSError:
+            writer.close()  # it comes again, and says what it has
+
+    async def _send_growth(self, writer: asyncio.StreamWriter, have: dict[str, int]) -> None:
+        for path in self._files(GROWING):
+            name = str(path.relative_to(self.run))
+            at = have.get(name, 0)
+            if path.stat().st_size <= at:
+                continue
+            with open(path, "rb") as file:
+                file.seek(at)
+                while data := file.read(_CHUNK):
+                    await self._send(writer, {"push": "more", "path": name, "at": at}, data)
+                    at += len(data)
+            have[name] = at
+
+    async def _send_whole(self, writer: asyncio.StreamWriter, sent: dict[str, tuple[int, int]]) -> None:
+        for path in self._files(WHOLE):
+            try:
+                about = path.stat()
+                version = (about.st_mtime_ns, about.st_size)
+                name = str(path.relative_to(self.run))
+                if name.endswith(UNFINISHED) or sent.get(name) == version:
+                    continue
+                data = path.read_bytes()
+            except FileNotFoundError:
+                continue  # it was replaced just now
+            await self._send(writer, {"push": "file", "path": name}, data)
+            sent[name] = version
+
+    def _files(self, patterns: tuple[str, ...]) -> list[Path]:
+        return [path for pattern in patterns for path in sorted(self.run.glob(pattern))
+                if path.is_file() and not path.is_symlink()]
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
+    """One frame."""
+    line = await reader.readline()
+    if not line.endswith(b"\n"):
+        raise asyncio.IncompleteReadError(line, None)
+    header = json.loads(line)
+    if not isinstance(header, dict):
+        raise ValueError("not a frame")
+    return header, await reader.readexactly(int(header.get("bytes", 0)))
+
+
+def _below(root: int) -> list[int]:
+    """All processes that a process has started, and those that these have."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            parents.setdefault(parent, []).append(int(entry))
+    found: list[int] = []
+    left = [root]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+def _boot() -> str:
+    """Which start of which machine this is: the clocks of two that differ in it have nothing in common."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _out_of_memory() -> int:
+    """How often the kernel has killed something in this container for want of memory (cgroup v2, or v1)."""
+    for file in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            counts = dict(line.split() for line in Path(file).read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def main() -> int:
+    """The command line; the token is in the environment."""
+    parser = argparse.ArgumentParser(description="Starts one node's processes for a harness elsewhere.")
+    parser.add_argument("--run", type=Path, required=True, help="the folder that nodes find the run in")
+    parser.add_argument("--port", type=int, required=True, help="on loopback")
+    parser.add_argument("--patience", type=float, default=90.0, help="seconds without the harness until all is ended")
+    given = parser.parse_args()
+
+    async def served() -> None:
+        await Agent(given.run, os.environ[TOKEN], given.patience).serve(given.port)
+    asyncio.run(served())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
