@@ -11,6 +11,7 @@ from faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from faults.links.base import LinkFault
 from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.links.network import Bandwidth, Latency, Partition
+from faults.machines import DeletePod, DrainNode, Evict, NodePartition, NodePowerLoss, RestartControlPlane
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from faults.registry import FAULTS, AnyEntry, AnyFault
 from faults.simulated import ClockJump, PowerLoss
@@ -33,10 +34,13 @@ __all__ = [
     "CrashLoop",
     "Damage",
     "Delete",
+    "DeletePod",
     "Disconnect",
+    "DrainNode",
     "Drawn",
     "Effect",
     "Ending",
+    "Evict",
     "Evidence",
     "FailingWrites",
     "Fault",
@@ -52,6 +56,8 @@ __all__ = [
     "Lie",
     "LimitData",
     "LinkFault",
+    "NodePartition",
+    "NodePowerLoss",
     "Observation",
     "OfProcess",
     "OutOfMemory",
@@ -62,6 +68,7 @@ __all__ = [
     "PowerLoss",
     "Reset",
     "Restart",
+    "RestartControlPlane",
     "RestartEngine",
     "RestartLinks",
     "Slicer",

@@ -45,17 +45,22 @@ class Corruption:
             memory[places] = (memory[places].view(np.uint32) ^ turned).view(np.float32)
 
 
+def written(node: str, incarnation: int, corruption: Corruption) -> tuple[str, bytes]:
+    """An order for this process: its file's name in the run's folder, and what stands there."""
+    return f"{ORDERS}/{node}.{incarnation}.{corruption.fault}.json", json.dumps(asdict(corruption)).encode()
+
+
 def order(run: Path, node: str, incarnation: int, corruption: Corruption) -> None:
     """Leave an order for this process; it appears there as a whole.
 
     Raises:
         OSError: it can't be written.
     """
-    folder = run / ORDERS
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{node}.{incarnation}.{corruption.fault}.json"
+    name, content = written(node, incarnation, corruption)
+    path = run / name
+    path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(corruption)))
+    partial.write_bytes(content)
     partial.replace(path)
 
 

@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a
 
 _TRIES, _AGAIN_S = 20, 3.0
 _SETTLE_S = 0.5
+_GONE_S, _COMMAND_S = 20.0, 60.0
 
 NOT_UNDONE = "NOT UNDONE"
 """What a line begins with that tells of something left."""
@@ -72,7 +74,7 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.cleanup.undo_log import Containers, Continue, Enable, Lift, Remove, Toxin
+    from harness.cleanup.undo_log import Command, Containers, Continue, Enable, Lift, Namespace, Remove, Toxin
     match undo:
         case Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -90,6 +92,10 @@ def _undone(undo: AnyUndo, token: str) -> bool:
             return True
         case Containers(engine=engine, run=run):
             return _containers_removed(engine, run)
+        case Namespace(context=context, namespace=namespace, run=run):
+            return _namespace_removed(context, namespace, run)
+        case Command(argv=argv):
+            return _commanded(argv)
     return False
 
 
@@ -113,6 +119,44 @@ def _containers_removed(url: str, run: str) -> bool:
             engine.close()
     except EngineError as error:
         raise OSError(str(error)) from error
+
+
+def _namespace_removed(context: str, namespace: str, run: str) -> bool:
+    """Remove what a run left on a Kubernetes; False where nothing was left.
+
+    Raises:
+        OSError: it does not answer, or refuses, or something is not gone.
+    """
+    if why := lacking("kubernetes", "kubernetes", f"removing namespace {namespace}"):
+        raise OSError(why)
+    from harness.cluster.kubernetes.api import Api, KubernetesError
+    try:
+        api = Api(context)
+        try:
+            removed = api.remove(namespace, run)
+            if left := api.wait_removed(namespace, run, _GONE_S):
+                raise OSError(f"still there: {', '.join(left)}")
+            return removed
+        finally:
+            api.close()
+    except KubernetesError as error:
+        raise OSError(str(error)) from error
+
+
+def _commanded(argv: list[str]) -> bool:
+    """Run a command of the user's.
+
+    Raises:
+        OSError: it can't be run, or fails.
+    """
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_S,
+                              check=False)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"it takes longer than {_COMMAND_S:g} s") from error
+    if done.returncode:
+        raise OSError(f"exit status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
+    return True
 
 
 def _unsettled(engine: Engine, run: str) -> bool:

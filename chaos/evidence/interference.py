@@ -6,6 +6,7 @@ a part of the run; and what the run's own faults do to the machine is no interfe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, median
 from typing import NamedTuple
@@ -62,9 +63,16 @@ class Interference(NamedTuple):
 
 
 def interference(history: History) -> list[Interference]:
-    """All of them, in order; those that follow each other for one reason are one."""
-    samples = [event for event in history.tape.of(SAMPLE, node="harness")
-               if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE])]
+    """All of them, in order; those that follow each other on one machine for one reason are one."""
+    samples: dict[str, list[Event]] = defaultdict(list)
+    for event in history.tape.of(SAMPLE, node="harness"):
+        if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE]):
+            samples[str(event.fields.get("machine", ""))].append(event)
+    return sorted((one for each in samples.values() for one in _on_one(history, each)), key=lambda one: one.start)
+
+
+def _on_one(history: History, samples: Sequence[Event]) -> list[Interference]:
+    """Of one machine's samples."""
     usual = {name: median([_number(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
     found: list[Interference] = []
     for number, sample in enumerate(samples):

@@ -16,6 +16,7 @@ from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from chaos.scenario.problems import Problem, ScenarioError, nearest
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import (
+    BY_COMMAND,
     CONTAINERS,
     ENGINE_RESTART,
     KUBERNETES,
@@ -177,7 +178,8 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return KubernetesCluster(run, record, undo_log, used)
-    return Backend("kubernetes", KUBERNETES, _live(make), ready=lambda plan: must_be_ready(used))
+    able = KUBERNETES | {what for what in BY_COMMAND if what in used.commands}
+    return Backend("kubernetes", able, _live(make), ready=lambda plan: must_be_ready(used))
 
 
 def simulated(parameters: Parameters | None = None) -> Backend:

@@ -188,8 +188,8 @@ class Experiment:
             left = [node for node in left if states[node].state in ("running", "paused")]
 
     def _look_at_the_machine(self) -> None:
-        if sample := self._stage.machine():
-            self._record(SAMPLE, **sample.fields())
+        for sample in self._stage.machines():
+            self._record(SAMPLE, **sample)
 
     def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""

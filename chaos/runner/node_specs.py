@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
-from harness.cluster.base import NodeSpec
+from harness.cluster.base import OF_MACHINES, NodeSpec
 from harness.core.programs import filled
 from harness.storage.disk import STATE
 
@@ -30,6 +30,8 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
                          state=filled(program.state, program.own(str(run.absolute()), name), {}),
                          failpoints=points(name)) for name, program in programs.items()]
+    apart = {target for planned in plan.faults if planned.fault.requires() & OF_MACHINES
+             for target in planned.fault.targets}
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
@@ -39,6 +41,6 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
-                        failpoints=points(name), epoch=epoch)
+                        failpoints=points(name), epoch=epoch, machine="apart" if name in apart else "")
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

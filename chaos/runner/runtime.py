@@ -15,9 +15,9 @@ from chaos.evidence.run_folder import RunFolder
 from chaos.scenario.plan import Plan
 from faults import Fault, FaultContext, Observation
 from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import Cluster, Recorder
+from harness.cluster.base import Cluster, Recorder, Watched
 from harness.links.probe import Sounding
-from harness.machine import Sample, Watch
+from harness.machine import Watch
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.tape.event import Event
 from harness.tape.reading import Tail
@@ -99,8 +99,8 @@ class Stage(Protocol):
         at most until then."""
         ...
 
-    def machine(self) -> Sample | None:
-        """What went on on this machine in the last second; None where nothing is known of it, or nothing new."""
+    def machines(self) -> list[dict[str, float | str]]:
+        """What went on on the run's machines in the last second; empty where nothing is known, or nothing new."""
         ...
 
     def dump_stacks(self) -> None:
@@ -163,9 +163,11 @@ class LiveStage:
         """A tick."""
         time.sleep(TICK_S)
 
-    def machine(self) -> Sample | None:
+    def machines(self) -> list[dict[str, float | str]]:
         """By what the kernel tells."""
-        return self._watch.look()
+        if (sample := self._watch.look()) is None:
+            return []
+        return self.cluster.machines(sample) if isinstance(self.cluster, Watched) else [{**sample.fields()}]
 
     def dump_stacks(self) -> None:
         """They reach the logs in a moment."""

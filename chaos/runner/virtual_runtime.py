@@ -100,8 +100,9 @@ class VirtualStage:
         while self.world.now < look:
             self.world.run(look)
 
-    def machine(self) -> None:
+    def machines(self) -> list[dict[str, float | str]]:
         """A simulated machine does nothing else."""
+        return []
 
     def dump_stacks(self) -> None:
         """There are none."""

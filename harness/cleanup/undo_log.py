@@ -138,6 +138,17 @@ class Namespace(_Undo):
         return f"everything of {self.run} in namespace {self.namespace} of {self.context} removed"
 
 
+class Command(_Undo):
+    """Run what the user gave to undo something that only the user can do."""
+
+    entry: Literal["command"] = "command"
+    argv: list[str] = Field(min_length=1)
+
+    def describe(self) -> str:
+        """For people."""
+        return f"{' '.join(self.argv)}: done"
+
+
 class Done(_Entry):
     """An undo that is no longer owed."""
 
@@ -145,7 +156,7 @@ class Done(_Entry):
     number: int
 
 
-AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace
+AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace | Command
 _ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
     Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
 

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 
 from harness.core.programs import Program, link_name
 from harness.links.client import Toxic
+from harness.machine import Sample
 from harness.memory import Corruption
 
 Recorder = Callable[..., None]
@@ -21,7 +22,8 @@ Recorder = Callable[..., None]
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                  "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process"]
+                  "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
+                  "drain_node", "node_power_loss", "node_partition", "restart_control_plane"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -30,8 +32,12 @@ EVERYWHERE: frozenset[Ability] = frozenset({
 LOCAL: frozenset[Ability] = EVERYWHERE | {"signal_process"}
 CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                                "restart_engine"}
-KUBERNETES: frozenset[Ability] = frozenset({
-    "kill", "terminate", "restart", "pause", "links", "state", "limit_writes", "supersede", "join", "corrupt_memory"})
+KUBERNETES: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "fill_disk", "restart_links", "delete_pod", "evict",
+                                               "drain_node"}
+OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
+"""What hits a whole machine: who is meant by it shares none with the others."""
+BY_COMMAND: frozenset[Ability] = frozenset({"node_power_loss", "node_partition", "restart_control_plane"})
+"""What a Kubernetes can do where its user says how."""
 SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                               "lose_power", "jump_clock", "share_links"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
@@ -355,8 +361,58 @@ class Carries(Protocol):
         ...
 
 
+@runtime_checkable
+class Watched(Protocol):
+    """Its nodes are on other machines than the harness. Not asked for by faults."""
+
+    def machines(self, here: Sample) -> list[dict[str, float | str]]:
+        """What these machines did lately, for the tape. `here`: what this one did."""
+        ...
+
+
+@runtime_checkable
+class Pods(Protocol):
+    """Nodes run in pods, which can be taken away."""
+
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
+        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period. The next incarnation gets a
+        new pod, and an empty disk."""
+        ...
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """Nodes are on several machines."""
+
+    def drain(self, node: str, restart_after: float | None) -> None:
+        """Evict all pods of this run from the machine that a node is on, and put none there any more."""
+        ...
+
+    def lose_machine(self, node: str, restart_after: float | None) -> None:
+        """Take the power from the machine that a node is on, by the command that the user gave for it."""
+        ...
+
+    def part_machine(self, node: str, off: bool) -> None:
+        """Cut the machine that a node is on off from all others, or let it back, by the user's commands."""
+        ...
+
+
+@runtime_checkable
+class ControlPlane(Protocol):
+    """Something manages the pods, and can be gone while they run."""
+
+    def restart_control_plane(self) -> None:
+        """Begin to restart it, by the command that the user gave for it."""
+        ...
+
+    def control_plane_away(self, within: float) -> float:
+        """Wait until it is gone and back; seconds that it did not answer, 0 where it always did for so many seconds."""
+        ...
+
+
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
-    "signal_process": Processes}
+    "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Machines,
+    "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane}
 """What only some backends can do -> what their cluster then has."""

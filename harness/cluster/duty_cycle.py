@@ -1,4 +1,4 @@
-"""A duty cycle: lets a process run only a share of the time, by SIGSTOP and SIGCONT in turn."""
+"""Lets a process run only a share of the time: by SIGSTOP and SIGCONT in turn, or by a quota that is drawn anew."""
 
 from __future__ import annotations
 
@@ -71,3 +71,30 @@ class DutyCycle(threading.Thread):
     def _send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)  # does nothing once the process was waited for
         self.paused = number == signal.SIGSTOP
+
+
+class QuotaCycle(threading.Thread):
+    """Draws the share of a straggler anew from period to period, where it varies."""
+
+    def __init__(self, set_share: Callable[[float], None], share: float, spread: float, seed: int) -> None:
+        super().__init__(daemon=True, name="quota-cycle")
+        self._set, self._share, self._spread = set_share, share, spread
+        self._random = random.Random(seed)
+        self._over = threading.Event()
+        self._set(self._drawn())
+        if spread:
+            self.start()
+
+    def run(self) -> None:
+        """Until it is over."""
+        while not self._over.wait(PERIOD_S):
+            self._set(self._drawn())
+
+    def end(self) -> None:
+        """No more, when this returns."""
+        self._over.set()
+        if self._spread:
+            self.join()
+
+    def _drawn(self) -> float:
+        return self._share + self._random.uniform(-self._spread, self._spread)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import resource
 import signal
 import threading
@@ -22,7 +21,7 @@ from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec, NodeState
 from harness.cluster.compose.compose_file import PERIOD_US
 from harness.cluster.compose.engine import EngineError, Watch, asked
-from harness.cluster.duty_cycle import PERIOD_S
+from harness.cluster.duty_cycle import QuotaCycle
 from harness.cluster.incarnation import Incarnation
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
@@ -244,33 +243,6 @@ class Node(Incarnation):
 
 def _does_not_run(error: Exception) -> bool:
     return isinstance(error, APIError) and (error.status_code == _NOT_RUNNING or "is not paused" in str(error))
-
-
-class QuotaCycle(threading.Thread):
-    """Draws the share of a straggler anew from period to period, where it varies."""
-
-    def __init__(self, set_share: Callable[[float], None], share: float, spread: float, seed: int) -> None:
-        super().__init__(daemon=True, name="quota-cycle")
-        self._set, self._share, self._spread = set_share, share, spread
-        self._random = random.Random(seed)
-        self._over = threading.Event()
-        self._set(self._drawn())
-        if spread:
-            self.start()
-
-    def run(self) -> None:
-        """Until it is over."""
-        while not self._over.wait(PERIOD_S):
-            self._set(self._drawn())
-
-    def end(self) -> None:
-        """No more, when this returns."""
-        self._over.set()
-        if self._spread:
-            self.join()
-
-    def _drawn(self) -> float:
-        return self._share + self._random.uniform(-self._spread, self._spread)
 
 
 def _status(code: int) -> int:

@@ -24,6 +24,8 @@ from harness.cluster.base import ClusterError
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
 """Labels: whose it is, what it is for, and which pods share a machine."""
+CONTAINER = "node"
+"""Of a node's pod."""
 _ASK_S = 15.0
 _config: Any = config  # it has no annotations
 _AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
@@ -147,6 +149,31 @@ class Api:
                     raise
                 return False
             return True
+
+    def let_go_on(self, namespace: str, job: str) -> None:
+        """Have a suspended Job make its pod."""
+        with asked(f"start {job}"):
+            self.batch.patch_namespaced_job(job, namespace, {"spec": {"suspend": False}}, _request_timeout=_ASK_S)
+
+    def evict_pod(self, namespace: str, name: str) -> None:
+        """Ask for a pod to be evicted, as a drain does: its budget for disruptions is heeded, where it has one.
+
+        Raises:
+            KubernetesError: it is not allowed.
+        """
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        with asked(f"evict pod {name}"):
+            self.core.create_namespaced_pod_eviction(name, namespace, body, _request_timeout=_ASK_S)
+
+    def resize(self, namespace: str, pod: str, resources: Mapping[str, Any]) -> None:
+        """Change in place what a pod's container may use (Kubernetes 1.33 and newer).
+
+        Raises:
+            KubernetesError: it was refused.
+        """
+        body = {"spec": {"containers": [{"name": CONTAINER, "resources": resources}]}}
+        with asked(f"resize {pod}"):
+            self.core.patch_namespaced_pod_resize(pod, namespace, body, _request_timeout=_ASK_S)
 
     def dial(self, namespace: str, pod: str, port: int) -> socket.socket:
         """A connection to a port on a pod's loopback, by way of the API server (`kubectl port-forward`).

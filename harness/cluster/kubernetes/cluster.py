@@ -6,32 +6,42 @@ has on its disk stays. Where the pod is gone, the next incarnation gets a new on
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness import memory
+from harness.cleanup.undo_log import Command as Undoing
 from harness.cleanup.undo_log import Namespace, UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.commanded import CommandCluster
 from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.kubernetes.api import Api, AwayError, KubernetesError
+from harness.cluster.kubernetes.api import PART, Api, AwayError, KubernetesError
 from harness.cluster.kubernetes.forward import Forward
 from harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
-from harness.cluster.kubernetes.settings import KubernetesSettings
+from harness.cluster.kubernetes.settings import BACK, Command, KubernetesSettings
 from harness.cluster.kubernetes.watch import Watch
 from harness.cluster.remote import agent
-from harness.cluster.remote.clocks import Clock, Comparing, Reading
-from harness.cluster.remote.connection import Connection
+from harness.cluster.remote.clocks import Comparing
+from harness.cluster.remote.connection import Connection, GoneError
+from harness.cluster.remote.machines import Look, Machines
 from harness.cluster.remote.node import Host, RemoteNode
 from harness.core.programs import Program
 from harness.links.client import LinkError, Links
+from harness.machine import Sample
+from harness.memory import Corruption
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _ANY = "0.0.0.0"  # noqa: S104 - of a pod's own network
 _LOOK_S = 0.1
-_CLOCK_READINGS, _CLOCK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
+_CLOCK_READINGS, _LOOK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
+_AGAIN_S, _GRACE_S, _COMMAND_S, _GONE_S = 1.0, 2, 30.0, 20.0
+_HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
+_FILLING = ".filling"
 _SETTINGS = "cluster.json"
 RUN_LABEL_LENGTH = 12
 
@@ -59,6 +69,10 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._ports: dict[str, int] = {}  # side of a link -> Toxiproxy's port for it
         self._upstreams: dict[str, str] = {}
         self._comparing: Comparing | None = None
+        self._machines = Machines()
+        self._avoided: set[str] = set()  # machines
+        self._squeezed: set[str] = set()  # pods whose memory is limited to what they use
+        self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
         self._clocks_at = 0.0
 
     # -- the beginning -------------------------------------------------------------------------------------------------
@@ -68,8 +82,11 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._owes = self._undo_log.record(Namespace, context=self._settings.context, run=self._objects.run,
                                            namespace=self._objects.namespace)
         self._begin()
-        for spec in nodes:
+        for spec in sorted(nodes, key=lambda spec: not spec.machine):  # first who wants a machine of its own
             self._make_pod(spec, spec.incarnation)
+            if spec.machine:
+                self._wait_placed(spec.name)
+        self._begin_to_serve()
         self._wait_links()
         for spec in (node for node in nodes if node.listens):
             self._spawn(spec, spec.incarnation)
@@ -80,7 +97,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             self._spawn(spec, spec.incarnation)
         for spec in nodes:
             self._nodes[spec.name].wait_started(self._settings.start_within)
-        self._comparing = Comparing(self._readable)
+        self._comparing = Comparing(self._looks)
 
     def join(self, node: NodeSpec) -> None:
         """Make its pod and its link, start it."""
@@ -96,10 +113,25 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         job = self._until_allowed(lambda: make(objects.owner_job()))
         self._objects = objects = Manifests(objects.settings, objects.run, objects.folder, str(job.metadata.uid))
         for one in (objects.secret(self._undo_log.token), objects.agent(Path(agent.__file__).read_text()),
-                    objects.service(NODES, {}), objects.service(LINKS, {"diloco-chaos/part": LINKS}), objects.links()):
+                    objects.service(NODES, {}), objects.service(LINKS, {PART: LINKS})):
             make(one)
         self._watch = Watch(self._api, objects.namespace, objects.run)
+
+    def _begin_to_serve(self) -> None:
+        """The links, and the pod that the run ends with."""
+        objects = self._objects
+        self._api.make(objects.namespace, objects.links())
+        self._api.let_go_on(objects.namespace, objects.name(OWNER))
         self._owner = Host(OWNER, Connection(OWNER, self._run, self._undo_log.token, self._dial_newest(OWNER)))
+
+    def _wait_placed(self, node: str) -> None:
+        """Until it is known which machine a node's pod is on: the others are put elsewhere."""
+        assert self._watch is not None, "the cluster was started"
+        pod, until = self._hosts[node].name, time.monotonic() + self._settings.start_within
+        while not self._watch.machines.get(pod):
+            if time.monotonic() > until:
+                raise ClusterError(f"{node}: {self._why_not(pod)}")
+            time.sleep(_LOOK_S)
 
     def _until_allowed(self, make: Callable[[], Any]) -> Any:
         """A namespace that was just made takes a moment to be one that things can be made in."""
@@ -116,11 +148,13 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
 
     def _make_pod(self, spec: NodeSpec, number: int) -> None:
         """A pod for a node, and a connection with its agent that is there once it runs."""
-        if (before := self._hosts.pop(spec.name, None)) is not None:
-            before.close()
-        manifest = self._objects.node(spec.name, number, spec.reads, spec.machine)
+        manifest = self._objects.node(spec.name, number, spec.reads, "" if self._avoided else spec.machine,
+                                      (spec.state, spec.disk), sorted(self._avoided))
         pod = manifest["metadata"]["name"]
         self._api.make(self._objects.namespace, manifest)
+        if (before := self._hosts.pop(spec.name, None)) is not None:
+            before.close()
+            self._api.delete_pod(self._objects.namespace, before.name)
         dial = partial(self._api.dial, self._objects.namespace, pod, AGENT_PORT)
         host = Host(pod, Connection(spec.name, self._run, self._undo_log.token, dial))
         self._hosts[spec.name] = host
@@ -135,7 +169,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         for path in (self._run / _SETTINGS, *spec.reads):
             host.agent.ask("put", path.read_bytes(), path=str(path), within=self._settings.start_within)
         for _ in range(_CLOCK_READINGS):
-            host.clock.add(host.agent.clock())
+            host.look(_LOOK_ANSWERS_S)
 
     def _why_not(self, pod: str) -> str:
         """What keeps a pod from running, as Kubernetes tells it."""
@@ -151,9 +185,15 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         return "its pod is gone"
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
-        if self._hosts[spec.name].lost:
-            self._make_pod(spec, number)
-        self._nodes[spec.name] = RemoteNode(spec, number, self._undo_log, self._hosts[spec.name], self._start)
+        if self._hosts[spec.name].lost or self._hosts[spec.name].leaving:
+            try:
+                self._make_pod(spec, number)
+            except AwayError:
+                self._nodes[spec.name].restart_at = self._clock() + _AGAIN_S
+                return
+        host = self._hosts[spec.name]
+        self._nodes[spec.name] = RemoteNode(spec, number, self._undo_log, host, self._start,
+                                            partial(self._set_processors, host.name))
         self._record("spawn", target=spec.name, incarnation=number, pod=self._hosts[spec.name].name)
 
     def _start(self, node: RemoteNode) -> None:
@@ -170,6 +210,8 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         if self._watch is not None:
             for host in self._hosts.values():
                 host.lost = host.lost or self._watch.lost.get(host.name, "")
+                if host.failure is not None and not host.lost:
+                    raise host.failure
         super().poll()
         now = time.monotonic()
         if now >= self._clocks_at:
@@ -183,9 +225,184 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                 self._record("clock", target=node.name, incarnation=node.incarnation,
                              ahead=round(best.ahead - node.ahead, 6), error=round(best.error, 6))
 
-    def _readable(self) -> list[tuple[Clock, Callable[[], Reading]]]:
-        return [(host.clock, partial(host.agent.clock, _CLOCK_ANSWERS_S)) for host in list(self._hosts.values())
-                if host.agent.connected]
+    def _looks(self) -> list[Callable[[], None]]:
+        hosts = [*self._hosts.values(), *([self._owner] if self._owner else [])]
+        return [partial(host.look, _LOOK_ANSWERS_S) for host in hosts if host.agent.connected]
+
+    def machines(self, here: Sample) -> list[dict[str, float | str]]:
+        """See `harness.cluster.base.Watched`."""
+        hosts = [*self._hosts.values(), *([self._owner] if self._owner else [])]
+        looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
+                 for host in hosts if (told := host.told) and not host.lost]
+        names = {host.agent.boot: self._watch.machines.get(host.name, "") for host in hosts if self._watch is not None}
+        boot = agent.boot()
+        return [{**sample.fields(), "machine": "harness" if which == boot else names.get(which, "")}
+                for which, sample in self._machines.samples(looks, boot, here).items()]
+
+    # -- what processes do not have ------------------------------------------------------------------------------------
+
+    def _set_processors(self, pod: str, processors: float | None) -> None:
+        resources = self._objects.resources(processors=processors)
+        self._api.resize(self._objects.namespace, pod, resources)
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """A limit just above what it uses, and a second process that asks for more: the kernel kills the largest."""
+        current = self._nodes[node]
+        if not current.alive or current.host.lost:
+            return
+        current.expected_exit, current.restart_after = True, restart_after
+        self._squeezed.add(current.host.name)
+        current.host.soon(lambda: self._squeeze(current))
+
+    def _squeeze(self, node: RemoteNode) -> None:
+        stat = node.agent.ask("stat", name=node.process)
+        limit = int(stat["used"]) + _HEADROOM
+        self._api.resize(self._objects.namespace, node.host.name, self._objects.resources(memory=limit))
+        until = time.monotonic() + _RESIZED_S
+        while int(node.agent.ask("stat", name=node.process)["limit"]) > limit:
+            if time.monotonic() > until:
+                raise KubernetesError(f"the memory of {node.host.name} was not limited within {_RESIZED_S:g} s: can "
+                                      f"this Kubernetes resize pods in place (1.33 and newer)?")
+            time.sleep(_LOOK_S)
+        node.agent.ask("expose", name=node.process)
+        size = limit - int(stat["memory"]) + 4 * _HEADROOM  # more than is left when the kernel keeps no file any more
+        hog = f"import time; b = b'x' * {size}; time.sleep({_HOG_S})"
+        node.agent.ask("spawn", name=f"{node.process}.hog", argv=["python3", "-c", hog])
+
+    def _gone(self, node: RemoteNode, status: int) -> None:
+        if node.host.name in self._squeezed:
+            self._squeezed.discard(node.host.name)
+            node.host.soon(lambda: self._api.resize(self._objects.namespace, node.host.name, self._objects.resources()))
+        super()._gone(node, status)
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Write zeros until there is no space."""
+        self._expect_no_space(node, restart_after)
+        return int(self._hosts[node].agent.ask("fill", path=self._filling(node))["filled"])
+
+    def empty_disk(self, node: str) -> None:
+        """Remove them."""
+        with suppress(GoneError):
+            self._hosts[node].agent.ask("remove", path=self._filling(node))
+        self._disk_full.pop(node, None)
+        if self._nodes[node].alive:
+            self._nodes[node].clear_expected_exit()
+
+    def _filling(self, node: str) -> str:
+        return f"{self._nodes[node].spec.state}/{_FILLING}"
+
+    def restart_links(self) -> float:
+        """Toxiproxy's pod is deleted, and the next one gets its links and their toxics again."""
+        began = time.monotonic()
+        with self._linking:
+            for pod in self._api.pods(self._objects.namespace, self._objects.run, LINKS):
+                self._api.delete_pod(self._objects.namespace, pod.metadata.name)
+            self._wait_links()
+            for side in self._ports:
+                self._make(side)
+                for toxic in self._toxics.get(side, {}).values():
+                    self._links().add(side, toxic)
+        return time.monotonic() - began
+
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
+        """See `harness.cluster.base.Pods`."""
+        current = self._nodes[node]
+        if not current.alive or current.host.lost:
+            return
+        current.expected_exit, current.restart_after = True, restart_after
+        current.host.leaving = True
+        if evict:
+            self._api.evict_pod(self._objects.namespace, current.host.name)
+        else:
+            self._api.delete_pod(self._objects.namespace, current.host.name, grace=_GRACE_S)
+
+    def drain(self, node: str, restart_after: float | None) -> None:
+        """Nothing is done to the machine, nor to anybody else's pods on it: it need not be anybody's own."""
+        machine = self._machine_of(node)
+        self._avoided.add(machine)
+        for name in self._on(machine):
+            self.delete_pod(name, restart_after, evict=True)
+
+    def lose_machine(self, node: str, restart_after: float | None) -> None:
+        """By the user's command; at the end of the run the other one brings it back."""
+        machine = self._machine_of(node)
+        there = self._on(machine)
+        self._command("node_power_loss", machine)
+        for name in there:
+            current = self._nodes[name]
+            current.expected_exit, current.restart_after = True, restart_after
+            current.host.lost = f"{machine}, which it was on, has lost its power"
+        self._avoided.add(machine)
+
+    def part_machine(self, node: str, off: bool) -> None:
+        """By the user's commands."""
+        if off:
+            self._command("node_partition", self._machine_of(node))
+        else:
+            self._undo_commands("node_partition")
+
+    def restart_control_plane(self) -> None:
+        """In a session of its own: it must not end with us."""
+        subprocess.Popen(self._settings.command("restart_control_plane"), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def control_plane_away(self, within: float) -> float:
+        """See `harness.cluster.base.ControlPlane`."""
+        until, gone = time.monotonic() + within, None
+        while time.monotonic() < until:
+            there = self._api.answers()
+            if gone is None and not there:
+                gone = time.monotonic()
+            if gone is not None and there:
+                return time.monotonic() - gone
+            time.sleep(_LOOK_S)
+        return 0.0
+
+    def _machine_of(self, node: str) -> str:
+        machine = self._watch.machines.get(self._hosts[node].name, "") if self._watch is not None else ""
+        if not machine:
+            raise KubernetesError(f"nobody knows which machine {node}'s pod is on")
+        return machine
+
+    def _on(self, machine: str) -> list[str]:
+        """The nodes whose pods are on a machine."""
+        assert self._watch is not None, "the cluster was started"
+        return [name for name, host in self._hosts.items()
+                if self._watch.machines.get(host.name) == machine and not host.lost]
+
+    def _command(self, what: Command, machine: str) -> None:
+        """Do what only the user can; what undoes it is written down before."""
+        back = self._settings.command(BACK[what], machine)
+        self._owed_commands.append((what, back, self._undo_log.record(Undoing, argv=back)))
+        _run(self._settings.command(what, machine))
+
+    def _undo_commands(self, what: str = "") -> None:
+        """Undo all of that, or all of one kind."""
+        for owed in [one for one in self._owed_commands if not what or one[0] == what]:
+            _run(owed[1])
+            self._undo_log.complete(owed[2])
+            self._owed_commands.remove(owed)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def state_files(self, node: str) -> dict[str, int]:
+        """As its agent sees them."""
+        files = self._hosts[node].agent.ask("list", path=self._nodes[node].spec.state)["files"]
+        return {str(name): int(size) for name, size in files.items() if name != _FILLING}
+
+    def alter(self, node: str, name: str, change: Callable[[bytes], bytes | None]) -> None:
+        """Through its agent."""
+        host, path = self._hosts[node].agent, f"{self._nodes[node].spec.state}/{name}"
+        changed = change(host.fetch("get", path=path)[1])
+        if changed is None:
+            host.ask("remove", path=path)
+        else:
+            host.ask("put", changed, path=path)
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """An order, which its agent puts into the run's folder there."""
+        name, content = memory.written(node, self._nodes[node].incarnation, corruption)
+        self._hosts[node].agent.ask("put", content, path=name)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -258,7 +475,10 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             forward.close()
         if self._owes is not None:
             try:
+                self._undo_commands()
                 self._api.remove(self._objects.namespace, self._objects.run)
+                if left := self._api.wait_removed(self._objects.namespace, self._objects.run, _GONE_S):
+                    raise KubernetesError(f"not removed yet: {', '.join(left)}")
                 self._undo_log.complete(self._owes)
                 self._owes = None
             except KubernetesError as error:
@@ -287,3 +507,19 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
 
     def _met_at(self, address: str) -> str:
         return address
+
+
+def _run(argv: Sequence[str]) -> None:
+    """A command of the user's, to its end.
+
+    Raises:
+        KubernetesError: it fails.
+    """
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_S,
+                              check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KubernetesError(f"{' '.join(argv)}: {error}") from error
+    if done.returncode:
+        raise KubernetesError(f"{' '.join(argv)}: exit status {done.returncode}: "
+                              f"{(done.stderr.strip().splitlines() or [''])[-1]}")

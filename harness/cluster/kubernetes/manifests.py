@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.kubernetes.api import MACHINE, PART, RUN
+from harness.cluster.kubernetes.api import CONTAINER, MACHINE, PART, RUN
 from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.cluster.remote.agent import TOKEN
 
@@ -22,6 +22,7 @@ OWNER, LINKS, NODES = "owner", "links", "nodes"
 _NOBODY = 10001
 _AGENT, _AGENT_FILE = "/diloco-chaos", "agent.py"
 _BACKOFF_LIMIT = 1000
+_LEAST_MILLICPU = 10  # the kernel's own: a millisecond in a tenth of a second
 _QUICK = 1  # seconds between the end of the owner's pod and that of everything
 
 
@@ -63,11 +64,12 @@ class Manifests:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._about("agent"), "data": data}
 
     def owner_job(self) -> dict[str, Any]:
-        """Whose end is that of all others."""
+        """Whose end is that of all others. It waits to be let go on until those are placed that want a machine of their
+        own."""
         template = self._pod(OWNER, self.settings.image, self._runs_agent(), [self.folder])
         template["spec"]["restartPolicy"] = "OnFailure"
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._about(OWNER), "spec": {
-            "ttlSecondsAfterFinished": _QUICK, "backoffLimit": _BACKOFF_LIMIT, "template": template}}
+            "suspend": True, "ttlSecondsAfterFinished": _QUICK, "backoffLimit": _BACKOFF_LIMIT, "template": template}}
 
     def service(self, part: str, selected: Mapping[str, str]) -> dict[str, Any]:
         """Names for pods: headless, so that a name leads to the pod itself, from its start on."""
@@ -86,14 +88,41 @@ class Manifests:
             "replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": self._labels(LINKS)},
             "template": {"metadata": {"labels": self._labels(LINKS) | {MACHINE: "rest"}}, "spec": spec}}}
 
-    def node(self, node: str, number: int, reads: Sequence[Path] = (), machine: str = "") -> dict[str, Any]:
-        """A node's pod. `number`: of the first incarnation in it. `reads`: files beyond the run's folder. `machine`:
-        it shares none with pods of another one."""
+    def node(self, node: str, number: int, reads: Sequence[Path] = (), machine: str = "",
+             disk: tuple[str, int] = ("", 0), avoided: Sequence[str] = ()) -> dict[str, Any]:
+        """A node's pod.
+
+        Args:
+            node: its name.
+            number: of the first incarnation in it.
+            reads: files beyond the run's folder.
+            machine: it shares none with pods of another one.
+            disk: a folder in the run's that has a disk of its own, and the bytes of that.
+            avoided: names of machines that it is not put on.
+        """
         folders = sorted({path.parent for path in reads} - {self.folder})
         pod = self._pod(node, self.settings.image, self._runs_agent(), [self.folder, *folders], machine)
+        if disk[1]:  # in memory: the only volume whose size is a limit
+            size = {"medium": "Memory", "sizeLimit": str(disk[1])}
+            pod["spec"]["volumes"].append({"name": "disk", "emptyDir": size})
+            pod["spec"]["containers"][0]["volumeMounts"].append(
+                {"name": "disk", "mountPath": str(self.folder / disk[0])})
+        if avoided:
+            elsewhere = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(avoided)}
+            pod["spec"]["affinity"]["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
         pod["metadata"] |= {"name": self.name(f"{node}-{number}"), "ownerReferences": self._owners()}
         pod["spec"] |= {"restartPolicy": "Never", "hostname": node, "subdomain": self.name(NODES)}
         return {"apiVersion": "v1", "kind": "Pod", **pod}
+
+    def resources(self, processors: float | None = None, memory: int | None = None) -> dict[str, Any]:
+        """What a node may use at most, and what is asked for. `processors`, `memory` (bytes): less than usual."""
+        cpu = self.settings.cpu if processors is None else f"{max(_LEAST_MILLICPU, round(processors * 1000))}m"
+        most = self.settings.memory if memory is None else str(memory)
+        asked_cpu = min(amount(self.settings.cpu) / 4, amount(cpu))
+        asked_memory = min(amount(self.settings.memory) / 2, amount(most) - 1)
+        return {"limits": {"cpu": cpu, "memory": most},
+                "requests": {"cpu": f"{round(asked_cpu * 1000)}m", "memory": str(int(asked_memory))}}
 
     # -- parts of them -------------------------------------------------------------------------------------------------
 
@@ -104,14 +133,12 @@ class Manifests:
     def _pod(self, part: str, image: str, command: Sequence[str], folders: Sequence[Path],
              machine: str = "") -> dict[str, Any]:
         mounts = [{"name": "files", "mountPath": str(folder), "subPath": str(folder).lstrip("/")} for folder in folders]
-        cpu, memory = self.settings.cpu, self.settings.memory
         container = {
-            "name": "node", "image": image, "command": list(command), "imagePullPolicy": self.settings.pull_policy,
+            "name": CONTAINER, "image": image, "command": list(command), "imagePullPolicy": self.settings.pull_policy,
             "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
             "env": [{"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": self.name("token"), "key": "token"}}},
                     *({"name": name, "value": value} for name, value in _OURS.items())],
-            "resources": {"limits": {"cpu": cpu, "memory": memory},
-                          "requests": {"cpu": _part_of(cpu, 4), "memory": _part_of(memory, 2)}},
+            "resources": self.resources(),
             "resizePolicy": [{"resourceName": what, "restartPolicy": "NotRequired"} for what in ("cpu", "memory")],
             "volumeMounts": [*mounts, {"name": "files", "mountPath": "/tmp", "subPath": "tmp"},  # noqa: S108 - its own
                              {"name": "agent", "mountPath": _AGENT, "readOnly": True}]}
@@ -157,9 +184,3 @@ def amount(quantity: str) -> float:
     """A quantity of Kubernetes, such as 500m or 2Gi, as a number."""
     digits = quantity.rstrip("".join(set("".join(_UNITS))))
     return float(digits) * _UNITS[quantity[len(digits):]]
-
-
-def _part_of(quantity: str, parts: int) -> str:
-    """The same divided, in thousandths, or in whole bytes."""
-    value = amount(quantity) / parts
-    return f"{round(value * 1000)}m" if value < 1e4 else str(round(value))

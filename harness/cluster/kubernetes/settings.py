@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from harness.cluster.base import ClusterError
 
+Command = Literal["node_power_loss", "node_power_return", "node_partition", "node_partition_heal",
+                  "restart_control_plane"]
+BACK: dict[Command, Command] = {"node_power_loss": "node_power_return", "node_partition": "node_partition_heal"}
+"""What is done -> what undoes it."""
 VARIABLE = "DILOCO_CHAOS_KUBERNETES"
 """Environment variable: such a file, where no option names one."""
 _QUANTITY = r"^\d+(\.\d+)?(m|[KMGT]i?)?$"
@@ -53,8 +58,20 @@ class KubernetesSettings(BaseModel):
     """Seconds without the harness after which a run's pods end by themselves."""
     start_within: Annotated[float, Field(ge=5, le=3600)] = 120.0
     """Seconds that a pod may take to run; longer where images are pulled first."""
-    commands: dict[str, str] = {}
-    """What only you can do to your machines: fault -> the command that does it."""
+    commands: dict[Command, str] = {}
+    """What only you can do to your machines: the command that does it. `{machine}` is the name that Kubernetes has for
+    the machine that is meant."""
+
+    @model_validator(mode="after")
+    def _both_ways(self) -> KubernetesSettings:
+        for there, back in BACK.items():
+            if (there in self.commands) != (back in self.commands):
+                raise ValueError(f"commands: {there} and {back} are needed both: what is done is undone")
+        return self
+
+    def command(self, what: Command, machine: str = "") -> list[str]:
+        """A command, as its words."""
+        return [word.replace("{machine}", machine) for word in shlex.split(self.commands[what])]
 
 
 def given() -> KubernetesSettings:

@@ -34,6 +34,8 @@ _LOOK_S, _LOOK_WHOLE_S = 0.03, 0.3
 _CHUNK = 1 << 20
 _LONGEST_LINE = 1 << 16
 _HELLO_S = 5.0
+_LAST_WORDS_S = 1.5
+_ZEROS = bytes(1 << 16)
 
 
 class Agent:
@@ -49,12 +51,14 @@ class Agent:
         self._writer: asyncio.StreamWriter | None = None
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
+        self._ending: asyncio.Future[None] | None = None
+        self._cgroup = _cgroup_cpu()
 
     async def serve(self, port: int) -> None:
         """Until the harness says that it is over, or is not heard of any more."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
-        loop.add_signal_handler(signal.SIGTERM, self._over.set)
+        loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
         server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
         print(f"the agent listens on {port}", flush=True)
         while not self._over.is_set():
@@ -70,6 +74,19 @@ class Agent:
         for name in self._children:
             self._signal(name, signal.SIGKILL)
 
+    def _told_to_end(self) -> None:
+        """As whoever removes a container does: the node is told, and what it says last is sent, for a moment."""
+        for name in self._children:
+            self._signal(name, signal.SIGTERM)
+        self._ending = asyncio.ensure_future(self._end())
+
+    async def _end(self) -> None:
+        until = time.monotonic() + _LAST_WORDS_S
+        while time.monotonic() < until and len(self._exits) < len(self._children):
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_LOOK_S * 3)  # what follows the growth of files has seen it by then
+        self._over.set()
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of the harness; a newer one replaces it."""
         sender: asyncio.Task[None] | None = None
@@ -80,7 +97,7 @@ class Agent:
             if self._writer is not None:
                 self._writer.close()
             self._writer, self._heard = writer, time.monotonic()
-            await self._send(writer, {"id": hello.get("id"), "boot": _boot(), "host": os.uname().nodename})
+            await self._send(writer, {"id": hello.get("id"), "boot": boot(), "host": os.uname().nodename})
             sender = asyncio.ensure_future(self._follow(writer, dict(hello.get("have", {}))))
             while True:
                 asked, data = await _read(reader)
@@ -113,9 +130,21 @@ class Agent:
 
     # -- what can be asked for -----------------------------------------------------------------------------------------
 
-    def do_clock(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """What this machine's clock shows: CLOCK_MONOTONIC, in seconds."""
-        return {"at": time.monotonic()}, b""
+    def do_look(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """What this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began, and how
+        many seconds of processor this container has used."""
+        at = time.monotonic()
+        return {"at": at, "machine": _machine(), "used": _number(self._cgroup) / 1e9 if self._cgroup else 0.0}, b""
+
+    def do_fill(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Fill the disk that a file is to lie on, until nothing fits any more; bytes that were written."""
+        with open(self._path(asked["path"]), "wb", 0) as file:
+            try:
+                while True:
+                    file.write(_ZEROS)
+            except OSError:  # no space left
+                pass
+            return {"filled": file.tell()}, b""
 
     def do_put(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Write a file; it is there as a whole."""
@@ -167,18 +196,17 @@ class Agent:
         return {"before": before}, b""
 
     def do_stat(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """A process' state, as proc(5) names it, the seconds of processor that it has used, and its own memory in
-        bytes."""
+        """A process' state, as proc(5) names it; in bytes its own memory, and that which its container has and may
+        have, files that the kernel keeps included."""
         pid = self._pid(asked["name"])
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks = os.sysconf("SC_CLK_TCK")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         own = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon:")]
-        return {"state": fields[0], "cpu": (int(fields[11]) + int(fields[12])) / ticks,
-                "memory": int(own[0].split()[1]) << 10 if own else 0}, b""
+        return {"state": state, "memory": int(own[0].split()[1]) << 10 if own else 0, "used": _memory("usage"),
+                "limit": _memory("limit")}, b""
 
-    def do_over(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """The run is over, and so is this."""
-        asyncio.get_running_loop().call_later(0.1, self._over.set)
+    def do_expose(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Let the kernel choose this process first where memory is short."""
+        Path(f"/proc/{self._pid(asked['name'])}/oom_score_adj").write_text("1000")
         return {}, b""
 
     def _path(self, name: str) -> Path:
@@ -212,10 +240,10 @@ class Agent:
                 return
             name = next((name for name, child in self._children.items() if child.pid == pid), "")
             if name:
-                killed = _out_of_memory()
-                self._exits[name] = {"status": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else
-                                     os.WEXITSTATUS(status), "oom": killed > self._out_of_memory}
-                self._out_of_memory = killed
+                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                oom = code == -signal.SIGKILL and _out_of_memory() > self._out_of_memory
+                self._out_of_memory += oom  # it has been told whom the kernel killed that time
+                self._exits[name] = {"status": code, "oom": oom}
 
     # -- what is sent unasked ------------------------------------------------------------------------------------------
 
@@ -300,7 +328,52 @@ def _below(root: int) -> list[int]:
     return found
 
 
-def _boot() -> str:
+def _machine() -> dict[str, Any]:
+    """Running totals of the machine: ticks of all processors, and microseconds in which something waited."""
+    found: dict[str, Any] = {"cores": os.cpu_count() or 1, "ticks": os.sysconf("SC_CLK_TCK")}
+    try:
+        found["stat"] = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        pass
+    for what in ("cpu", "io", "memory"):
+        try:
+            some = Path("/proc/pressure/" + what).read_text().split("\n", 1)[0]
+            found[what] = int(some.rpartition("total=")[2])
+        except (OSError, ValueError):
+            continue  # a kernel without pressure stall information
+    return found
+
+
+def _cgroup_cpu() -> Path | None:
+    """Where this container's use of processors is counted, in nanoseconds (cgroup v1), or None."""
+    for path in (Path("/sys/fs/cgroup/cpuacct/cpuacct.usage"), Path("/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage"),
+                 Path("/sys/fs/cgroup/cpu.stat")):
+        if path.exists():
+            return path
+    return None
+
+
+def _number(path: Path) -> int:
+    """Nanoseconds in such a file; one of cgroup v2 has microseconds, and their name before them."""
+    try:
+        words = path.read_text().split()
+        return int(words[0]) if words[0].isdigit() else int(words[1]) * 1000
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _memory(what: str) -> int:
+    """Bytes of memory that this container has, or may have; 0 where that is not known, or not limited."""
+    for path in (f"/sys/fs/cgroup/memory/memory.{what}_in_bytes",
+                 "/sys/fs/cgroup/memory." + {"usage": "current", "limit": "max"}[what]):
+        try:
+            return int(Path(path).read_text())
+        except (OSError, ValueError):
+            continue
+    return 0
+
+
+def boot() -> str:
     """Which start of which machine this is: the clocks of two that differ in it have nothing in common."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

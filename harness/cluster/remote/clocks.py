@@ -61,19 +61,19 @@ class Clock:
 class Comparing(threading.Thread):
     """Compares clocks all through a run, beside everything else."""
 
-    def __init__(self, clocks: Callable[[], Iterable[tuple[Clock, Callable[[], Reading]]]]) -> None:
-        """`clocks`: those that can be asked now, and how."""
+    def __init__(self, looks: Callable[[], Iterable[Callable[[], None]]]) -> None:
+        """`looks`: one for each clock that can be asked now; each asks it once."""
         super().__init__(daemon=True, name="clocks")
-        self._clocks, self._over = clocks, threading.Event()
+        self._looks, self._over = looks, threading.Event()
         self.start()
 
     def run(self) -> None:
         """Until `close`."""
         while not self._over.wait(_EVERY_S):
-            for clock, read in self._clocks():
+            for look in self._looks():
                 for _ in range(_EXCHANGES):
                     try:
-                        clock.add(read())
+                        look()
                     except ClusterError:
                         break  # it is gone, or its connection is lost: what was known grows old
                 if self._over.is_set():

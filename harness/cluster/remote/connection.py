@@ -93,15 +93,15 @@ class Connection:
         """Have it do something, and don't wait for it."""
         self._begun(do, b"", fields)
 
-    def clock(self, within: float = ANSWER_S) -> Reading:
-        """One exchange of time stamps.
+    def look(self, within: float = ANSWER_S) -> tuple[Reading, dict[str, Any]]:
+        """One exchange of time stamps, and what the agent saw of its machine and its processes.
 
         Raises:
             AgentError: it does not answer.
         """
         began = time.monotonic()
-        there = float(self.ask("clock", within=within)["at"])
-        return Reading.of(began, there, time.monotonic())
+        told = self.ask("look", within=within)
+        return Reading.of(began, float(told["at"]), time.monotonic()), told
 
     @property
     def connected(self) -> bool:

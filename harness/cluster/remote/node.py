@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec, NodeState
+from harness.cluster.duty_cycle import QuotaCycle
 from harness.cluster.incarnation import Incarnation
 from harness.cluster.remote.clocks import Clock
 from harness.cluster.remote.connection import AgentError, Connection, GoneError
 
+_HISTORY = 24
+_LEAST_HISTORY_S = 1.5
 _LOST = -int(signal.SIGKILL)
 
 
@@ -26,16 +31,45 @@ class Host:
         self.name, self.agent, self.clock = name, agent, Clock()
         self.lost = ""
         """Why it is gone, agent and all; empty: it is there, as far as is known."""
+        self.leaving = False
+        """It is about to be gone: no incarnation more starts in it."""
+        self.told: dict[str, Any] = {}
+        """What its agent told last of its machine, and of itself."""
+        self.used: deque[tuple[float, float]] = deque(maxlen=_HISTORY)
+        """Of late: its machine's clock, and the seconds of processor that all in it had used by then."""
+        self.failure: BaseException | None = None
+        """What of that which was asked of it could not be done."""
         self._hand = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def soon(self, act: Callable[[], None]) -> Future[None]:
         """Do this after all that was asked before, without waiting for it."""
+        def done() -> None:
+            if self.failure is not None:
+                raise self.failure  # what is asked now needs what could not be done
+            try:
+                act()
+            except GoneError:
+                pass  # what is done to one that has ended is done to nobody
+            except BaseException as error:
+                self.failure = error
+                raise
         try:
-            return self._hand.submit(act)
+            return self._hand.submit(done)
         except RuntimeError:  # it was closed: nothing more is done to it
             over: Future[None] = Future()
             over.set_result(None)
             return over
+
+    def look(self, within: float) -> None:
+        """Compare clocks, and have it tell what it sees.
+
+        Raises:
+            AgentError: it does not answer within so many seconds.
+        """
+        reading, told = self.agent.look(within)
+        self.clock.add(reading)
+        self.told = told
+        self.used.append((float(told["at"]), float(told["used"])))
 
     def close(self) -> None:
         """Ask nothing more."""
@@ -47,9 +81,13 @@ class RemoteNode(Incarnation):
     """See the module. Nothing that is done to it is in the undo log: it ends with its agent, and that with the run."""
 
     def __init__(self, spec: NodeSpec, number: int, undo_log: UndoLog, host: Host,
-                 start: Callable[[RemoteNode], None]) -> None:
-        """`start` has the agent start it; it is called at once, in the host's thread."""
+                 start: Callable[[RemoteNode], None],
+                 set_processors: Callable[[float | None], None] = lambda _: None) -> None:
+        """`start` has the agent start it; it is called at once, in the host's thread. `set_processors`: lets its host
+        use no more than so many, None: as many as ever."""
         super().__init__(spec, number, undo_log)
+        self._set_processors, self._limited = set_processors, False
+        self._cycle: QuotaCycle | None = None
         self.host = host
         self.ahead: float | None = None
         """Seconds by which its machine's clock was taken to be ahead when it was started; its tape goes by that."""
@@ -117,12 +155,32 @@ class RemoteNode(Incarnation):
                 self.agent.ask("signal", name=self.process, number=int(number))
 
     def throttle(self, share: float | None, spread: float, seed: int) -> None:
-        """Places say how."""
+        """This share of the processors that it has been using until now, which a paced learner uses evenly."""
+        if self._cycle is not None:
+            self._cycle.end()
+            self._cycle = None
+        if share is not None and self.alive:
+            usual = self._usage()
+            self._cycle = QuotaCycle(lambda drawn: self._limit(drawn * usual), share, spread, seed)
+        elif self._limited and self.alive:
+            self._limit(None)
 
     @property
     def throttled(self) -> bool:
-        """Places say so."""
-        return False
+        """Whether a limit is on."""
+        return self._limited
+
+    def _limit(self, processors: float | None) -> None:
+        self._limited = processors is not None
+        self._set_processors(processors)
+
+    def _usage(self) -> float:
+        """Processors in use, over the last seconds."""
+        used = tuple(self.host.used)
+        self.host.used.clear()  # what was before tells nothing of what will be after
+        if len(used) < 2 or used[-1][0] - used[0][0] < _LEAST_HISTORY_S:
+            return 1.0
+        return max(used[-1][1] - used[0][1], 0.01) / (used[-1][0] - used[0][0])
 
     def stands_still(self) -> bool:
         """Whether it is stopped."""

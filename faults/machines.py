@@ -1,0 +1,176 @@
+"""What happens to pods, to the machines that they are on, and to what manages both: only a cluster of machines has
+these."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from faults.base import Fault, FaultContext, Observation
+from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
+from faults.process import Ending, Killed
+from harness.cluster.base import Ability, ControlPlane, Machines, Pods
+from harness.units import names, show_seconds
+
+_AWAY_WITHIN_S = 90.0
+
+
+class _WithItsDisk(Ending):
+    """The node's process ends, and what it has on its disk is gone with it: the next one starts somewhere else."""
+
+    target_role = "learner"
+    gently: ClassVar[bool] = True
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """It ended as one that is told to, and its successor is in another pod."""
+        ok, words, _ = super().verify(run, on)
+        spawned = {name: [event["pod"] for event in run.tape.of("spawn", node="harness")
+                          if event["target"] == name and "pod" in event.fields] for name in self.targets}
+        back = [name for name in exits(run, self.targets, on) if len(spawned[name]) > 1]
+        same = [name for name in back if spawned[name][-1] == spawned[name][-2]]
+        return Effect(ok and not same, words + (f", but {names(same)} came back in the same pod" if same else
+                                                "; back in another pod" if back else ""))
+
+
+class DeletePod(_WithItsDisk):
+    """The node's pod is deleted (`kubectl delete pod`): SIGTERM, and SIGKILL after its grace period."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"delete_pod", "restart"})
+
+    kind: Literal["delete_pod"] = "delete_pod"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Delete that of every target."""
+        for target in self.targets:
+            hit.having(Pods).delete_pod(target, self.restart_after)
+        return {}
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"pod of {names(self.targets)} deleted{self.back()}"
+
+
+class Evict(_WithItsDisk):
+    """The node's pod is evicted through the Eviction API, as by whoever needs its place."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"evict", "restart"})
+
+    kind: Literal["evict"] = "evict"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Evict that of every target."""
+        for target in self.targets:
+            hit.having(Pods).delete_pod(target, self.restart_after, evict=True)
+        return {}
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"pod of {names(self.targets)} evicted{self.back()}"
+
+
+class DrainNode(_WithItsDisk):
+    """The machine under a node is drained: this run's pods on it are evicted, and it gets none of them any more."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"drain_node", "restart"})
+
+    kind: Literal["drain_node"] = "drain_node"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Drain that under every target."""
+        for target in self.targets:
+            hit.having(Machines).drain(target, self.restart_after)
+        return {}
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"machine under {names(self.targets)} drained{self.back()}"
+
+
+class NodePowerLoss(Killed):
+    """The machine under a node loses its power, with all that is on it. It is back at the end of the run; the node
+    starts again on another machine."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"node_power_loss", "restart"})
+    target_role = "learner"
+
+    kind: Literal["node_power_loss"] = "node_power_loss"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Take it from that under every target."""
+        for target in self.targets:
+            hit.having(Machines).lose_machine(target, self.restart_after)
+        return {}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """All that it ran in is gone, and nothing came after it."""
+        ok, words, _ = super().verify(run, on)
+        lost = [str(event.fields.get("lost") or "") for event in exits(run, self.targets, on).values()]
+        return Effect(ok and all(lost), "; ".join(filter(None, lost)) or words)
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"machine under {names(self.targets)} without power{self.back()}"
+
+
+class NodePartition(Fault):
+    """The machine under a node is cut off from all others: its pods go on, and nobody can tell them anything."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"node_partition"})
+    target_role = "learner"
+    cuts_off: ClassVar[bool] = True
+    shown_as = "partitioned"
+
+    kind: Literal["node_partition"] = "node_partition"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Cut that under every target off."""
+        for target in self.targets:
+            hit.having(Machines).part_machine(target, True)
+        return {}
+
+    def undo(self, hit: FaultContext) -> None:
+        """Let it back."""
+        for target in self.targets:
+            hit.having(Machines).part_machine(target, False)
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """How long nothing of a node on it was merged."""
+        silent = min(between_contributions(run, target, on.began, on.ended or run.end) for target in self.targets)
+        return Effect(silent >= SILENT * (self.duration or 0), f"nothing came through for {show_seconds(silent)}")
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"machine under {names(self.targets)} cut off {self.describe_duration()}"
+
+    def expected_lost_time(self) -> float:
+        """As long as it lasts."""
+        return self.duration or 0.0
+
+
+class RestartControlPlane(Fault):
+    """What manages the pods is restarted. Training is to notice nothing: no pod needs it to go on."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"restart_control_plane"})
+    reversible: ClassVar[bool] = False
+    target_role = "syncer"
+
+    kind: Literal["restart_control_plane"] = "restart_control_plane"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Have it restarted."""
+        hit.having(ControlPlane).restart_control_plane()
+        return {}
+
+    def observe(self, hit: FaultContext) -> Observation:
+        """How long it did not answer."""
+        away = hit.having(ControlPlane).control_plane_away(_AWAY_WITHIN_S)
+        return {"ok": away > 0, "away_s": round(away, 2)}
+
+    def verify(self, run: Evidence, on: Injection) -> Effect:
+        """It did not answer for a while, and does again."""
+        away = float(on.observed.get("away_s", 0.0))
+        return Effect(away > 0, f"it did not answer for {show_seconds(away)}" if away else "it always answered")
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return "the control plane restarted"
+
