@@ -1,6 +1,6 @@
 """The command line: `diloco-chaos
 run|resume|explore|compare|fleet|plan|list|show|validate|schema|progress|check|report|open|runs|diff|replay|tokens|clean|
-doctor`."""
+doctor|rbac`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     fleet,
     folders,
     library,
+    places,
     progress,
     reading,
     running,

@@ -10,13 +10,17 @@ import sys
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from chaos.evidence.run_folder import cache_folder, environment
 from harness.cleanup.undo_log import in_charge, undo_logs_folder
+from harness.cluster.base import BY_COMMAND
 from harness.core.programs import compiler
 from harness.extras import lacking
 from harness.providers import OURS, offers
+
+if TYPE_CHECKING:
+    from harness.cluster.kubernetes.settings import KubernetesSettings
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -38,6 +42,33 @@ def examine() -> list[Line]:
     return [_platform(), _cores(), _torch(), _corpus(), _cache(), _undo_logs(), _docker(), _compose(), _toxiproxy(),
             _compiler(),
             *_packages()]
+
+
+def kubernetes(settings: KubernetesSettings) -> list[Line]:
+    """Look at everything that a run on this Kubernetes may need. The client is installed."""
+    from harness.cluster.kubernetes.access import lacking as not_allowed
+    from harness.cluster.kubernetes.access import rights, too_old
+    from harness.cluster.kubernetes.api import Api, KubernetesError
+    try:
+        api = Api(settings.context)
+        version = api.version()
+    except KubernetesError as error:
+        return [Line("context", "missing", settings.context, str(error))]
+    old = too_old(version)
+    lines = [Line("context", "ok", settings.context), Line("version", "missing" if old else "ok", version, old),
+             Line("namespace", "ok", settings.namespace or "one of its own for each run"),
+             Line("images", "optional", f"{settings.image}, {settings.links_image}",
+                  f"nobody can tell before a run whether its machines have them (pull_policy: {settings.pull_policy})")]
+    missing = dict(not_allowed(api, settings))
+    for right in rights(settings):
+        words = f"{right.resource}: {', '.join(right.verbs)}"
+        lines.append(Line("allowed", "missing" if right in missing else "ok", words,
+                          "not allowed; diloco-chaos rbac prints what allows it" if right in missing else ""))
+    lines += [Line("faults", "ok" if what in settings.commands else "optional", what,
+                   "" if what in settings.commands else "only where you say how: `commands` of --place FILE")
+              for what in sorted(BY_COMMAND)]
+    api.close()
+    return lines
 
 
 def _platform() -> Line:

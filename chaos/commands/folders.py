@@ -18,10 +18,12 @@ from chaos.commands.common import (
     RunArgument,
     VerboseOption,
     app,
+    one_of,
     print_json,
     print_report,
     understood,
 )
+from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings
 from chaos.evidence.run_folder import RunFolder
 from harness.errors import first
 from harness.extras import MissingExtraError
@@ -174,13 +176,21 @@ def clean(
 
 
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
-    """Tell what this machine can do, and what is missing.
+def doctor(
+    on: Annotated[str, typer.Option(help="Which place is looked at: local (this machine, and what else runs on it) or "
+                                         "kubernetes.")] = "local",
+    place: PlaceOption = None,
+    context: ContextOption = "",
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what this machine or a cluster can do, and what is missing.
 
     Example: `diloco-chaos doctor`
     """
-    from chaos.doctor import examine
-    lines = examine()
+    from chaos.doctor import examine, kubernetes
+    one_of("--on", on, ["local", "kubernetes"])
+    lines = examine() if on == "local" else kubernetes(kubernetes_settings(place, context, yes))
     missing = any(line.state == "missing" for line in lines)
     if as_json:
         print_json({"ready": not missing, "found": [line._asdict() for line in lines]})

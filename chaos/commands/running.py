@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
+from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings
 from chaos.report.live import Terminal
 from chaos.runner import backends
 from chaos.runner.backends import Backend
@@ -42,7 +43,10 @@ def run(
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
-                                    "time), or the backend of another package.")] = "local",
+                                    "time), kubernetes (pods), or the backend of another package.")] = "local",
+    place: PlaceOption = None,
+    context: ContextOption = "",
+    yes: YesOption = False,
     toxiproxy: Annotated[str, typer.Option(help="The proxy of the links between nodes: embedded (ours), real (the "
                                            "toxiproxy-server on the PATH), or a path of one.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the link proxy's API, to inspect "
@@ -70,7 +74,8 @@ def run(
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
-    backend = backend_of(on, toxiproxy_port, toxiproxy)
+    backend = (backends.kubernetes(kubernetes_settings(place, context, yes)) if on == "kubernetes" else
+               backend_of(on, toxiproxy_port, toxiproxy))
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in frozen[0].under_test.idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):

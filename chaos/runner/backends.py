@@ -172,9 +172,9 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
         MissingExtraError: the official client is not installed.
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
-    from harness.cluster.kubernetes.access import must_be_ready  # the client is not needed elsewhere
+    from harness.cluster.kubernetes.access import must_be_ready, named  # the client is not needed elsewhere
     from harness.cluster.kubernetes.cluster import KubernetesCluster
-    used = settings or given()
+    used = settings or named(given())
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return KubernetesCluster(run, record, undo_log, used)

@@ -117,6 +117,18 @@ class Api:
             return bool(self.version())
         return False
 
+    def allows(self, what: Mapping[str, Any]) -> bool:
+        """Whether we may do something: the attributes of a resource, as a SelfSubjectAccessReview has them.
+
+        Raises:
+            KubernetesError: it does not tell.
+        """
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": dict(what)}}
+        with asked("ask what is allowed"):
+            review = self.access.create_self_subject_access_review(body, _request_timeout=_ASK_S)
+        return bool(review.status.allowed)
+
     def make(self, namespace: str, what: Mapping[str, Any]) -> Any:
         """Make an object of a kind that runs consist of.
 

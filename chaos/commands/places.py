@@ -1,0 +1,62 @@
+"""Options and commands about clusters that are somewhere else: which one, what is allowed there, who may allow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chaos.commands.common import Failure, app
+from harness.cluster.base import ClusterError
+from harness.extras import require
+
+if TYPE_CHECKING:
+    from harness.cluster.kubernetes.settings import KubernetesSettings
+
+PlaceOption = Annotated[Path | None, typer.Option(
+    "--place", metavar="FILE", help="YAML with the settings of --on kubernetes: image, namespace, limits, and the "
+                                    "commands that only you can give. Without it, the file that "
+                                    "DILOCO_CHAOS_KUBERNETES names.")]
+ContextOption = Annotated[str, typer.Option(
+    "--context", metavar="NAME", help="Of the kubeconfig, for --on kubernetes.")]
+YesOption = Annotated[bool, typer.Option(
+    "--yes", help="The kubeconfig's current context is the one that is meant.")]
+
+
+def kubernetes_settings(place: Path | None, context: str, yes: bool) -> KubernetesSettings:
+    """As the options say.
+
+    Raises:
+        Failure: they name no cluster, or none that is known.
+        MissingExtraError: the official client is not installed.
+    """
+    require("kubernetes", "kubernetes", "--on kubernetes")
+    from harness.cluster.kubernetes.access import named
+    from harness.cluster.kubernetes.settings import given, read
+    try:
+        return named(read(place) if place else given(), context, current=yes)
+    except ClusterError as error:
+        raise Failure(f"--on kubernetes: {error}", 2) from error
+
+
+@app.command()
+def rbac(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Who is to be allowed to run here: a user's name, or "
+                                                             "NAMESPACE:NAME of a service account.")],
+    place: PlaceOption = None,
+) -> None:
+    """Print the manifests that allow somebody what runs need on a Kubernetes, and nothing more.
+
+    Example: `diloco-chaos rbac ci:runner | kubectl apply -f -`
+    """
+    require("kubernetes", "kubernetes", "printing rules for a Kubernetes")
+    import sys
+
+    from ruamel.yaml import YAML
+
+    from harness.cluster.kubernetes.access import grants
+    from harness.cluster.kubernetes.settings import given, read
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.dump_all(grants(read(place) if place else given(), user), sys.stdout)
