@@ -28,6 +28,7 @@ from harness.cluster.base import (
 )
 from harness.cluster.kubernetes.settings import KubernetesSettings, given
 from harness.cluster.local.cluster import LocalCluster
+from harness.core.programs import Program
 from harness.device import missing as unavailable
 from harness.extras import require
 from harness.node.settings import NodeSettings
@@ -40,6 +41,31 @@ if TYPE_CHECKING:
 
 GROUP = "diloco_chaos.backends"
 """Of entry points; each names a function without arguments that returns a `Backend` of the entry point's name."""
+
+
+_CONTAINED = ("compose", "kubernetes")
+"""Where nodes run in images."""
+
+
+_NOT_IN_PODS: dict[Ability, str] = {
+    "disconnect": "nobody can take a pod off its network without ruling the machine: partition the link, or say how a "
+                  "machine is cut off (node_partition)",
+    "restart_engine": "there is no engine under pods that is a run's to restart: see node_power_loss and "
+                      "restart_control_plane",
+    "lose_power": "only a simulation can lose what was not on stable storage: see node_power_loss",
+    "jump_clock": "only a simulation has a clock for each node",
+    "share_links": "only a simulation has links that share a rate",
+    "signal_process": "the processes of a node can be told apart on this machine only"}
+
+
+def _not_in_pods(program: Program) -> str:
+    """Why a command can't run in a pod; empty where it can."""
+    if program.meets:
+        return ("peers: caught: what catches connections is on the machine of an engine, and can't be brought into "
+                "pods: name the peers in the command, or run it with --on compose")
+    if program.service is not None:
+        return "service: a compose file says nothing to a Kubernetes: write `image: NAME`"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -70,20 +96,29 @@ class Backend:
         if self.virtual and plan.under_test.programs(plan.cluster):
             found.append(f"trainer {plan.trainer}: commands are processes, and these take real time: they can't run "
                          f"under virtual time; leave --on out, which is --on local")
-        contained = self.name == "compose"
+        contained = self.name in _CONTAINED
         if contained and plan.trainer != BUILT_IN and not plan.under_test.programs(plan.cluster):
             found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
                          f"with --on local or --on simulated")
+        if self.name == "kubernetes":
+            found += [f"{name}: {why}" for name, program in plan.under_test.programs(plan.cluster).items()
+                      if (why := _not_in_pods(program))]
         why = plan.cluster.lacking(containers=contained)
         return found + ([why] if why else self._no_device(plan.cluster.computes_on))
 
     def _no_device(self, device: str) -> list[str]:
-        why = "containers have none" if self.name == "compose" and device != "cpu" else unavailable(device)
+        why = "containers have none" if self.name in _CONTAINED and device != "cpu" else unavailable(device)
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 
     def _advice(self, missing: Collection[Ability]) -> str:
         if "signal_process" in missing:
             return "the processes of a node can be told apart on this machine only: leave --on out, which is --on local"
+        if set(missing) & BY_COMMAND and self.name == "kubernetes":
+            return "only you can do that to your machines: say how in `commands` of --place FILE"
+        if set(missing) <= KUBERNETES | BY_COMMAND and set(missing) - CONTAINERS - SIMULATED:
+            return "only a cluster of machines has that: run it with --on kubernetes"
+        if self.name == "kubernetes":
+            return _NOT_IN_PODS.get(min(missing), "a pod can't be made to do that: run it with --on compose")
         if self.virtual:
             return "there is no engine in a simulation: run it with --on compose"
         if missing == {"restart_engine"}:

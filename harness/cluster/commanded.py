@@ -62,8 +62,8 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         """The host where other nodes find this one."""
 
     @abstractmethod
-    def _seen_at(self, node: str) -> str:
-        """The host where the harness finds it."""
+    def _seen_at(self, node: str) -> tuple[str, int]:
+        """The host and the port where the harness finds it."""
 
     @abstractmethod
     def _place(self) -> dict[str, str]:
@@ -91,18 +91,23 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         """Ports and links are all there before the first of them starts: any may name any. `host`: where the link
         server finds the harness."""
         (self._run / PROGRESS).mkdir(exist_ok=True)
-        self._echo = EchoServer(self._undo_log.token, host)
+        echo = self._begin_echo(host)
         for spec, program in _commands(nodes):
             if spec.listens:
                 self._listens[spec.name] = self._port_for(spec, program)
         for spec, program in _commands(nodes):
             for link, to in spec.links.items():
-                self._echoes[link] = self._addresses[link] = self._side(link, f"{link}{ECHO}", self._echo.address)
+                self._echoes[link] = self._addresses[link] = self._side(link, f"{link}{ECHO}", echo)
                 if to in program.talks_to:
                     self._addresses[link] = self._side(link, link, f"{self._found_at(to)}:{self._listens[to]}")
         for spec, program in _commands(nodes):
             self._spawn(spec, spec.incarnation)
             self._wait_ready(spec, program)
+
+    def _begin_echo(self, host: str) -> str:
+        """Where the link server finds the echo: at the harness, which it finds as `host`."""
+        self._echo = EchoServer(self._undo_log.token, host)
+        return self._echo.address
 
     def _wait_ready(self, spec: NodeSpec, program: Program) -> None:
         """Until it is as the scenario says.
@@ -113,9 +118,10 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         if not program.waits_for:
             return
         log = self._run / "logs" / f"{spec.name}.{spec.incarnation}.log"
-        host, until = self._seen_at(spec.name), time.monotonic() + program.ready.within
-        url = filled(program.ready.url, self._own(spec, program, spec.incarnation) | {"host": host}, {})
-        while not is_ready(program.ready, log, (host, self._listens.get(spec.name, 0)), url, _LOOK_S * 10):
+        (host, port), until = self._seen_at(spec.name), time.monotonic() + program.ready.within
+        own = self._own(spec, program, spec.incarnation) | {"host": host, "port": str(port)}
+        url = filled(program.ready.url, own, {})
+        while not is_ready(program.ready, log, (host, port), url, _LOOK_S * 10):
             if (status := self._nodes[spec.name].ended()) is not None:
                 raise ClusterError(f"{spec.name} ended before it was ready ({status_words(status)}):\n"
                                    f"{self._last_lines(spec.name, spec.incarnation)}")

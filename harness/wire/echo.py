@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hmac
+import os
 import socketserver
+import sys
 import threading
 
 import numpy as np
 
+from harness.cleanup.processes import TOKEN
 from harness.wire.frames import Decoder, FrameError, encode
 from harness.wire.messages import SHARED, Echo, Probe
 
@@ -21,9 +24,10 @@ class EchoServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, token: str, host: str = "127.0.0.1") -> None:
-        """`token`: of the run; nobody else is answered. `host`: loopback, or this machine on an internal network."""
-        super().__init__((host, 0), _Answer)
+    def __init__(self, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
+        """`token`: of the run; nobody else is answered. `host`: loopback, or this machine on an internal network.
+        `port`: 0 for any."""
+        super().__init__((host, port), _Answer)
         self.token = token
         self._thread = threading.Thread(target=self.serve_forever, daemon=True, name="echo")
         self._thread.start()
@@ -56,3 +60,15 @@ class _Answer(socketserver.BaseRequestHandler):
                     self.request.sendall(encode(Echo(), {"filling": np.zeros(size, np.float32)} if size else None))
         except (OSError, FrameError):
             return  # a link was reset, or somebody else has come this way
+
+
+def main() -> int:
+    """`python -m harness.wire.echo PORT`: answers on a network of the run's own until it is ended."""
+    echo = EchoServer(os.environ[TOKEN], "0.0.0.0", int(sys.argv[1]))  # noqa: S104 - a pod's own network
+    print(f"the echo listens on {echo.address}", flush=True)
+    threading.Event().wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -184,8 +184,8 @@ class ComposeCluster(CommandCluster[Node]):
     def _found_at(self, node: str) -> str:
         return node
 
-    def _seen_at(self, node: str) -> str:
-        return self._project.address(self._nodes[node].container)
+    def _seen_at(self, node: str) -> tuple[str, int]:
+        return self._project.address(self._nodes[node].container), self._listens.get(node, 0)
 
     def _link_server(self) -> int:
         return self._toxiproxy.pid if self._toxiproxy is not None else 0

@@ -32,6 +32,21 @@ _AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATE
          HTTPStatus.TOO_MANY_REQUESTS)
 
 
+_FORWARDING = "Kubernetes port forward proxy"
+"""How the client's threads are called that carry connections: an exception ends one of them, and with it the
+connection, which is where it is noticed."""
+
+
+def _ends_in_silence(hook: Callable[[threading.ExceptHookArgs], Any]) -> Callable[[threading.ExceptHookArgs], Any]:
+    def told(what: threading.ExceptHookArgs) -> None:
+        if what.thread is None or not what.thread.name.startswith(_FORWARDING):
+            hook(what)
+    return told
+
+
+threading.excepthook = _ends_in_silence(threading.excepthook)
+
+
 class KubernetesError(ClusterError):
     """The cluster can't be used, refused, or does not answer."""
 

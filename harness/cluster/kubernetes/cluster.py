@@ -30,12 +30,12 @@ from harness.cluster.remote.clocks import Comparing
 from harness.cluster.remote.connection import Connection, GoneError
 from harness.cluster.remote.machines import Look, Machines
 from harness.cluster.remote.node import Host, RemoteNode
-from harness.core.programs import Program
+from harness.core.programs import PROGRESS, STEADY, Program
 from harness.links.client import LinkError, Links
 from harness.machine import Sample
 from harness.memory import Corruption
 
-_LISTEN, _FIRST_LINK = 7000, 7001
+_LISTEN, _FIRST_LINK, _ECHO = 7000, 7001, 6999
 _ANY = "0.0.0.0"  # noqa: S104 - of a pod's own network
 _LOOK_S = 0.1
 _CLOCK_READINGS, _LOOK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
@@ -66,6 +66,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._owner: Host | None = None
         self._toxiproxy: Links | None = None
         self._forwards: dict[int, Forward] = {}  # Toxiproxy's port -> ours that leads to it
+        self._seen: dict[str, Forward] = {}  # node -> our port that leads to its own
         self._ports: dict[str, int] = {}  # side of a link -> Toxiproxy's port for it
         self._upstreams: dict[str, str] = {}
         self._comparing: Comparing | None = None
@@ -74,6 +75,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._squeezed: set[str] = set()  # pods whose memory is limited to what they use
         self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
         self._clocks_at = 0.0
+        self._steady_told = False
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -88,6 +90,16 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                 self._wait_placed(spec.name)
         self._begin_to_serve()
         self._wait_links()
+        if any(spec.program for spec in nodes):
+            self._start_commands(nodes, "")
+        else:
+            self._start_nodes(nodes)
+        for spec in nodes:
+            self._nodes[spec.name].wait_started(self._settings.start_within)
+        self._comparing = Comparing(self._looks)
+
+    def _start_nodes(self, nodes: Sequence[NodeSpec]) -> None:
+        """Those of ours: who others connect to first."""
         for spec in (node for node in nodes if node.listens):
             self._spawn(spec, spec.incarnation)
             self._nodes[spec.name].wait_started(self._settings.start_within)
@@ -95,9 +107,6 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         for spec in (node for node in nodes if not node.listens):
             self._link(spec)
             self._spawn(spec, spec.incarnation)
-        for spec in nodes:
-            self._nodes[spec.name].wait_started(self._settings.start_within)
-        self._comparing = Comparing(self._looks)
 
     def join(self, node: NodeSpec) -> None:
         """Make its pod and its link, start it."""
@@ -149,7 +158,8 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
     def _make_pod(self, spec: NodeSpec, number: int) -> None:
         """A pod for a node, and a connection with its agent that is there once it runs."""
         manifest = self._objects.node(spec.name, number, spec.reads, "" if self._avoided else spec.machine,
-                                      (spec.state, spec.disk), sorted(self._avoided))
+                                      (spec.state, spec.disk), sorted(self._avoided),
+                                      spec.program.image if spec.program else "")
         pod = manifest["metadata"]["name"]
         self._api.make(self._objects.namespace, manifest)
         if (before := self._hosts.pop(spec.name, None)) is not None:
@@ -166,7 +176,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         while not host.agent.wait(_LOOK_S):
             if host.lost or time.monotonic() > until:
                 raise ClusterError(f"{spec.name}: {host.lost or self._why_not(host.name)}")
-        for path in (self._run / _SETTINGS, *spec.reads):
+        for path in () if spec.program else (self._run / _SETTINGS, *spec.reads):
             host.agent.ask("put", path.read_bytes(), path=str(path), within=self._settings.start_within)
         for _ in range(_CLOCK_READINGS):
             host.look(_LOOK_ANSWERS_S)
@@ -198,6 +208,10 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
 
     def _start(self, node: RemoteNode) -> None:
         """Have a node's agent start an incarnation; called in the host's thread."""
+        if (program := node.spec.program) is not None:
+            started = self._started(node.spec, program, node.incarnation)
+            node.agent.ask("spawn", name=node.process, argv=started.argv, env=started.env, cwd=started.cwd)
+            return
         node.ahead = node.host.clock.best(time.monotonic()).ahead
         argv = node.spec.command(node.incarnation, python="python3", host=_ANY, listen=_LISTEN,
                                  connect=self._addresses.get(node.name, ""), ahead=node.ahead)
@@ -213,10 +227,20 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                 if host.failure is not None and not host.lost:
                     raise host.failure
         super().poll()
+        self._tell_of_steady_state()
         now = time.monotonic()
         if now >= self._clocks_at:
             self._clocks_at = now + _CLOCKS_S
             self._record_clocks(now)
+
+    def _tell_of_steady_state(self) -> None:
+        """Commands that hold at points of their own count from then on; they see it by a file."""
+        steady = self._run / PROGRESS / STEADY
+        if self._steady_told or not steady.exists():
+            return
+        self._steady_told = True
+        for host in self._hosts.values():
+            host.agent.soon("put", path=f"{PROGRESS}/{STEADY}")
 
     def _record_clocks(self, now: float) -> None:
         for node in self._everyone():
@@ -471,7 +495,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             self._watch.close()
         for host in (*self._hosts.values(), *([self._owner] if self._owner else [])):
             host.close()
-        for forward in self._forwards.values():
+        for forward in (*self._forwards.values(), *self._seen.values()):
             forward.close()
         if self._owes is not None:
             try:
@@ -493,8 +517,19 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
     def _found_at(self, node: str) -> str:
         return f"{node}.{self._objects.name(NODES)}"
 
-    def _seen_at(self, node: str) -> str:
-        return ""
+    def _seen_at(self, node: str) -> tuple[str, int]:
+        if node not in self._seen:
+            dial = partial(self._api.dial, self._objects.namespace, self._hosts[node].name, self._listens[node])
+            self._seen[node] = Forward(dial)
+        host, _, port = self._seen[node].address.rpartition(":")
+        return host, int(port)
+
+    def _begin_echo(self, host: str) -> str:
+        """In the owner's pod, which has our image: the link server finds nothing of the harness' machine."""
+        assert self._owner is not None, "the cluster was started"
+        argv = ["python3", "-m", "harness.wire.echo", str(_ECHO)]
+        self._owner.agent.ask("spawn", name=f"{OWNER}.0", argv=argv, within=self._settings.start_within)
+        return f"{OWNER}.{self._objects.name(NODES)}:{_ECHO}"
 
     def _place(self) -> dict[str, str]:
         return {"python": "python3", "host": _ANY}

@@ -66,8 +66,8 @@ class Manifests:
     def owner_job(self) -> dict[str, Any]:
         """Whose end is that of all others. It waits to be let go on until those are placed that want a machine of their
         own."""
-        template = self._pod(OWNER, self.settings.image, self._runs_agent(), [self.folder])
-        template["spec"]["restartPolicy"] = "OnFailure"
+        template = self._pod(OWNER, self.settings.image, [self.folder])
+        template["spec"] |= {"restartPolicy": "OnFailure", "hostname": OWNER, "subdomain": self.name(NODES)}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._about(OWNER), "spec": {
             "suspend": True, "ttlSecondsAfterFinished": _QUICK, "backoffLimit": _BACKOFF_LIMIT, "template": template}}
 
@@ -89,7 +89,7 @@ class Manifests:
             "template": {"metadata": {"labels": self._labels(LINKS) | {MACHINE: "rest"}}, "spec": spec}}}
 
     def node(self, node: str, number: int, reads: Sequence[Path] = (), machine: str = "",
-             disk: tuple[str, int] = ("", 0), avoided: Sequence[str] = ()) -> dict[str, Any]:
+             disk: tuple[str, int] = ("", 0), avoided: Sequence[str] = (), image: str = "") -> dict[str, Any]:
         """A node's pod.
 
         Args:
@@ -99,9 +99,13 @@ class Manifests:
             machine: it shares none with pods of another one.
             disk: a folder in the run's that has a disk of its own, and the bytes of that.
             avoided: names of machines that it is not put on.
+            image: somebody else's, which says its user, and may write to its own root.
         """
         folders = sorted({path.parent for path in reads} - {self.folder})
-        pod = self._pod(node, self.settings.image, self._runs_agent(), [self.folder, *folders], machine)
+        pod = self._pod(node, image or self.settings.image, [self.folder, *folders], machine)
+        if image:
+            pod["spec"]["securityContext"] = _SOMEBODY
+            pod["spec"]["containers"][0]["securityContext"] = {**_CLOSED, "readOnlyRootFilesystem": False}
         if disk[1]:  # in memory: the only volume whose size is a limit
             size = {"medium": "Memory", "sizeLimit": str(disk[1])}
             pod["spec"]["volumes"].append({"name": "disk", "emptyDir": size})
@@ -130,12 +134,11 @@ class Manifests:
         return ["python3", f"{_AGENT}/{_AGENT_FILE}", "--run", str(self.folder), "--port", str(AGENT_PORT),
                 "--patience", str(self.settings.patience)]
 
-    def _pod(self, part: str, image: str, command: Sequence[str], folders: Sequence[Path],
-             machine: str = "") -> dict[str, Any]:
+    def _pod(self, part: str, image: str, folders: Sequence[Path], machine: str = "") -> dict[str, Any]:
         mounts = [{"name": "files", "mountPath": str(folder), "subPath": str(folder).lstrip("/")} for folder in folders]
         container = {
-            "name": CONTAINER, "image": image, "command": list(command), "imagePullPolicy": self.settings.pull_policy,
-            "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
+            "name": CONTAINER, "image": image, "imagePullPolicy": self.settings.pull_policy,
+            "command": self._runs_agent(), "securityContext": _CLOSED,
             "env": [{"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": self.name("token"), "key": "token"}}},
                     *({"name": name, "value": value} for name, value in _OURS.items())],
             "resources": self.resources(),
@@ -174,8 +177,8 @@ class Manifests:
 _OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 _CLOSED: dict[str, Any] = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                            "capabilities": {"drop": ["ALL"]}}
-_USER: dict[str, Any] = {"runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY, "fsGroup": _NOBODY,
-                         "seccompProfile": {"type": "RuntimeDefault"}}
+_SOMEBODY: dict[str, Any] = {"fsGroup": _NOBODY, "seccompProfile": {"type": "RuntimeDefault"}}
+_USER: dict[str, Any] = {**_SOMEBODY, "runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY}
 _UNITS = {"m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30,
           "Ti": 2.0**40}
 

@@ -88,8 +88,8 @@ class LocalCluster(CommandCluster[Process]):
     def _met_at(self, address: str) -> str:
         return address
 
-    def _seen_at(self, node: str) -> str:
-        return _LOOPBACK
+    def _seen_at(self, node: str) -> tuple[str, int]:
+        return _LOOPBACK, self._listens.get(node, 0)
 
     def _link_server(self) -> int:
         return self._server.process.pid if self._server is not None else 0

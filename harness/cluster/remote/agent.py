@@ -24,7 +24,7 @@ from typing import Any
 
 TOKEN = "DILOCO_CHAOS_TOKEN"  # noqa: S105 - the name of a variable
 LOOPBACK = "127.0.0.1"
-GROWING = ("tape/*.jsonl", "logs/*.log", "workings/*.bin")
+GROWING = ("tape/*.jsonl", "logs/*.log", "workings/*.bin", "progress/*.jsonl")
 """Files that only grow, below the run's folder: each is sent on as it does."""
 WHOLE = ("snapshots/*", "checkpoints/*/*")
 """Files that are there as a whole: each is sent once it is."""
