@@ -228,6 +228,8 @@ class Experiment:
 
     def _let_go(self, node: str) -> None:
         """A node that stands at a failpoint goes on: the fault that it waits for does not come any more."""
+        if node not in self._cluster.states():
+            return  # the cluster ended before it was started
         self._cluster.pause(node)  # takes it over, should it stand there
         self._cluster.resume(node)
         self._cluster.revive(node)  # it may be a process that was superseded

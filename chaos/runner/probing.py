@@ -9,7 +9,7 @@ from typing import Any, Literal
 from chaos.runner.runtime import Prober
 from chaos.scenario.plan import Plan, PlannedFault
 from faults import Fault, FaultContext, LinkFault, Observation
-from harness.cluster.base import Cluster, NodeSpec
+from harness.cluster.base import Asks, Cluster, NodeSpec
 from harness.links.probe import Sounding
 from harness.wire.impersonation import About, Content, Impostor
 
@@ -88,6 +88,8 @@ class Sensing:
             self._baselines[link] = min(answered)  # what is more than that is this machine, not the link
 
     def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
+        if isinstance(self._cluster, Asks):
+            return self._cluster.ask(link, reply_bytes, send_bytes, watch_close)
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
     def _rogue(self, learner: str, what: Content | About) -> Impostor:

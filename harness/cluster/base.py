@@ -14,6 +14,7 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 
 from harness.core.programs import Program, link_name
 from harness.links.client import Toxic
+from harness.links.probe import Sounding
 from harness.machine import Sample
 from harness.memory import Corruption
 
@@ -358,6 +359,19 @@ class Carries(Protocol):
 
     def connections(self, links: Sequence[str]) -> int | None:
         """How many stand on these links now, all together; None: not known."""
+        ...
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """Its links are measured from where its nodes are. Not asked for by faults."""
+
+    def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """See `harness.wire.probe.probe`; may be called from any thread.
+
+        Raises:
+            ClusterError: nobody there can be asked.
+        """
         ...
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import os
 import socketserver
-import sys
 import threading
 
 import numpy as np
 
-from harness.cleanup.processes import TOKEN
 from harness.wire.frames import Decoder, FrameError, encode
 from harness.wire.messages import SHARED, Echo, Probe
 
@@ -60,15 +57,3 @@ class _Answer(socketserver.BaseRequestHandler):
                     self.request.sendall(encode(Echo(), {"filling": np.zeros(size, np.float32)} if size else None))
         except (OSError, FrameError):
             return  # a link was reset, or somebody else has come this way
-
-
-def main() -> int:
-    """`python -m harness.wire.echo PORT`: answers on a network of the run's own until it is ended."""
-    echo = EchoServer(os.environ[TOKEN], "0.0.0.0", int(sys.argv[1]))  # noqa: S104 - a pod's own network
-    print(f"the echo listens on {echo.address}", flush=True)
-    threading.Event().wait()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

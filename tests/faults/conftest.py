@@ -21,14 +21,16 @@ class Recorder:
                       "fragment-00.mirror.safetensors": bytes(range(256)) * 20,
                       "fragment-01.mirror.safetensors": b"x" * 5000}
         self.tape = 100
-        for name in ("exhaust_memory", "disconnect", "empty_disk", "restart_engine", "lose_power", "jump_clock"):
+        for name in ("exhaust_memory", "disconnect", "empty_disk", "restart_engine", "lose_power", "jump_clock",
+                     "delete_pod", "drain", "lose_machine", "part_machine", "restart_control_plane",
+                     "control_plane_away"):
             setattr(self, name, self.recorded(name))  # a capability is looked for where nothing is made up
 
     def __getattr__(self, name):
         return self.recorded(name)
 
     def recorded(self, name):
-        def called(*arguments):
+        def called(*arguments, **_):
             self.calls.append((name, *arguments))
         return called
 

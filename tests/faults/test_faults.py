@@ -6,7 +6,7 @@ from faults import FAULTS, Composite, OfProcess
 
 LASTING = sorted(kind for kind, fault in FAULTS.items() if fault.reversible)
 OVER_AT_ONCE = sorted(FAULTS.keys() - set(LASTING))
-UNNAMED = {"restart_links", "restart_engine"}
+UNNAMED = {"restart_links", "restart_engine", "restart_control_plane"}
 """They hit what no node is."""
 ON_SYNCER = {kind for kind, fault in FAULTS.items() if fault.target_role == "syncer"}
 
@@ -39,7 +39,7 @@ def test_an_undo_is_harmless_twice_and_without_the_fault(cluster, hit, fault, ki
     assert not cluster.down
     assert not cluster.toxics.get("learner-1")
     assert {name for name, *_ in cluster.calls} <= {"resume", "revive", "throttle", "unlimit_writes",
-                                                      "disconnect", "empty_disk", "signal_process"}
+                                                      "disconnect", "empty_disk", "signal_process", "part_machine"}
 
 
 @pytest.mark.parametrize("kind", LASTING)

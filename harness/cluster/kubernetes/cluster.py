@@ -24,7 +24,7 @@ from harness.cluster.kubernetes.api import PART, Api, AwayError, KubernetesError
 from harness.cluster.kubernetes.forward import Forward
 from harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
 from harness.cluster.kubernetes.settings import BACK, Command, KubernetesSettings
-from harness.cluster.kubernetes.watch import Watch
+from harness.cluster.kubernetes.watch import Watch, waits_for
 from harness.cluster.remote import agent
 from harness.cluster.remote.clocks import Comparing
 from harness.cluster.remote.connection import Connection, GoneError
@@ -32,10 +32,12 @@ from harness.cluster.remote.machines import Look, Machines
 from harness.cluster.remote.node import Host, RemoteNode
 from harness.core.programs import PROGRESS, STEADY, Program
 from harness.links.client import LinkError, Links
+from harness.links.probe import Sounding
 from harness.machine import Sample
 from harness.memory import Corruption
+from harness.wire.beside import ask_beside
 
-_LISTEN, _FIRST_LINK, _ECHO = 7000, 7001, 6999
+_LISTEN, _FIRST_LINK, _ECHO, _PROBES = 7000, 7001, 6999, 6998
 _ANY = "0.0.0.0"  # noqa: S104 - of a pod's own network
 _LOOK_S = 0.1
 _CLOCK_READINGS, _LOOK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
@@ -133,13 +135,15 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._api.let_go_on(objects.namespace, objects.name(OWNER))
         self._owner = Host(OWNER, Connection(OWNER, self._run, self._undo_log.token, self._dial_newest(OWNER)))
 
+        argv = ["python3", "-m", "harness.wire.beside", str(_ECHO), str(_PROBES)]
+        self._owner.agent.soon("spawn", name=f"{OWNER}.0", argv=argv)  # the owner's pod has our image
+
     def _wait_placed(self, node: str) -> None:
         """Until it is known which machine a node's pod is on: the others are put elsewhere."""
         assert self._watch is not None, "the cluster was started"
         pod, until = self._hosts[node].name, time.monotonic() + self._settings.start_within
         while not self._watch.machines.get(pod):
-            if time.monotonic() > until:
-                raise ClusterError(f"{node}: {self._why_not(pod)}")
+            self._must_come(pod, node, until)
             time.sleep(_LOOK_S)
 
     def _until_allowed(self, make: Callable[[], Any]) -> Any:
@@ -174,25 +178,24 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         """Wait for its agent, give it the files that the node needs, and compare clocks."""
         until = time.monotonic() + self._settings.start_within
         while not host.agent.wait(_LOOK_S):
-            if host.lost or time.monotonic() > until:
-                raise ClusterError(f"{spec.name}: {host.lost or self._why_not(host.name)}")
+            if host.lost:
+                raise ClusterError(f"{spec.name}: {host.lost}")
+            self._must_come(host.name, spec.name, until)
         for path in () if spec.program else (self._run / _SETTINGS, *spec.reads):
             host.agent.ask("put", path.read_bytes(), path=str(path), within=self._settings.start_within)
         for _ in range(_CLOCK_READINGS):
             host.look(_LOOK_ANSWERS_S)
 
-    def _why_not(self, pod: str) -> str:
-        """What keeps a pod from running, as Kubernetes tells it."""
-        for one in self._api.pods(self._objects.namespace, self._objects.run):
-            if one.metadata.name != pod:
-                continue
-            told = [f"{waits.reason}: {waits.message or ''}" for status in one.status.container_statuses or []
-                    if (waits := status.state.waiting) is not None]
-            told += [condition.message for condition in one.status.conditions or []
-                     if condition.status == "False" and condition.message]
-            return (f"its pod does not run within {self._settings.start_within:g} s: "
-                    f"{'; '.join(told) or 'Kubernetes does not say why'}")
-        return "its pod is gone"
+    def _must_come(self, pod: str, what: str, until: float) -> None:
+        """Raises where a pod will not run, or was waited for until then."""
+        assert self._watch is not None, "the cluster was started"
+        hopeless = self._watch.hopeless.get(pod, "")
+        if hopeless or time.monotonic() > until:
+            found = [one for one in self._api.pods(self._objects.namespace, self._objects.run)
+                     if one.metadata.name == pod]
+            why = hopeless or (": ".join(filter(None, waits_for(found[0]))) if found else "it is gone")
+            raise ClusterError(f"{what}: its pod does not run" + ("" if hopeless else f" within "
+                               f"{self._settings.start_within:g} s") + f": {why or 'Kubernetes does not say why'}")
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         if self._hosts[spec.name].lost or self._hosts[spec.name].leaving:
@@ -445,6 +448,15 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
     def _asked_at(self, address: str) -> str:
         return self._forward(int(address.rpartition(":")[2])).address
 
+    def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """By the owner's pod: on the way from here a connection's end looks the same however it came."""
+        try:
+            return ask_beside(self._dial_newest(OWNER, _PROBES)(), self._undo_log.token,
+                              self._echoes.get(link) or self._addresses[link], reply_bytes=reply_bytes,
+                              send_bytes=send_bytes, watch_close=watch_close)
+        except (OSError, ValueError) as error:
+            raise KubernetesError(f"{link} can't be measured: {error}") from error
+
     def _forward(self, port: int) -> Forward:
         if port not in self._forwards:
             self._forwards[port] = Forward(self._dial_newest(LINKS, port))
@@ -461,10 +473,9 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             try:
                 links.version()
                 break
-            except LinkError as error:
-                if time.monotonic() > until:
-                    raise ClusterError(f"Toxiproxy's pod does not answer within {self._settings.start_within:g} s: "
-                                       f"{error}") from error
+            except LinkError:
+                for pod in self._api.pods(self._objects.namespace, self._objects.run, LINKS):
+                    self._must_come(pod.metadata.name, "Toxiproxy", until)
                 time.sleep(_LOOK_S)
         self._toxiproxy = links
 
@@ -525,10 +536,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         return host, int(port)
 
     def _begin_echo(self, host: str) -> str:
-        """In the owner's pod, which has our image: the link server finds nothing of the harness' machine."""
-        assert self._owner is not None, "the cluster was started"
-        argv = ["python3", "-m", "harness.wire.echo", str(_ECHO)]
-        self._owner.agent.ask("spawn", name=f"{OWNER}.0", argv=argv, within=self._settings.start_within)
+        """In the owner's pod: the link server finds nothing of the harness' machine."""
         return f"{OWNER}.{self._objects.name(NODES)}:{_ECHO}"
 
     def _place(self) -> dict[str, str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 from harness.cluster.kubernetes.api import Api, KubernetesError
 
 _EVERY_S = 0.5
+_HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",
+             "RunContainerError"}
+"""Why a container waits that will not run, however long it is waited for."""
 
 
 class Watch(threading.Thread):
@@ -20,6 +24,8 @@ class Watch(threading.Thread):
         """Pod -> why it does not run any more."""
         self.machines: dict[str, str] = {}
         """Pod -> the machine that it is on."""
+        self.hopeless: dict[str, str] = {}
+        """Pod -> why it will not run."""
         self.away_since: float | None = None
         """Since when the API server does not answer, by this machine's clock."""
         self._api, self._namespace, self._run = api, namespace, run
@@ -50,12 +56,25 @@ class Watch(threading.Thread):
         for name, pod in there.items():
             if pod.spec.node_name:
                 self.machines[name] = pod.spec.node_name
+            if pod.status.phase == "Pending" and (why := waits_for(pod))[0] in _HOPELESS:
+                self.hopeless[name] = ": ".join(why)
             if pod.status.phase in ("Failed", "Succeeded"):
                 self.lost.setdefault(name, _why(pod))
 
 
-def _why(pod: object) -> str:
-    status = pod.status  # type: ignore[attr-defined]
+def waits_for(pod: Any) -> tuple[str, str]:
+    """What keeps a pod from running: a word of Kubernetes', and its sentence; empty where it does not say."""
+    for status in pod.status.container_statuses or []:
+        if (waits := status.state.waiting) is not None:
+            return str(waits.reason or ""), str(waits.message or "")
+    for condition in pod.status.conditions or []:
+        if condition.status == "False" and condition.message:
+            return str(condition.reason or ""), str(condition.message)
+    return "", ""
+
+
+def _why(pod: Any) -> str:
+    status = pod.status
     for container in status.container_statuses or []:
         if (ended := container.state.terminated) is not None:
             return f"its pod ended: {ended.reason or 'exit code'} {ended.exit_code}"

@@ -119,6 +119,10 @@ class Connection:
             if self._socket is not None:
                 with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+            unanswered = [future for _, _, future in self._asked.values()]
+            self._asked.clear()
+        for future in unanswered:
+            future.set_exception(AgentError(f"{self.node}: nothing more is asked of its agent"))
         self._thread.join(_AGAIN_S * 10)
         for file in self._files.values():
             file.close()
@@ -158,6 +162,9 @@ class Connection:
     def _begun(self, do: str, data: bytes, fields: Mapping[str, Any]) -> Future[tuple[dict[str, Any], bytes]]:
         future: Future[tuple[dict[str, Any], bytes]] = Future()
         with self._lock:
+            if self._over.is_set():
+                future.set_exception(AgentError(f"{self.node}: nothing more is asked of its agent"))
+                return future
             self._number += 1
             header = {"id": self._number, "do": do, **fields, "bytes": len(data)}
             self._asked[self._number] = header, data, future

@@ -72,7 +72,8 @@ class Host:
         self.used.append((float(told["at"]), float(told["used"])))
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Ask nothing more; who waits for an answer gets none."""
+        self.lost = self.lost or "nothing more is asked of it"
         self._hand.shutdown(wait=False, cancel_futures=True)
         self.agent.close()
 

@@ -1,0 +1,28 @@
+"""Checks that compare times of different machines accuse nobody for what is not known of their clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.evidence.clocks import TOO_FAR_S
+
+
+def shifted(story, node, seconds, error):
+    """As if a node's machine had a clock that is so much ahead, and the harness knew that as well as it says."""
+    told = story.said(0.5, "harness", "clock", target=node, incarnation=0, ahead=0.0, error=error)
+    return told.forged(lambda event: event.node == node, later=seconds)
+
+
+@pytest.mark.parametrize("check", ["end_correct", "learning_rate_correct", "processed_correct"])
+def test_a_clock_that_is_wrong_by_less_than_it_is_known_accuses_nobody(calm, check):
+    assert shifted(calm, "learner-2", -0.04, 0.05).verdict(check).verdict == "passed"
+
+
+def test_one_that_is_wrong_by_more_does(calm):
+    assert shifted(calm, "learner-2", -0.04, 0.001).verdict("end_correct").verdict == "failed"
+
+
+def test_clocks_that_nobody_knows_prove_nothing(calm):
+    judgement = shifted(calm, "learner-2", 0.0, 2 * TOO_FAR_S).judged()
+    assert judgement.inconclusive == ("clocks of different machines are known too badly to tell what came first: "
+                                      "learner-2's to 500 ms")

@@ -1,0 +1,60 @@
+"""Questions that are put through links by somebody beside the nodes."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from harness.wire.beside import ProbeServer, ask_beside
+from harness.wire.echo import EchoServer
+
+TOKEN = "0123456789abcdef"
+QUESTION = {"reply_bytes": 4000, "send_bytes": 0, "watch_close": False}
+
+
+@pytest.fixture
+def beside():
+    server = ProbeServer(TOKEN)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def echo():
+    server = EchoServer(TOKEN)
+    yield server
+    server.close()
+
+
+def dial(server):
+    return socket.create_connection(server.server_address[:2], 5.0)
+
+
+def test_what_came_of_it_is_told(beside, echo):
+    sounding = ask_beside(dial(beside), TOKEN, echo.address, **QUESTION)
+    assert sounding.answered
+    assert sounding.received > 4000
+
+
+def test_so_is_that_nobody_was_there(beside):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    assert ask_beside(dial(beside), TOKEN, address, **QUESTION).end == "refused"
+
+
+def test_nobody_asks_with_another_token(beside, echo):
+    with pytest.raises(ConnectionError):
+        ask_beside(dial(beside), "another", echo.address, **QUESTION)
+
+
+@pytest.mark.parametrize("garbage", [b"\n", b"{}\n", b"[]\n", b"x" * 10_000 + b"\n", b'{"token": 1}\n'])
+def test_garbage_is_answered_by_nothing(beside, echo, garbage):
+    with dial(beside) as stranger:
+        stranger.sendall(garbage)
+        stranger.settimeout(5.0)
+        try:
+            assert stranger.recv(10) == b""
+        except ConnectionResetError:
+            pass
+    assert ask_beside(dial(beside), TOKEN, echo.address, **QUESTION).answered
