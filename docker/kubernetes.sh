@@ -373,14 +373,13 @@ chmod +x $H/*.sh
 
 node_pid() { cat "$H/kube/pid/$1"; }
 load() {   # what the Docker engine has, into every node that is up, and into those to come
-  local name file node
-  for name in "$@"; do
-    file=$H/kube/images/$(printf %s "$name" | tr ':/' '--').tar
-    docker save "$name" -o "$file"
-    for node in "$H"/kube/pid/kn?; do
-      [ -e "$node" ] || continue
-      nsenter -t "$(pgrep -P "$(cat "$node")")" -m -n -p ctr -a /run/containerd/containerd.sock -n k8s.io images import "$file" >/dev/null
-    done
+  local file node
+  [ $# -gt 0 ] || return 0
+  file=$H/kube/images/engine.tar   # in one: what images share is there once
+  docker save "$@" -o "$file"
+  for node in "$H"/kube/pid/kn?; do
+    [ -e "$node" ] || continue
+    nsenter -t "$(pgrep -P "$(cat "$node")")" -m -n -p ctr -a /run/containerd/containerd.sock -n k8s.io images import "$file" >/dev/null
   done
 }
 
