@@ -124,6 +124,9 @@ def resume(
         origin, refused = origin_of(run, from_checkpoint)
         told, otherwise = told_of(origin), changed(run.manifest())
         on = str(run.manifest().get("backend", "local"))
+    if on == "kubernetes":
+        raise Failure(f"{folder}: it ran in pods, and what these kept is gone with them: run its plan again "
+                      f"(diloco-chaos run --plan {folder / 'plan.json'} --on kubernetes)", 2)
     _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
