@@ -92,10 +92,10 @@ class Watch:
     def __init__(self, roots: Callable[[], Collection[int]], token: str, folder: Path,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """`roots`: the processes of the run that are not below the harness itself, such as those in containers. Who
-        carries the run's `token` is part of it, too, although its parent may have ended. `folder`: on the run's
-        disk."""
+        carries the run's `token` is part of it, too, although its parent may have ended; empty: nobody does.
+        `folder`: on the run's disk."""
         self._roots, self._clock = roots, clock
-        self._carriers = Carriers(token)
+        self._carriers = Carriers(token) if token else None
         self._before: _Counters | None = None
         self._naps, self._syncs = _Naps(), _Syncs(folder)
 
@@ -122,7 +122,8 @@ class Watch:
         mine = family(here)
         families = {here: mine, **{pid: family(pid) for pid in self._roots() if pid not in mine}}
         known = {pid for members in families.values() for pid in members}
-        families |= {pid: [pid] for pid in self._carriers.among(known)}
+        if self._carriers is not None:
+            families |= {pid: [pid] for pid in self._carriers.among(known)}
         ours = cpu_seconds_of_family(pid for members in families.values() for pid in members)
         disk = {pid: disk_bytes_of_family(members) for pid, members in families.items()}
         memory, left = _kilobytes("meminfo", "MemTotal:", "MemAvailable:")

@@ -133,7 +133,8 @@ class LiveStage:
         self._witness = plan.under_test.witness(plan.cluster, self.run, self.epoch)
         self.cluster = make(self.run, self.record, undo_log)
         self.prober: Prober = LiveProber(undo_log.token)
-        self._watch = Watch(self._pids, undo_log.token, self.run)
+        elsewhere = isinstance(self.cluster, Watched)  # then it is its agents that tell what nodes use
+        self._watch = Watch(self._pids, "" if elsewhere else undo_log.token, self.run)
 
     def _pids(self) -> list[int]:
         return [state.pid for state in self.cluster.states().values() if state.pid]

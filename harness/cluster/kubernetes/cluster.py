@@ -181,8 +181,9 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             if host.lost:
                 raise ClusterError(f"{spec.name}: {host.lost}")
             self._must_come(host.name, spec.name, until)
-        for path in () if spec.program else (self._run / _SETTINGS, *spec.reads):
-            host.agent.ask("put", path.read_bytes(), path=str(path), within=self._settings.start_within)
+        needed = {} if spec.program else {_SETTINGS: self._run / _SETTINGS, **{str(path): path for path in spec.reads}}
+        for name, path in needed.items():
+            host.agent.ask("put", path.read_bytes(), path=name, within=self._settings.start_within)
         for _ in range(_CLOCK_READINGS):
             host.look(_LOOK_ANSWERS_S)
 
@@ -229,6 +230,8 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                 host.lost = host.lost or self._watch.lost.get(host.name, "")
                 if host.failure is not None and not host.lost:
                     raise host.failure
+        if self._comparing is not None and self._comparing.failure is not None:
+            raise self._comparing.failure
         super().poll()
         self._tell_of_steady_state()
         now = time.monotonic()
@@ -282,6 +285,10 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         current.host.soon(lambda: self._squeeze(current))
 
     def _squeeze(self, node: RemoteNode) -> None:
+        with suppress(GoneError):  # it has ended meanwhile: nothing is taken from it
+            self._take_memory(node)
+
+    def _take_memory(self, node: RemoteNode) -> None:
         stat = node.agent.ask("stat", name=node.process)
         limit = int(stat["used"]) + _HEADROOM
         self._api.resize(self._objects.namespace, node.host.name, self._objects.resources(memory=limit))

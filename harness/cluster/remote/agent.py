@@ -60,7 +60,7 @@ class Agent:
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
         server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
-        print(f"the agent listens on {port}", flush=True)
+        print(f"the agent listens on {server.sockets[0].getsockname()[1]}", flush=True)
         while not self._over.is_set():
             left = self.patience - (time.monotonic() - self._heard)
             if left <= 0:
@@ -396,7 +396,7 @@ def main() -> int:
     """The command line; the token is in the environment."""
     parser = argparse.ArgumentParser(description="Starts one node's processes for a harness elsewhere.")
     parser.add_argument("--run", type=Path, required=True, help="the folder that nodes find the run in")
-    parser.add_argument("--port", type=int, required=True, help="on loopback")
+    parser.add_argument("--port", type=int, required=True, help="on loopback; 0: any")
     parser.add_argument("--patience", type=float, default=90.0, help="seconds without the harness until all is ended")
     given = parser.parse_args()
 

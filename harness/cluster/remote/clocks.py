@@ -65,10 +65,18 @@ class Comparing(threading.Thread):
         """`looks`: one for each clock that can be asked now; each asks it once."""
         super().__init__(daemon=True, name="clocks")
         self._looks, self._over = looks, threading.Event()
+        self.failure: BaseException | None = None
+        """Why it ended; None: it goes on, or was closed."""
         self.start()
 
     def run(self) -> None:
         """Until `close`."""
+        try:
+            self._compare()
+        except BaseException as error:
+            self.failure = error
+
+    def _compare(self) -> None:
         while not self._over.wait(_EVERY_S):
             for look in self._looks():
                 for _ in range(_EXCHANGES):

@@ -22,6 +22,9 @@ from harness.cluster.remote.clocks import Reading
 Dial = Callable[[], socket.socket]
 """A connection to the agent's port. Raises OSError, or ClusterError, where there is none now."""
 
+Answer = tuple[dict[str, Any], bytes]
+"""Of an agent: what it says, and bytes."""
+
 ANSWER_S = 30.0
 """An agent that does not answer within this time, lost connections included, is told of as gone."""
 _AGAIN_S = 0.2
@@ -60,7 +63,7 @@ class Connection:
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._connected, self._over = threading.Event(), threading.Event()
         self._socket: socket.socket | None = None
-        self._asked: dict[int, tuple[dict[str, Any], bytes, Future[tuple[dict[str, Any], bytes]]]] = {}
+        self._asked: dict[int, tuple[dict[str, Any], bytes, Future[Answer]]] = {}
         self._number = 0
         self._files: dict[str, BinaryIO] = {}
         self._why = "it was not reached yet"
@@ -79,10 +82,12 @@ class Connection:
     def fetch(self, do: str, data: bytes = b"", *, within: float = ANSWER_S,
               **fields: Any) -> tuple[dict[str, Any], bytes]:
         """The same, with the bytes that it answers."""
-        future = self._begun(do, data, fields)
+        number, future = self._begun(do, data, fields)
         try:
             told, payload = future.result(within)
         except NotInTime:
+            with self._lock:
+                self._asked.pop(number, None)
             raise AgentError(f"{self.node}: its agent was asked to {do} and did not answer within {within:g} s "
                              f"({self._why or 'it is connected'})") from None
         if "error" in told:
@@ -159,19 +164,20 @@ class Connection:
         for header, data in waiting:
             self._send(header, data)
 
-    def _begun(self, do: str, data: bytes, fields: Mapping[str, Any]) -> Future[tuple[dict[str, Any], bytes]]:
-        future: Future[tuple[dict[str, Any], bytes]] = Future()
+    def _begun(self, do: str, data: bytes, fields: Mapping[str, Any]) -> tuple[int, Future[Answer]]:
+        future: Future[Answer] = Future()
         with self._lock:
             if self._over.is_set():
                 future.set_exception(AgentError(f"{self.node}: nothing more is asked of its agent"))
-                return future
+                return 0, future
             self._number += 1
-            header = {"id": self._number, "do": do, **fields, "bytes": len(data)}
-            self._asked[self._number] = header, data, future
+            number = self._number
+            header = {"id": number, "do": do, **fields, "bytes": len(data)}
+            self._asked[number] = header, data, future
             there = self._socket is not None
         if there:
             self._send(header, data)
-        return future
+        return number, future
 
     def _send(self, header: Mapping[str, Any], data: bytes) -> None:
         with self._sending, suppress(OSError):  # its thread notices, and what was asked is asked again

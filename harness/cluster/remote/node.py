@@ -48,8 +48,6 @@ class Host:
                 raise self.failure  # what is asked now needs what could not be done
             try:
                 act()
-            except GoneError:
-                pass  # what is done to one that has ended is done to nobody
             except BaseException as error:
                 self.failure = error
                 raise

@@ -68,11 +68,9 @@ class FakeApi:
     def _run(self, name, part):
         folder = self.folder / name
         folder.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-        process = subprocess.Popen([sys.executable, agent.__file__, "--run", str(folder), "--port", str(port)],
-                                   cwd=folder, env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN},
-                                   stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, agent.__file__, "--run", str(folder), "--port", "0"], cwd=folder,
+                                   env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.PIPE, text=True)
+        port = int(process.stdout.readline().split()[-1])
         self.there[name] = SimpleNamespace(name=name, part=part, port=port, process=process,
                                            machine=f"m{len(self.there) % 2 + 1}")
 
@@ -317,9 +315,9 @@ def test_a_straggler_s_pod_may_use_less_for_a_while(ground):
 
 def test_a_paused_one_stands_still_until_it_is_let_go_on(ground):
     ground.cluster.pause("worker")
-    assert ground.cluster.residue() == ["worker is stopped"]
+    ground.until(lambda: ground.cluster.residue() == ["worker is stopped"])
     ground.cluster.resume("worker")
-    assert ground.cluster.residue() == []
+    ground.until(lambda: ground.cluster.residue() == [])
 
 
 def test_files_of_state_are_altered_where_they_are(ground):

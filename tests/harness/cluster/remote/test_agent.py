@@ -40,11 +40,10 @@ class Place:
         self.there, self.here = folder / "there", folder / "here"
         self.there.mkdir()
         self.here.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = server.getsockname()[1]
         self.process = subprocess.Popen(
-            [sys.executable, agent.__file__, "--run", str(self.there), "--port", str(self.port), "--patience",
-             str(patience)], env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.DEVNULL)
+            [sys.executable, agent.__file__, "--run", str(self.there), "--port", "0", "--patience", str(patience)],
+            env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().split()[-1])
         self.connections = []
 
     def connect(self, token=TOKEN, node="worker"):
