@@ -66,7 +66,8 @@ def end_correct(history: History) -> Finding:
     wrong += [f"{node} was told that training is over at {over:.2f} s, and was still there {show_seconds(within)} later"
               for node in stayed]
     awaited = len(told[0]["awaited"])
-    return Finding(not wrong, f"{len(wrong)} of {awaited} did not end", f"0 within {show_seconds(within)}", wrong[:5],
+    return Finding(not wrong, f"{len(wrong)} of {awaited} did not end",
+                   f"0 within {show_seconds(within)}{history.clocks.allowed()}", wrong[:5],
                    [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [],
                    violations(wrong))
 

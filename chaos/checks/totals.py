@@ -123,7 +123,8 @@ def processed_correct(history: History) -> Finding:
     behind = [] if wrong else _where(said < heard)
     allowed = history.plan.cluster.heartbeat_timeout
     slow = [f"{words(at)}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
-    return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ", "0", (wrong or slow)[:5],
+    return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ",
+                   f"0{history.clocks.allowed()}", (wrong or slow)[:5],
                    [Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],
                    violations(wrong or slow))
 
@@ -205,8 +206,8 @@ def learning_rate_correct(history: History) -> Finding:
         wrong += [(began[at], f"{node[0]}.{node[1]} step {events[at]['step']}: its rate was {rates[at]:g}; "
                    f"the schedule has {lowest[at]:g} to {highest[at]:g} there") for at in _where(judged & ~right)]
     need(count, "there are no steps on the tape")
-    return Finding(not wrong, f"{len(wrong)} of {count} rates differ", "0", [words for _, words in sorted(wrong)[:5]],
-                   figures=violations(wrong))
+    return Finding(not wrong, f"{len(wrong)} of {count} rates differ", f"0{history.clocks.allowed()}",
+                   [words for _, words in sorted(wrong)[:5]], figures=violations(wrong))
 
 
 def _told(history: History) -> dict[tuple[int, int], int]:

@@ -33,6 +33,10 @@ class Clocks(NamedTuple):
         """The same, with what writing them down costs."""
         return self.apart + WRITTEN_S
 
+    def allowed(self) -> str:
+        """What a bound says more, for people; empty where there is one clock."""
+        return f", give or take {self.apart * 1e3:.1f} ms of their clocks" if self.apart else ""
+
     def words(self) -> str:
         """For people."""
         return " and ".join(f"{node}'s to {seconds * 1e3:.0f} ms" for node, seconds in self.worst)

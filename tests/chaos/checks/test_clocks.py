@@ -15,7 +15,13 @@ def shifted(story, node, seconds, error):
 
 @pytest.mark.parametrize("check", ["end_correct", "learning_rate_correct", "processed_correct"])
 def test_a_clock_that_is_wrong_by_less_than_it_is_known_accuses_nobody(calm, check):
-    assert shifted(calm, "learner-2", -0.04, 0.05).verdict(check).verdict == "passed"
+    verdict = shifted(calm, "learner-2", -0.04, 0.05).verdict(check)
+    assert verdict.verdict == "passed"
+    assert verdict.bound.endswith(", give or take 50.0 ms of their clocks")
+
+
+def test_where_there_is_one_clock_nothing_is_said_of_it(calm):
+    assert "clocks" not in calm.verdict("end_correct").bound
 
 
 def test_one_that_is_wrong_by_more_does(calm):
