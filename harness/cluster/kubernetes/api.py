@@ -158,7 +158,12 @@ class Api:
         with asked(f"make {kind} {name}"):
             if kind == "Namespace":
                 return self.core.create_namespace(what, _request_timeout=_ASK_S)
-            return create[kind](namespace, what, _request_timeout=_ASK_S)
+            try:
+                return create[kind](namespace, what, _request_timeout=_ASK_S)
+            except ApiException as error:
+                if kind != "Pod" or error.status != HTTPStatus.CONFLICT:
+                    raise
+                return None  # it was made when that was asked before, and the answer was lost
 
     def pods(self, namespace: str, run: str, part: str = "") -> list[Any]:
         """Those of a run."""

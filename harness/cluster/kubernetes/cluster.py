@@ -6,6 +6,7 @@ has on its disk stays. Where the pod is gone, the next incarnation gets a new on
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._watch: Watch | None = None
         self._hosts: dict[str, Host] = {}
         self._owner: Host | None = None
+        self._owner_by = math.inf
         self._toxiproxy: Links | None = None
         self._forwards: dict[int, Forward] = {}  # Toxiproxy's port -> ours that leads to it
         self._seen: dict[str, Forward] = {}  # node -> our port that leads to its own
@@ -78,6 +80,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
         self._clocks_at = 0.0
         self._steady_told = False
+        self._beside_since = 0.0  # when the agent began that was asked for it
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -92,6 +95,9 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                 self._wait_placed(spec.name)
         self._begin_to_serve()
         self._wait_links()
+        while not self._owner_there():
+            time.sleep(_LOOK_S)
+        self._stand_beside()
         if any(spec.program for spec in nodes):
             self._start_commands(nodes, "")
         else:
@@ -133,10 +139,20 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         objects = self._objects
         self._api.make(objects.namespace, objects.links())
         self._api.let_go_on(objects.namespace, objects.name(OWNER))
+        self._owner_by = time.monotonic() + self._settings.start_within
         self._owner = Host(OWNER, Connection(OWNER, self._run, self._undo_log.token, self._dial_newest(OWNER)))
 
-        argv = ["python3", "-m", "harness.wire.beside", str(_ECHO), str(_PROBES)]
-        self._owner.agent.soon("spawn", name=f"{OWNER}.0", argv=argv)  # the owner's pod has our image
+    def _owner_there(self) -> bool:
+        """Whether its agent can be asked.
+
+        Raises:
+            ClusterError: its pod will not run.
+        """
+        if self._owner is None or self._owner.agent.wait(_LOOK_S):
+            return True
+        for pod in self._api.pods(self._objects.namespace, self._objects.run, OWNER):
+            self._must_come(pod.metadata.name, "the run's own pod", self._owner_by)
+        return False
 
     def _wait_placed(self, node: str) -> None:
         """Until it is known which machine a node's pod is on: the others are put elsewhere."""
@@ -166,13 +182,14 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                                       spec.program.image if spec.program else "")
         pod = manifest["metadata"]["name"]
         self._api.make(self._objects.namespace, manifest)
-        if (before := self._hosts.pop(spec.name, None)) is not None:
-            before.close()
-            self._api.delete_pod(self._objects.namespace, before.name)
         dial = partial(self._api.dial, self._objects.namespace, pod, AGENT_PORT)
         host = Host(pod, Connection(spec.name, self._run, self._undo_log.token, dial))
-        self._hosts[spec.name] = host
+        before, self._hosts[spec.name] = self._hosts.get(spec.name), host
         host.soon(lambda: self._provide(host, spec))
+        if before is not None:
+            before.close()
+            with suppress(AwayError):  # else it goes with everything else
+                self._api.delete_pod(self._objects.namespace, before.name)
 
     def _provide(self, host: Host, spec: NodeSpec) -> None:
         """Wait for its agent, give it the files that the node needs, and compare clocks."""
@@ -228,16 +245,24 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         if self._watch is not None:
             for host in self._hosts.values():
                 host.lost = host.lost or self._watch.lost.get(host.name, "")
-                if host.failure is not None and not host.lost:
+                if host.failure is not None and not (host.lost or host.leaving):
                     raise host.failure
         if self._comparing is not None and self._comparing.failure is not None:
             raise self._comparing.failure
         super().poll()
+        self._stand_beside()
         self._tell_of_steady_state()
         now = time.monotonic()
         if now >= self._clocks_at:
             self._clocks_at = now + _CLOCKS_S
             self._record_clocks(now)
+
+    def _stand_beside(self) -> None:
+        """Have the owner's pod, which has our image, answer and ask for us; and again where it is another one."""
+        if self._owner is not None and self._owner.agent.began != self._beside_since:
+            self._beside_since = self._owner.agent.began
+            argv = ["python3", "-m", "harness.wire.beside", str(_ECHO), str(_PROBES)]
+            self._owner.agent.soon("spawn", name=f"{OWNER}.0", argv=argv)
 
     def _tell_of_steady_state(self) -> None:
         """Commands that hold at points of their own count from then on; they see it by a file."""

@@ -47,7 +47,7 @@ class Agent:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._exits: dict[str, dict[str, Any]] = {}
         self._out_of_memory = _out_of_memory()
-        self._heard = time.monotonic()
+        self._heard, self._began = time.monotonic(), time.time()
         self._writer: asyncio.StreamWriter | None = None
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
@@ -97,7 +97,7 @@ class Agent:
             if self._writer is not None:
                 self._writer.close()
             self._writer, self._heard = writer, time.monotonic()
-            await self._send(writer, {"id": hello.get("id"), "boot": boot(), "host": os.uname().nodename})
+            await self._send(writer, {"id": hello.get("id"), "boot": boot(), "began": self._began})
             sender = asyncio.ensure_future(self._follow(writer, dict(hello.get("have", {}))))
             while True:
                 asked, data = await _read(reader)

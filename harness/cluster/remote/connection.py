@@ -56,7 +56,9 @@ class Connection:
 
     def __init__(self, node: str, run: Path, token: str, dial: Dial) -> None:
         """`node`: whose agent it is; nothing else's files are taken from it. `run`: the run's folder here."""
-        self.node, self.boot, self.host = node, "", ""
+        self.node, self.boot = node, ""
+        self.began = 0.0
+        """When the agent began, by its own wall clock: which of several it is."""
         self.exits: dict[str, Exit] = {}
         """Process -> how it ended. All that it wrote before is here by then."""
         self._run, self._token, self._dial = run, token, dial
@@ -155,7 +157,7 @@ class Connection:
         have = {name: file.tell() for name, file in self._files.items()}
         connection.sendall(json.dumps({"id": 0, "token": self._token, "have": have}).encode() + b"\n")
         told, _ = _frame(frames)
-        self.boot, self.host = str(told.get("boot", "")), str(told.get("host", ""))
+        self.boot, self.began = str(told.get("boot", "")), float(told.get("began", 0.0))
         with self._lock:
             self._socket = connection
             waiting = [(header, data) for header, data, _ in self._asked.values()]

@@ -255,6 +255,16 @@ def test_where_the_api_server_is_away_a_pod_is_made_once_it_is_back(ground):
     ground.back()
 
 
+def test_another_pod_of_the_run_s_own_stands_beside_the_nodes_again(ground):
+    asked = []
+    ask = ground.cluster._owner.agent.soon
+    ground.cluster._owner.agent.soon = lambda do, **fields: (asked.append(do), ask(do, **fields))
+    ground.api.delete_pod("", "owner-x")
+    (ground.path / "pods/owner-x").rename(ground.path / "pods/owner-w")
+    ground.api.let_go_on("", "owner")
+    ground.until(lambda: asked == ["spawn"])
+
+
 def test_clocks_are_compared_and_told(ground):
     told = ground.until(lambda: ground.of("clock"))
     assert abs(told[0]["ahead"]) <= 2 * told[0]["error"] + 0.01  # it is one and the same clock
