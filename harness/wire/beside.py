@@ -14,6 +14,7 @@ import socket
 import socketserver
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +25,7 @@ from harness.wire.probe import probe
 
 _LOOPBACK, _ANY = "127.0.0.1", "0.0.0.0"  # noqa: S104 - a pod's own network
 _LONGEST_LINE = 4096
-_ANSWER_S = 30.0
+_ANSWER_S, _IDLE_S = 30.0, 3600.0
 
 
 class ProbeServer(socketserver.ThreadingTCPServer):
@@ -47,13 +48,15 @@ class ProbeServer(socketserver.ThreadingTCPServer):
 
 class _Ask(socketserver.StreamRequestHandler):
     server: ProbeServer
-    timeout = _ANSWER_S
+    timeout = _IDLE_S
 
     def handle(self) -> None:
-        """One question, and what came of it."""
+        """One question after the other, and what came of each."""
         try:
-            asked = json.loads(self.rfile.readline(_LONGEST_LINE))
-            if hmac.compare_digest(str(asked["token"]), self.server.token):
+            while line := self.rfile.readline(_LONGEST_LINE):
+                asked = json.loads(line)
+                if not hmac.compare_digest(str(asked["token"]), self.server.token):
+                    return
                 found = probe(str(asked["address"]), self.server.token, int(asked["reply_bytes"]),
                               int(asked["send_bytes"]), watch_close=bool(asked["watch_close"]))
                 self.wfile.write(json.dumps(asdict(found)).encode() + b"\n")
@@ -61,25 +64,65 @@ class _Ask(socketserver.StreamRequestHandler):
             return  # the harness is gone, or it never was the harness
 
 
-def ask_beside(connection: socket.socket, token: str, address: str, **more: Any) -> Sounding:
-    """Have a question put through a link by a `ProbeServer` at the other end of this connection.
+class Beside:
+    """Has questions put through links by a `ProbeServer`; may be used from any thread. Connections are kept: making one
+    is work for the very machines that are measured."""
 
-    Args:
-        connection: closed when this returns.
-        token: the run's.
-        address: host:port of the link, as nodes find it.
-        more: see `harness.wire.probe.probe`.
+    def __init__(self, token: str, dial: Callable[[], socket.socket]) -> None:
+        """`dial`: a connection to the server; raises where there is none."""
+        self._token, self._dial = token, dial
+        self._idle: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    def ask(self, address: str, **more: Any) -> Sounding:
+        """A question, and what came of it.
+
+        Args:
+            address: host:port of the link, as nodes find it.
+            more: see `harness.wire.probe.probe`.
+
+        Raises:
+            OSError: nobody answers there.
+        """
+        with self._lock:
+            kept = self._idle.pop() if self._idle else None
+        question = json.dumps({"token": self._token, "address": address, **more}).encode() + b"\n"
+        for connection in [*([kept] if kept else []), None]:  # one that was kept may be gone
+            there = connection or self._dial()
+            try:
+                line = _answered(there, question)
+            except OSError:
+                there.close()
+                if connection is None:
+                    raise
+                continue
+            with self._lock:
+                self._idle.append(there)
+            return Sounding(**json.loads(line))
+        raise ConnectionError("who asks beside the nodes has gone")
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        with self._lock:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+
+def _answered(connection: socket.socket, question: bytes) -> bytes:
+    """The line that comes back.
 
     Raises:
-        OSError: nobody answers there.
+        OSError: none does.
     """
     connection.settimeout(_ANSWER_S + PROBE_TIMEOUT_S)
-    with connection, connection.makefile("rb") as answers:
-        connection.sendall(json.dumps({"token": token, "address": address, **more}).encode() + b"\n")
-        line = answers.readline(_LONGEST_LINE)
-    if not line:
-        raise ConnectionError("who asks beside the nodes has gone")
-    return Sounding(**json.loads(line))
+    connection.sendall(question)
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (data := connection.recv(_LONGEST_LINE)):
+            raise ConnectionError("who asks beside the nodes has gone")
+        line += data
+    return line
 
 
 def main() -> int:

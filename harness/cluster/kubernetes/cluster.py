@@ -36,7 +36,7 @@ from harness.links.client import LinkError, Links
 from harness.links.probe import Sounding
 from harness.machine import Sample
 from harness.memory import Corruption
-from harness.wire.beside import ask_beside
+from harness.wire.beside import Beside
 
 _LISTEN, _FIRST_LINK, _ECHO, _PROBES = 7000, 7001, 6999, 6998
 _ANY = "0.0.0.0"  # noqa: S104 - of a pod's own network
@@ -80,6 +80,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
         self._clocks_at = 0.0
         self._steady_told = False
+        self._beside = Beside(undo_log.token, self._dial_newest(OWNER, _PROBES))
         self._beside_since = 0.0  # when the agent began that was asked for it
 
     # -- the beginning -------------------------------------------------------------------------------------------------
@@ -483,9 +484,8 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
     def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
         """By the owner's pod: on the way from here a connection's end looks the same however it came."""
         try:
-            return ask_beside(self._dial_newest(OWNER, _PROBES)(), self._undo_log.token,
-                              self._echoes.get(link) or self._addresses[link], reply_bytes=reply_bytes,
-                              send_bytes=send_bytes, watch_close=watch_close)
+            return self._beside.ask(self._echoes.get(link) or self._addresses[link], reply_bytes=reply_bytes,
+                                    send_bytes=send_bytes, watch_close=watch_close)
         except (OSError, ValueError) as error:
             raise KubernetesError(f"{link} can't be measured: {error}") from error
 
@@ -532,6 +532,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         until = time.monotonic() + STOP_TIMEOUT_S
         for node in self._everyone():
             node.reap(until)
+        self._beside.close()
         if self._comparing is not None:
             self._comparing.close()
         if self._watch is not None:

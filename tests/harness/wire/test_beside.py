@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from harness.wire.beside import ProbeServer, ask_beside
+from harness.wire.beside import Beside, ProbeServer
 from harness.wire.echo import EchoServer
 
 TOKEN = "0123456789abcdef"
@@ -31,8 +31,28 @@ def dial(server):
     return socket.create_connection(server.server_address[:2], 5.0)
 
 
+def asking(server, token=TOKEN):
+    return Beside(token, lambda: dial(server))
+
+
+def test_a_connection_is_kept_and_made_again_where_it_is_gone(beside, echo):
+    made = []
+
+    def dialled():
+        made.append(dial(beside))
+        return made[-1]
+    one = Beside(TOKEN, dialled)
+    assert one.ask(echo.address, **QUESTION).answered
+    assert one.ask(echo.address, **QUESTION).answered
+    assert len(made) == 1
+    made[0].shutdown(socket.SHUT_RDWR)
+    assert one.ask(echo.address, **QUESTION).answered
+    assert len(made) == 2
+    one.close()
+
+
 def test_what_came_of_it_is_told(beside, echo):
-    sounding = ask_beside(dial(beside), TOKEN, echo.address, **QUESTION)
+    sounding = asking(beside).ask(echo.address, **QUESTION)
     assert sounding.answered
     assert sounding.received > 4000
 
@@ -40,12 +60,12 @@ def test_what_came_of_it_is_told(beside, echo):
 def test_so_is_that_nobody_was_there(beside):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-    assert ask_beside(dial(beside), TOKEN, address, **QUESTION).end == "refused"
+    assert asking(beside).ask(address, **QUESTION).end == "refused"
 
 
 def test_nobody_asks_with_another_token(beside, echo):
     with pytest.raises(ConnectionError):
-        ask_beside(dial(beside), "another", echo.address, **QUESTION)
+        asking(beside, "another").ask(echo.address, **QUESTION)
 
 
 @pytest.mark.parametrize("garbage", [b"\n", b"{}\n", b"[]\n", b"x" * 10_000 + b"\n", b'{"token": 1}\n'])
@@ -57,4 +77,4 @@ def test_garbage_is_answered_by_nothing(beside, echo, garbage):
             assert stranger.recv(10) == b""
         except ConnectionResetError:
             pass
-    assert ask_beside(dial(beside), TOKEN, echo.address, **QUESTION).answered
+    assert asking(beside).ask(echo.address, **QUESTION).answered
