@@ -132,9 +132,10 @@ class Agent:
 
     def do_look(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """What this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began, and how
-        many seconds of processor this container has used."""
+        many seconds of processor this container has used, and of these the agent itself."""
         at = time.monotonic()
-        return {"at": at, "machine": _machine(), "used": _number(self._cgroup) / 1e9 if self._cgroup else 0.0}, b""
+        return {"at": at, "machine": _machine(), "used": _number(self._cgroup) / 1e9 if self._cgroup else 0.0,
+                "own": time.process_time()}, b""
 
     def do_fill(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Fill the disk that a file is to lie on, until nothing fits any more; bytes that were written."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import NodeSpec, NodeState
@@ -18,8 +18,18 @@ from harness.cluster.remote.clocks import Clock
 from harness.cluster.remote.connection import AgentError, Connection, GoneError
 
 _HISTORY = 24
-_LEAST_HISTORY_S = 1.5
+_LEAST_HISTORY_S, _LEAST = 1.5, 0.005
 _LOST = -int(signal.SIGKILL)
+
+
+class Used(NamedTuple):
+    """What had been used by a time on a host's clock."""
+
+    at: float
+    by_all: float
+    """Seconds of processor, of all that is in it."""
+    by_agent: float
+    """And of the agent alone."""
 
 
 class Host:
@@ -35,8 +45,8 @@ class Host:
         """It is about to be gone: no incarnation more starts in it."""
         self.told: dict[str, Any] = {}
         """What its agent told last of its machine, and of itself."""
-        self.used: deque[tuple[float, float]] = deque(maxlen=_HISTORY)
-        """Of late: its machine's clock, and the seconds of processor that all in it had used by then."""
+        self.used: deque[Used] = deque(maxlen=_HISTORY)
+        """Of late."""
         self.failure: BaseException | None = None
         """What of that which was asked of it could not be done."""
         self._hand = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -67,7 +77,7 @@ class Host:
         reading, told = self.agent.look(within)
         self.clock.add(reading)
         self.told = told
-        self.used.append((float(told["at"]), float(told["used"])))
+        self.used.append(Used(float(told["at"]), float(told["used"]), float(told["own"])))
 
     def close(self) -> None:
         """Ask nothing more; who waits for an answer gets none."""
@@ -159,8 +169,8 @@ class RemoteNode(Incarnation):
             self._cycle.end()
             self._cycle = None
         if share is not None and self.alive:
-            usual = self._usage()
-            self._cycle = QuotaCycle(lambda drawn: self._limit(drawn * usual), share, spread, seed)
+            node, own = self._usage()
+            self._cycle = QuotaCycle(lambda drawn: self._limit(drawn * node + own), share, spread, seed)
         elif self._limited and self.alive:
             self._limit(None)
 
@@ -173,13 +183,14 @@ class RemoteNode(Incarnation):
         self._limited = processors is not None
         self._set_processors(processors)
 
-    def _usage(self) -> float:
-        """Processors in use, over the last seconds."""
+    def _usage(self) -> tuple[float, float]:
+        """Processors that it has used over the last seconds, and those that its agent has, which goes on as ever."""
         used = tuple(self.host.used)
         self.host.used.clear()  # what was before tells nothing of what will be after
-        if len(used) < 2 or used[-1][0] - used[0][0] < _LEAST_HISTORY_S:
-            return 1.0
-        return max(used[-1][1] - used[0][1], 0.01) / (used[-1][0] - used[0][0])
+        if len(used) < 2 or (seconds := used[-1].at - used[0].at) < _LEAST_HISTORY_S:
+            return 1.0, 0.0
+        own = (used[-1].by_agent - used[0].by_agent) / seconds
+        return max((used[-1].by_all - used[0].by_all) / seconds - own, _LEAST), own
 
     def stands_still(self) -> bool:
         """Whether it is stopped."""
