@@ -53,12 +53,12 @@ def named(settings: KubernetesSettings, context: str = "", *, current: bool = Fa
     Raises:
         KubernetesError: nobody has, or there is none of that name.
     """
-    known, now = contexts()
-    names = [one.name for one in known]
+    names, now = contexts()
     chosen = context or settings.context or (now if current else "")
     if not chosen:
         raise KubernetesError(f"which one? A run goes only where somebody says so. The kubeconfig has "
-                              f"{', '.join(names)}: name one with --context, or use the current one ({now}) with --yes")
+                              f"{', '.join(names)}: name one with --context" + (
+                                  f", or use the current one ({now}) with --yes" if now else ""))
     if chosen not in names:
         raise KubernetesError(f"the kubeconfig has no context {chosen}; there are {', '.join(names)}")
     return settings.model_copy(update={"context": chosen})

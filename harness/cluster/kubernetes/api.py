@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import urllib3
 from kubernetes import client, config, stream
@@ -55,13 +55,6 @@ class AwayError(KubernetesError):
     """The API server does not answer now; it may again."""
 
 
-class Context(NamedTuple):
-    """One of the kubeconfig's."""
-
-    name: str
-    server: str
-
-
 @contextmanager
 def asked(what: str) -> Iterator[None]:
     """Turn what the client raises into an error that names what was asked."""
@@ -75,18 +68,21 @@ def asked(what: str) -> Iterator[None]:
         raise AwayError(f"{what}: the API server does not answer ({error})") from error
 
 
-def contexts() -> tuple[list[Context], str]:
-    """All contexts of the kubeconfig, and the current one's name.
+def contexts() -> tuple[list[str], str]:
+    """The names of the kubeconfig's contexts, and the current one's; empty: it names none.
 
     Raises:
         KubernetesError: there is none.
     """
     try:
-        found, current = _config.list_kube_config_contexts()
-    except (ConfigException, OSError) as error:
+        merged = _config.kube_config.KubeConfigMerger(_config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION).config
+        if merged is None:
+            raise ConfigException("none was found")
+        found, current = [one["name"] for one in merged["contexts"].value], merged.safe_get("current-context")
+    except (ConfigException, OSError, AttributeError, KeyError, TypeError) as error:
         raise KubernetesError(f"there is no kubeconfig that can be used ({error}); set KUBECONFIG, or name a "
                               f"Kubernetes in ~/.kube/config") from error
-    return [Context(one["name"], str(one["context"].get("cluster", ""))) for one in found], str(current["name"])
+    return [str(name) for name in found], str(current or "")
 
 
 class Api:

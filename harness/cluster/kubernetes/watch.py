@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -26,8 +25,6 @@ class Watch(threading.Thread):
         """Pod -> the machine that it is on."""
         self.hopeless: dict[str, str] = {}
         """Pod -> why it will not run."""
-        self.away_since: float | None = None
-        """Since when the API server does not answer, by this machine's clock."""
         self._api, self._namespace, self._run = api, namespace, run
         self._seen: set[str] = set()
         self._over = threading.Event()
@@ -36,11 +33,8 @@ class Watch(threading.Thread):
     def run(self) -> None:
         """Until `close`."""
         while not self._over.wait(_EVERY_S):
-            try:
+            with suppress(KubernetesError):
                 self._look()
-                self.away_since = None
-            except KubernetesError:
-                self.away_since = self.away_since or time.monotonic()
 
     def close(self) -> None:
         """Look no more."""

@@ -48,6 +48,15 @@ def test_a_context_that_is_not_there_is_told():
         said("run", "kill-one", "--on", "kubernetes", "--context", "labb")
 
 
+@pytest.mark.parametrize(("text", "why"), [
+    (KUBECONFIG.replace("current-context: production\n", ""), "has production, lab: name one with --context$"),
+    ("", "there is no kubeconfig that can be used"), ("[1]", "there is no kubeconfig that can be used")])
+def test_a_kubeconfig_without_a_current_context_or_none_at_all_is_understood(kubeconfig, tmp_path, text, why):
+    (tmp_path / "kubeconfig").write_text(text)
+    with pytest.raises(Failure, match=why):
+        said("run", "kill-one", "--on", "kubernetes", "--yes")
+
+
 def test_a_file_of_settings_that_is_wrong_is_told_with_its_place(tmp_path):
     (tmp_path / "place.yaml").write_text("cpus: 2")
     with pytest.raises(Failure, match=r"place\.yaml: cpus: Extra inputs are not permitted"):
