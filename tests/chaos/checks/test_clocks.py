@@ -32,3 +32,21 @@ def test_clocks_that_nobody_knows_prove_nothing(calm):
     judgement = shifted(calm, "learner-2", 0.0, 2 * TOO_FAR_S).judged()
     assert judgement.inconclusive == ("clocks of different machines are known too badly to tell what came first: "
                                       "learner-2's to 500 ms")
+
+
+def test_too_much_by_less_than_clocks_are_known_is_inconclusive_and_says_so(reborn):
+    gap = reborn.verdict("no_global_stall").figures[0].value
+    tight = reborn.bounded(f"{{no_global_stall: {{max_gap: {gap - 0.03:.3f}s}}}}")
+    assert tight.verdict("no_global_stall").verdict == "failed"
+    known = tight.said(0.5, "harness", "clock", target="syncer", incarnation=0, ahead=0.0, error=0.05)
+    verdict = known.verdict("no_global_stall")
+    assert verdict.verdict == "unknown"
+    assert verdict.evidence[0] == ("it is too much by less than the clocks of these machines are known to: syncer's to "
+                                   "50 ms")
+
+
+def test_too_much_by_more_is_a_failure_however_well_they_are_known(reborn):
+    gap = reborn.verdict("no_global_stall").figures[0].value
+    tight = reborn.bounded(f"{{no_global_stall: {{max_gap: {gap - 0.3:.3f}s}}}}")
+    known = tight.said(0.5, "harness", "clock", target="syncer", incarnation=0, ahead=0.0, error=0.05)
+    assert known.verdict("no_global_stall").verdict == "failed"
