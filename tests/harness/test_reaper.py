@@ -10,9 +10,19 @@ import time
 import pytest
 
 from harness.cleanup.processes import Identity, identity, state, with_token
-from harness.cleanup.undo_log import Continue, Enable, Lift, Remove, Toxin, UndoLog, UndoLogError
+from harness.cleanup.undo_log import (
+    Command,
+    Continue,
+    Enable,
+    Lift,
+    Namespace,
+    Remove,
+    Toxin,
+    UndoLog,
+    UndoLogError,
+)
 from harness.links.client import Links, Toxic
-from harness.reaper import heal
+from harness.reaper import NOT_UNDONE, heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -320,3 +330,60 @@ def test_a_waiting_reaper_has_not_loaded_what_it_needs_only_for_healing(undo_log
         assert "pydantic" not in maps.read()
     undo_log.close()
     waiting.wait(5)
+
+
+# -- machines and clusters of others -----------------------------------------------------------------------------------
+
+def test_what_only_the_user_can_undo_is_undone_by_the_user_s_command(undo_log, tmp_path):
+    undo_log.record(Command, argv=["touch", str(tmp_path / "back")])
+    assert heal(undo_log.path) == [f"touch {tmp_path / 'back'}: done"]
+    assert (tmp_path / "back").exists()
+    assert not undo_log.path.exists()
+
+
+@pytest.mark.parametrize(("argv", "why"), [
+    (["sh", "-c", "echo no such machine >&2; exit 3"], "exit status 3: no such machine"),
+    (["no-such-program-here"], "No such file or directory")])
+def test_a_command_that_fails_is_told_and_stays_owed(undo_log, argv, why):
+    undo_log.record(Command, argv=argv)
+    told, = heal(undo_log.path)
+    assert told.startswith(NOT_UNDONE)
+    assert why in told
+    assert undo_log.path.exists()
+
+
+class Kubernetes:
+    """An API, as far as the reaper asks it."""
+
+    def __init__(self, left=(), refuses=""):
+        self.left, self.refuses, self.asked = list(left), refuses, []
+
+    def __call__(self, context):
+        self.asked.append(context)
+        return self
+
+    def remove(self, namespace, run):
+        self.asked.append((namespace, run))
+        if self.refuses:
+            from harness.cluster.kubernetes.api import KubernetesError
+            raise KubernetesError(self.refuses)
+        return True
+
+    def wait_removed(self, namespace, run, seconds):
+        return self.left
+
+    def close(self):
+        self.asked.append("closed")
+
+
+@pytest.mark.parametrize(("api", "told"), [
+    (Kubernetes(), "everything of c0ffeec0ffee in namespace n of lab removed"),
+    (Kubernetes(left=["namespace n, which is being terminated"]), "still there: namespace n, which is being termin"),
+    (Kubernetes(refuses="the API server does not answer"), "the API server does not answer")])
+def test_what_a_run_left_on_a_kubernetes_is_removed_or_told_of(undo_log, monkeypatch, api, told):
+    monkeypatch.setattr("harness.cluster.kubernetes.api.Api", api)
+    undo_log.record(Namespace, context="lab", namespace="n", run="c0ffee" * 2)
+    found, = heal(undo_log.path)
+    assert told in found
+    assert found.startswith(NOT_UNDONE) is undo_log.path.exists()
+    assert api.asked == ["lab", ("n", "c0ffee" * 2), "closed"]

@@ -32,7 +32,7 @@ UNFINISHED = (".partial", ".tmp")
 """What the name of a file ends with that is not whole yet."""
 _LOOK_S, _LOOK_WHOLE_S = 0.03, 0.3
 _CHUNK = 1 << 20
-_LONGEST_LINE = 1 << 16
+_LONGEST_LINE, _LARGEST = 1 << 16, 1 << 31
 _HELLO_S = 5.0
 _LAST_WORDS_S = 1.5
 _ZEROS = bytes(1 << 16)
@@ -91,7 +91,7 @@ class Agent:
         """One connection of the harness; a newer one replaces it."""
         sender: asyncio.Task[None] | None = None
         try:
-            hello, _ = await asyncio.wait_for(_read(reader), _HELLO_S)
+            hello, _ = await asyncio.wait_for(_read(reader, 0), _HELLO_S)
             if not hmac.compare_digest(str(hello.get("token", "")), self._token):
                 return
             if self._writer is not None:
@@ -299,15 +299,18 @@ class Agent:
                 if path.is_file() and not path.is_symlink()]
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
-    """One frame."""
+async def _read(reader: asyncio.StreamReader, most: int = _LARGEST) -> tuple[dict[str, Any], bytes]:
+    """One frame, with so many bytes at most."""
     line = await reader.readline()
     if not line.endswith(b"\n"):
         raise asyncio.IncompleteReadError(line, None)
     header = json.loads(line)
     if not isinstance(header, dict):
         raise ValueError("not a frame")
-    return header, await reader.readexactly(int(header.get("bytes", 0)))
+    size = int(header.get("bytes", 0))
+    if not 0 <= size <= most:
+        raise ValueError("too much for a frame")
+    return header, await reader.readexactly(size)
 
 
 def _below(root: int) -> list[int]:

@@ -112,3 +112,14 @@ def test_how_long_a_run_was_stopped_is_known_and_being_late_on_a_busy_machine_is
     stopped = history({}, {"late": 18.4, "idle": 1.9, "seconds": 1.0}, {}, {"late": 2.0, "idle": 0.1})
     assert stopped_for(stopped, 0.0, 30.0) == pytest.approx(18.4)
     assert stopped_for(stopped, 3.0, 30.0) == 0.0
+
+
+def test_machines_are_looked_at_one_by_one():
+    busy = {"others": 0.9, "idle": 0.1}
+    plan = freeze(parse("diloco_chaos: 1\nname: mine\n"), 0)
+    samples = {machine: QUIET | {"machine": machine} | (busy if machine == "b" else {}) for machine in "abc"}
+    told = [Event(t + 0.1 * number, "harness", 0, "machine", samples[machine])
+            for t in (1.0, 2.0, 3.0) for number, machine in enumerate("abc")]
+    found, = interference(History(plan, Tape(told, {})))
+    assert (found.start, found.end) == (pytest.approx(0.1), pytest.approx(3.1))
+    assert {sample["machine"] for sample in found.samples} == {"b"}

@@ -235,7 +235,8 @@ def test_links_in_the_run_s_folder_here_are_not_followed(place, there):
 
 
 def test_garbage_costs_a_connection_and_nothing_else(place, there):
-    for garbage in (b"\n", b"{}\n", b"[1]\n", b"x" * 100_000, b'{"token": 5}\n', b'{"token": "' + TOKEN.encode()):
+    for garbage in (b"\n", b"{}\n", b"[1]\n", b"x" * 100_000, b'{"token": 5}\n', b'{"token": "' + TOKEN.encode(),
+                    b'{"token": "x", "bytes": 4000000000}\n' + b"x" * 100_000, b'{"bytes": -1}\n', b'{"bytes": "x"}\n'):
         with socket.create_connection(("127.0.0.1", place.port), 5.0) as stranger:
             stranger.sendall(garbage)
     until(lambda: there.ask("look")["at"] > 0)
