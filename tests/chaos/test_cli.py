@@ -141,7 +141,7 @@ def test_the_list_has_groups_and_takes_a_word_and_a_tier():
 
 def test_every_command_explains_itself_with_an_example():
     runner, commands = CliRunner(), get_command(app).commands
-    assert len(commands) == 20
+    assert len(commands) == 21
     for name in commands:
         short, long = (runner.invoke(app, [name, option]) for option in ("-h", "--help"))
         assert (short.exit_code, short.stdout) == (0, long.stdout)
