@@ -26,12 +26,12 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
                      if planned.fault.when and planned.fault.when.failpoint and planned.fault.when.node == name
                      and planned.id not in over)
 
+    machine = {target: "apart" for planned in plan.faults if planned.fault.requires() & OF_MACHINES
+               for target in planned.fault.targets}  # who is hit with its machine shares it with no other
     if programs := plan.under_test.programs(plan.cluster):
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
                          state=filled(program.state, program.own(str(run.absolute()), name), {}),
-                         failpoints=points(name)) for name, program in programs.items()]
-    apart = {target for planned in plan.faults if planned.fault.requires() & OF_MACHINES
-             for target in planned.fault.targets}
+                         failpoints=points(name), machine=machine.get(name, "")) for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
@@ -41,6 +41,6 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),
-                        failpoints=points(name), epoch=epoch, machine="apart" if name in apart else "")
+                        failpoints=points(name), epoch=epoch, machine=machine.get(name, ""))
     return [spec(SYNCER, "syncer", ("--host", "{host}", "--listen", "{listen}")),
             *(spec(name, "learner", ("--connect", "{connect}")) for name in plan.cluster.names)]

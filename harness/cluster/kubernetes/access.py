@@ -76,7 +76,7 @@ def must_be_ready(settings: KubernetesSettings) -> None:
             raise KubernetesError(old)
         if missing := [words for _, words in lacking(api, settings)]:
             raise KubernetesError(f"{settings.context} does not allow: {'; '.join(missing)}. Whoever rules it can: "
-                                  f"diloco-chaos rbac | kubectl apply -f -")
+                                  f"diloco-chaos rbac USER | kubectl apply -f -")
     finally:
         api.close()
 

@@ -68,7 +68,7 @@ class Agent:
                 break
             try:
                 await asyncio.wait_for(self._over.wait(), left)
-            except TimeoutError:
+            except asyncio.TimeoutError:  # noqa: UP041 - another one than the built-in before Python 3.11
                 continue
         server.close()
         for name in self._children:
@@ -103,7 +103,8 @@ class Agent:
                 asked, data = await _read(reader)
                 self._heard = time.monotonic()
                 await self._answer(writer, asked, data)
-        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (asyncio.TimeoutError, OSError, ValueError, asyncio.IncompleteReadError,  # noqa: UP041 - as above
+                asyncio.LimitOverrunError):
             pass  # it comes again, or it never was the harness
         finally:
             if sender is not None:
@@ -153,7 +154,7 @@ class Agent:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(path.name + UNFINISHED[0])
         partial.write_bytes(data)
-        partial.chmod(asked.get("mode", 0o644))
+        partial.chmod(0o644)
         partial.replace(path)
         return {}, b""
 

@@ -84,6 +84,7 @@ def test_it_needs_nothing_but_an_old_python():
                                            if isinstance(node, ast.ImportFrom) and node.module}
     assert imported <= sys.stdlib_module_names
     assert not re.search(r"\.removeprefix|\.removesuffix|\bmatch \w+:", source)  # 3.9 and 3.10
+    assert not re.search(r"(?<!asyncio\.)\bTimeoutError", source)  # asyncio's is another one before 3.11
 
 
 def test_what_a_process_writes_is_here_by_the_time_that_its_end_is(place, there):
