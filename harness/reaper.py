@@ -10,12 +10,12 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cleanup.commands import carried_out
 from harness.cleanup.processes import carries, end_all, handle, identity, send, with_token
 from harness.extras import lacking
 
@@ -95,7 +95,8 @@ def _undone(undo: AnyUndo, token: str) -> bool:
         case Namespace(context=context, namespace=namespace, run=run):
             return _namespace_removed(context, namespace, run)
         case Command(argv=argv):
-            return _commanded(argv)
+            carried_out(argv, _COMMAND_S)
+            return True
     return False
 
 
@@ -141,22 +142,6 @@ def _namespace_removed(context: str, namespace: str, run: str) -> bool:
             api.close()
     except KubernetesError as error:
         raise OSError(str(error)) from error
-
-
-def _commanded(argv: list[str]) -> bool:
-    """Run a command of the user's.
-
-    Raises:
-        OSError: it can't be run, or fails.
-    """
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_S,
-                              check=False)
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"it takes longer than {_COMMAND_S:g} s") from error
-    if done.returncode:
-        raise OSError(f"exit status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
-    return True
 
 
 def _unsettled(engine: Engine, run: str) -> bool:

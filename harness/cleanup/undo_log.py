@@ -26,6 +26,11 @@ class UndoLogError(Exception):
     """A file that is not an undo log, or that can't be written; the message says which and what to do."""
 
 
+def run_label(token: str) -> str:
+    """What a run is labelled with: a part of its token, because labels are no secret."""
+    return token[:12]
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -23,6 +23,7 @@ from docker.models.networks import Network
 from docker.models.volumes import Volume
 
 from harness.cleanup.processes import Identity, identity
+from harness.cleanup.undo_log import run_label
 from harness.cluster.base import ClusterError
 
 RUN, HARNESS = "diloco-chaos.run", "diloco-chaos.harness"
@@ -48,11 +49,6 @@ class Thing(NamedTuple):
     name: str
     run: str
     harness: str
-
-
-def run_label(token: str) -> str:
-    """What a run is labelled with: a part of its token, because labels are no secret."""
-    return token[:12]
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness import memory
+from harness.cleanup.commands import carried_out
 from harness.cleanup.undo_log import Command as Undoing
-from harness.cleanup.undo_log import Namespace, UndoLog
+from harness.cleanup.undo_log import Namespace, UndoLog, run_label
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.commanded import CommandCluster
 from harness.cluster.incarnation import STOP_TIMEOUT_S
@@ -46,7 +47,6 @@ _AGAIN_S, _GRACE_S, _COMMAND_S, _GONE_S = 1.0, 2, 30.0, 20.0
 _HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
 _FILLING = ".filling"
 _SETTINGS = "cluster.json"
-RUN_LABEL_LENGTH = 12
 
 
 class KubernetesCluster(CommandCluster[RemoteNode]):
@@ -62,7 +62,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._settings = settings
         self._api = Api(settings.context)
-        self._objects = Manifests(settings, undo_log.token[:RUN_LABEL_LENGTH], run)
+        self._objects = Manifests(settings, run_label(undo_log.token), run)
         self._owes: int | None = None
         self._watch: Watch | None = None
         self._hosts: dict[str, Host] = {}
@@ -282,12 +282,15 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
                              ahead=round(best.ahead - node.ahead, 6), error=round(best.error, 6))
 
     def _looks(self) -> list[Callable[[], None]]:
-        hosts = [*self._hosts.values(), *([self._owner] if self._owner else [])]
-        return [partial(host.look, _LOOK_ANSWERS_S) for host in hosts if host.agent.connected]
+        return [partial(host.look, _LOOK_ANSWERS_S) for host in self._all_hosts() if host.agent.connected]
+
+    def _all_hosts(self) -> list[Host]:
+        """The nodes', and the run's own."""
+        return [*self._hosts.values(), *([self._owner] if self._owner else [])]
 
     def machines(self, here: Sample) -> list[dict[str, float | str]]:
         """See `harness.cluster.base.Watched`."""
-        hosts = [*self._hosts.values(), *([self._owner] if self._owner else [])]
+        hosts = self._all_hosts()
         looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
                  for host in hosts if (told := host.told) and not host.lost]
         names = {host.agent.boot: self._watch.machines.get(host.name, "") for host in hosts if self._watch is not None}
@@ -537,7 +540,7 @@ class KubernetesCluster(CommandCluster[RemoteNode]):
             self._comparing.close()
         if self._watch is not None:
             self._watch.close()
-        for host in (*self._hosts.values(), *([self._owner] if self._owner else [])):
+        for host in self._all_hosts():
             host.close()
         for forward in (*self._forwards.values(), *self._seen.values()):
             forward.close()
@@ -592,10 +595,6 @@ def _run(argv: Sequence[str]) -> None:
         KubernetesError: it fails.
     """
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_S,
-                              check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        carried_out(argv, _COMMAND_S)
+    except OSError as error:
         raise KubernetesError(f"{' '.join(argv)}: {error}") from error
-    if done.returncode:
-        raise KubernetesError(f"{' '.join(argv)}: exit status {done.returncode}: "
-                              f"{(done.stderr.strip().splitlines() or [''])[-1]}")

@@ -30,7 +30,6 @@ ANSWER_S = 30.0
 _AGAIN_S = 0.2
 _LONGEST_LINE = 1 << 16
 _LARGEST = 1 << 31
-_IDLE_S = 0.2
 
 
 class AgentError(ClusterError):
