@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from chaos.commands.common import Failure, app
 from harness.cluster.base import ClusterError
+from harness.cluster.remote.settings import PlaceSettings
 from harness.extras import require
 
 if TYPE_CHECKING:
     from harness.cluster.kubernetes.settings import KubernetesSettings
 
+Settings = TypeVar("Settings", bound=PlaceSettings)
 PlaceOption = Annotated[Path | None, typer.Option(
     "--place", metavar="FILE", help="YAML with the settings of --on kubernetes: image, namespace, limits, and the "
                                     "commands that only you can give. Without it, the file that "
@@ -33,9 +35,9 @@ def kubernetes_settings(place: Path | None, context: str, yes: bool) -> Kubernet
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
     from harness.cluster.kubernetes.access import named
-    from harness.cluster.kubernetes.settings import given, read
+    from harness.cluster.kubernetes.settings import KubernetesSettings
     try:
-        return named(read(place) if place else given(), context, current=yes)
+        return named(_said(KubernetesSettings, place), context, current=yes)
     except ClusterError as error:
         raise Failure(f"--on kubernetes: {error}", 2) from error
 
@@ -56,7 +58,12 @@ def rbac(
     from ruamel.yaml import YAML
 
     from harness.cluster.kubernetes.access import grants
-    from harness.cluster.kubernetes.settings import given, read
+    from harness.cluster.kubernetes.settings import KubernetesSettings
     yaml = YAML()
     yaml.default_flow_style = False
-    yaml.dump_all(grants(read(place) if place else given(), user), sys.stdout)
+    yaml.dump_all(grants(_said(KubernetesSettings, place), user), sys.stdout)
+
+
+def _said(settings: type[Settings], place: Path | None) -> Settings:
+    """In the file of the option, or of the environment."""
+    return settings.read(place) if place else settings.given()

@@ -26,7 +26,7 @@ from harness.cluster.base import (
     Cluster,
     Recorder,
 )
-from harness.cluster.kubernetes.settings import KubernetesSettings, given
+from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.cluster.local.cluster import LocalCluster
 from harness.core.programs import Program
 from harness.device import missing as unavailable
@@ -209,7 +209,7 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
     require("kubernetes", "kubernetes", "--on kubernetes")
     from harness.cluster.kubernetes.access import must_be_ready, named  # the client is not needed elsewhere
     from harness.cluster.kubernetes.cluster import KubernetesCluster
-    used = settings or named(given())
+    used = settings or named(KubernetesSettings.given())
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return KubernetesCluster(run, record, undo_log, used)

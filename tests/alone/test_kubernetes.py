@@ -18,7 +18,7 @@ import pytest
 from harness.cleanup.undo_log import undo_logs_folder
 from harness.cluster.base import ClusterError
 from harness.cluster.kubernetes.access import named
-from harness.cluster.kubernetes.settings import given
+from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.tape import reading
 
 SCENARIO = """
@@ -38,7 +38,7 @@ def settings():
     try:
         if not os.environ.get("DILOCO_CHAOS_KUBERNETES"):
             raise ClusterError("DILOCO_CHAOS_KUBERNETES names none")
-        return named(given())
+        return named(KubernetesSettings.given())
     except ClusterError as error:
         if os.environ.get("DILOCO_CHAOS_REQUIRE_KUBERNETES"):
             pytest.fail(f"there is no Kubernetes: {error}", pytrace=False)

@@ -21,6 +21,7 @@ from kubernetes.config.config_exception import ConfigException
 from websocket import WebSocketException
 
 from harness.cluster.base import ClusterError
+from harness.cluster.remote import cluster as remote
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
 """Labels: whose it is, what it is for, and which pods share a machine."""
@@ -51,7 +52,7 @@ class KubernetesError(ClusterError):
     """The cluster can't be used, refused, or does not answer."""
 
 
-class AwayError(KubernetesError):
+class AwayError(KubernetesError, remote.AwayError):
     """The API server does not answer now; it may again."""
 
 

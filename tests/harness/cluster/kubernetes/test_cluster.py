@@ -307,7 +307,7 @@ def test_a_command_of_the_user_s_that_fails_is_told_with_what_it_said(make_groun
                                    "node_partition_heal": "true"})
     ground.start()
     ground.until(lambda: ground.cluster._watch.machines.get("worker-0"))
-    with pytest.raises(KubernetesError, match="exit status 3: no such switch"):
+    with pytest.raises(ClusterError, match="exit status 3: no such switch"):
         ground.cluster.part_machine("worker", True)
     ground.cluster.part_machine("worker", False)
     assert "command" not in ground.owed()

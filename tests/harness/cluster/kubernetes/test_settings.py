@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from harness.cluster.base import ClusterError
-from harness.cluster.kubernetes.settings import KubernetesSettings, given, read
+from harness.cluster.kubernetes.settings import KubernetesSettings
 
 
 def test_an_empty_file_says_what_is_usual(tmp_path):
     (tmp_path / "place.yaml").write_text("")
-    assert read(tmp_path / "place.yaml") == KubernetesSettings()
+    assert KubernetesSettings.read(tmp_path / "place.yaml") == KubernetesSettings()
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("imagge: x", "imagge: Extra inputs are not permitted. Known are context, namespace, image"),
+    ("imagge: x", "imagge: Extra inputs are not permitted. Known are patience, start_within, commands, context"),
     ("namespace: Not_One", "namespace: Value error, 'Not_One' is no name of Kubernetes"),
     ("cpu: lots", "cpu: String should match pattern"),
     ("patience: 5", "patience: Input should be greater than or equal to 30"),
@@ -25,22 +25,22 @@ def test_an_empty_file_says_what_is_usual(tmp_path):
 def test_what_is_wrong_in_it_is_told_with_its_place(tmp_path, text, why):
     (tmp_path / "place.yaml").write_text(text)
     with pytest.raises(ClusterError) as error:
-        read(tmp_path / "place.yaml")
+        KubernetesSettings.read(tmp_path / "place.yaml")
     assert str(error.value).startswith(str(tmp_path / "place.yaml"))
     assert why in str(error.value)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(ClusterError, match="No such file"):
-        read(tmp_path / "none.yaml")
+        KubernetesSettings.read(tmp_path / "none.yaml")
 
 
 def test_the_environment_may_name_it(tmp_path, monkeypatch):
     (tmp_path / "place.yaml").write_text("context: mine")
     monkeypatch.setenv("DILOCO_CHAOS_KUBERNETES", str(tmp_path / "place.yaml"))
-    assert given().context == "mine"
+    assert KubernetesSettings.given().context == "mine"
     monkeypatch.delenv("DILOCO_CHAOS_KUBERNETES")
-    assert given() == KubernetesSettings()
+    assert KubernetesSettings.given() == KubernetesSettings()
 
 
 def test_a_command_is_told_which_machine_is_meant():
