@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,6 +22,8 @@ from harness.providers import OURS, offers
 
 if TYPE_CHECKING:
     from harness.cluster.kubernetes.settings import KubernetesSettings
+    from harness.cluster.remote.settings import PlaceSettings
+    from harness.cluster.slurm.settings import SlurmSettings
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -64,11 +67,29 @@ def kubernetes(settings: KubernetesSettings) -> list[Line]:
         words = f"{right.resource}: {', '.join(right.verbs)}"
         lines.append(Line("allowed", "missing" if right in missing else "ok", words,
                           "not allowed; diloco-chaos rbac prints what allows it" if right in missing else ""))
-    lines += [Line("faults", "ok" if what in settings.commands else "optional", what,
-                   "" if what in settings.commands else "only where you say how: `commands` of --place FILE")
-              for what in sorted(BY_COMMAND)]
     api.close()
-    return lines
+    return lines + _by_command(settings)
+
+
+def slurm(settings: SlurmSettings) -> list[Line]:
+    """Look at everything that a run in this Slurm may need."""
+    from harness.cluster.slurm.queue import Slurm, SlurmError, must_be_ready
+    try:
+        version = Slurm().version()
+        machines = must_be_ready(settings.partition)
+    except SlurmError as error:
+        return [Line("slurm", "missing", settings.partition or "the default partition", str(error))]
+    states = Counter(machines.values())
+    return [Line("slurm", "ok", version),
+            Line("machines", "ok", ", ".join(f"{count} {state}" for state, count in sorted(states.items()))),
+            Line("python", "optional", settings.python, "nobody can tell before a run whether the machines have it, "
+                                                        "and the trainer with it"), *_by_command(settings)]
+
+
+def _by_command(settings: PlaceSettings) -> list[Line]:
+    return [Line("faults", "ok" if what in settings.commands else "optional", what,
+                 "" if what in settings.commands else "only where you say how: `commands` of --place FILE")
+            for what in sorted(BY_COMMAND)]
 
 
 def _platform() -> Line:

@@ -11,7 +11,7 @@ from faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
 from faults.links.base import LinkFault
 from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
 from faults.links.network import Bandwidth, Latency, Partition
-from faults.machines import DeletePod, DrainNode, Evict, NodePartition, NodePowerLoss, RestartControlPlane
+from faults.machines import DeletePod, DrainNode, Evict, NodePartition, NodePowerLoss, Requeue, RestartControlPlane
 from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
 from faults.registry import FAULTS, AnyEntry, AnyFault
 from faults.simulated import ClockJump, PowerLoss
@@ -66,6 +66,7 @@ __all__ = [
     "PauseProcess",
     "Poison",
     "PowerLoss",
+    "Requeue",
     "Reset",
     "Restart",
     "RestartControlPlane",

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from faults.base import Fault, FaultContext, Observation
 from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
 from faults.process import Ending, Killed
-from harness.cluster.base import Ability, ControlPlane, Machines, Pods
+from harness.cluster.base import Ability, ControlPlane, Drains, Jobs, Machines, Pods
 from harness.units import names, show_seconds
 
 _AWAY_WITHIN_S = 90.0
@@ -19,16 +19,19 @@ class _WithItsDisk(Ending):
 
     target_role = "learner"
     gently: ClassVar[bool] = True
+    elsewhere: ClassVar[tuple[str, str]] = ("another pod", "the same pod")
+    """What its successor is in, and what it is not in."""
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """It ended as one that is told to, and its successor is in another pod."""
+        """It ended as one that is told to, and its successor is elsewhere."""
         ok, words, _ = super().verify(run, on)
-        spawned = {name: [event["pod"] for event in run.tape.of("spawn", node="harness")
-                          if event["target"] == name and "pod" in event.fields] for name in self.targets}
+        spawned = {name: [event["host"] for event in run.tape.of("spawn", node="harness")
+                          if event["target"] == name and "host" in event.fields] for name in self.targets}
         back = [name for name in exits(run, self.targets, on) if len(spawned[name]) > 1]
         same = [name for name in back if spawned[name][-1] == spawned[name][-2]]
-        return Effect(ok and not same, words + (f", but {names(same)} came back in the same pod" if same else
-                                                "; back in another pod" if back else ""))
+        another, the_same = self.elsewhere
+        return Effect(ok and not same, words + (f", but {names(same)} came back in {the_same}" if same else
+                                                f"; back in {another}" if back else ""))
 
 
 class DeletePod(_WithItsDisk):
@@ -77,12 +80,32 @@ class DrainNode(_WithItsDisk):
     def inject(self, hit: FaultContext) -> Observation:
         """Drain that under every target."""
         for target in self.targets:
-            hit.having(Machines).drain(target, self.restart_after)
+            hit.having(Drains).drain(target, self.restart_after)
         return {}
 
     def describe(self) -> str:
         """What it does, for people."""
         return f"machine under {names(self.targets)} drained{self.back()}"
+
+
+class Requeue(_WithItsDisk):
+    """The node's job is put back into the queue (`scontrol requeue`), as one that is preempted: SIGTERM, and SIGKILL
+    after the time that Slurm gives it. The node starts again once its job does."""
+
+    needs: ClassVar[frozenset[Ability]] = frozenset({"requeue", "restart"})
+    elsewhere: ClassVar[tuple[str, str]] = ("its job's next start", "a job that was not requeued")
+
+    kind: Literal["requeue"] = "requeue"
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Requeue that of every target."""
+        for target in self.targets:
+            hit.having(Jobs).requeue(target, self.restart_after)
+        return {}
+
+    def describe(self) -> str:
+        """What it does, for people."""
+        return f"job of {names(self.targets)} requeued{self.back()}"
 
 
 class NodePowerLoss(Killed):

@@ -74,7 +74,17 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.cleanup.undo_log import Command, Containers, Continue, Enable, Lift, Namespace, Remove, Toxin
+    from harness.cleanup.undo_log import (
+        Command,
+        Containers,
+        Continue,
+        Enable,
+        Lift,
+        Namespace,
+        Remove,
+        SlurmJobs,
+        Toxin,
+    )
     match undo:
         case Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -94,6 +104,8 @@ def _undone(undo: AnyUndo, token: str) -> bool:
             return _containers_removed(engine, run)
         case Namespace(context=context, namespace=namespace, run=run):
             return _namespace_removed(context, namespace, run)
+        case SlurmJobs(config=config, run=run):
+            return _jobs_over(config, run)
         case Command(argv=argv):
             carried_out(argv, _COMMAND_S)
             return True
@@ -141,6 +153,19 @@ def _namespace_removed(context: str, namespace: str, run: str) -> bool:
         finally:
             api.close()
     except KubernetesError as error:
+        raise OSError(str(error)) from error
+
+
+def _jobs_over(config: str, run: str) -> bool:
+    """Cancel what a run left in a queue of Slurm's; False where nothing was left.
+
+    Raises:
+        OSError: it does not answer, or something is not over.
+    """
+    from harness.cluster.slurm.queue import Slurm, SlurmError, wait_over
+    try:
+        return wait_over(Slurm(config), run, _GONE_S)
+    except SlurmError as error:
         raise OSError(str(error)) from error
 
 

@@ -23,7 +23,7 @@ from chaos.commands.common import (
     print_report,
     understood,
 )
-from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings
+from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings, slurm_settings
 from chaos.evidence.run_folder import RunFolder
 from harness.errors import first
 from harness.extras import MissingExtraError
@@ -177,8 +177,8 @@ def clean(
 
 @app.command()
 def doctor(
-    on: Annotated[str, typer.Option(help="Which place is looked at: local (this machine, and what else runs on it) or "
-                                         "kubernetes.")] = "local",
+    on: Annotated[str, typer.Option(help="Which place is looked at: local (this machine, and what else runs on it), "
+                                         "kubernetes or slurm.")] = "local",
     place: PlaceOption = None,
     context: ContextOption = "",
     yes: YesOption = False,
@@ -188,9 +188,10 @@ def doctor(
 
     Example: `diloco-chaos doctor`
     """
-    from chaos.doctor import examine, kubernetes
-    one_of("--on", on, ["local", "kubernetes"])
-    lines = examine() if on == "local" else kubernetes(kubernetes_settings(place, context, yes))
+    from chaos.doctor import examine, kubernetes, slurm
+    one_of("--on", on, ["local", "kubernetes", "slurm"])
+    lines = (examine() if on == "local" else slurm(slurm_settings(place)) if on == "slurm" else
+             kubernetes(kubernetes_settings(place, context, yes)))
     missing = any(line.state == "missing" for line in lines)
     if as_json:
         print_json({"ready": not missing, "found": [line._asdict() for line in lines]})

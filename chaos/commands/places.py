@@ -10,6 +10,7 @@ import typer
 from chaos.commands.common import Failure, app
 from harness.cluster.base import ClusterError
 from harness.cluster.remote.settings import PlaceSettings
+from harness.cluster.slurm.settings import SlurmSettings
 from harness.extras import require
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings", bound=PlaceSettings)
 PlaceOption = Annotated[Path | None, typer.Option(
-    "--place", metavar="FILE", help="YAML with the settings of --on kubernetes: image, namespace, limits, and the "
-                                    "commands that only you can give. Without it, the file that "
-                                    "DILOCO_CHAOS_KUBERNETES names.")]
+    "--place", metavar="FILE", help="YAML with the settings of --on kubernetes or slurm: image, namespace, "
+                                    "partition, limits, and the commands that only you can give. Without it, the file "
+                                    "that DILOCO_CHAOS_KUBERNETES or DILOCO_CHAOS_SLURM names.")]
 ContextOption = Annotated[str, typer.Option(
     "--context", metavar="NAME", help="Of the kubeconfig, for --on kubernetes.")]
 YesOption = Annotated[bool, typer.Option(
@@ -40,6 +41,18 @@ def kubernetes_settings(place: Path | None, context: str, yes: bool) -> Kubernet
         return named(_said(KubernetesSettings, place), context, current=yes)
     except ClusterError as error:
         raise Failure(f"--on kubernetes: {error}", 2) from error
+
+
+def slurm_settings(place: Path | None) -> SlurmSettings:
+    """As the option says.
+
+    Raises:
+        Failure: there is no such file, or it says what is not known.
+    """
+    try:
+        return _said(SlurmSettings, place)
+    except ClusterError as error:
+        raise Failure(f"--on slurm: {error}", 2) from error
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
-from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings
+from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings, slurm_settings
 from chaos.report.live import Terminal
 from chaos.runner import backends
 from chaos.runner.backends import Backend
@@ -43,7 +43,8 @@ def run(
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
-                                    "time), kubernetes (pods), or the backend of another package.")] = "local",
+                                    "time), kubernetes (pods), slurm (jobs), or the backend of another "
+                                    "package.")] = "local",
     place: PlaceOption = None,
     context: ContextOption = "",
     yes: YesOption = False,
@@ -74,8 +75,7 @@ def run(
     frozen = [with_options(one, corpus, deadline, step_time, device) for one in _frozen(scenario, plan, seed, repeat)]
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
-    backend = (backends.kubernetes(kubernetes_settings(place, context, yes)) if on == "kubernetes" else
-               backend_of(on, toxiproxy_port, toxiproxy))
+    backend = _backend(on, toxiproxy_port, toxiproxy, place, context, yes)
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in frozen[0].under_test.idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
@@ -124,9 +124,10 @@ def resume(
         origin, refused = origin_of(run, from_checkpoint)
         told, otherwise = told_of(origin), changed(run.manifest())
         on = str(run.manifest().get("backend", "local"))
-    if on == "kubernetes":
-        raise Failure(f"{folder}: it ran in pods, and what these kept is gone with them: run its plan again "
-                      f"(diloco-chaos run --plan {folder / 'plan.json'} --on kubernetes)", 2)
+    if on in ("kubernetes", "slurm"):
+        ran_in = "pods" if on == "kubernetes" else "jobs"
+        raise Failure(f"{folder}: it ran in {ran_in}, and what these kept is gone with them: run its plan again "
+                      f"(diloco-chaos run --plan {folder / 'plan.json'} --on {on})", 2)
     _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
@@ -213,6 +214,14 @@ def _device(choice: str) -> Device:
         raise Failure(f"--device {choice}: no such device{nearest(choice, (*DEVICES, AUTO))}; there are "
                       f"{', '.join(DEVICES)} and {AUTO}", 2)
     return chosen
+
+
+def _backend(on: str, port: int, toxiproxy: str, place: Path | None, context: str, yes: bool) -> Backend:
+    if on == "kubernetes":
+        return backends.kubernetes(kubernetes_settings(place, context, yes))
+    if on == "slurm":
+        return backends.slurm(slurm_settings(place))
+    return backend_of(on, port, toxiproxy)
 
 
 def backend_of(on: str, port: int, toxiproxy: str) -> Backend:

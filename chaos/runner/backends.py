@@ -22,12 +22,16 @@ from harness.cluster.base import (
     KUBERNETES,
     LOCAL,
     SIMULATED,
+    SLURM,
     Ability,
     Cluster,
     Recorder,
 )
 from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.cluster.local.cluster import LocalCluster
+from harness.cluster.slurm.cluster import SlurmCluster
+from harness.cluster.slurm.queue import must_be_ready as slurm_must_be_ready
+from harness.cluster.slurm.settings import SlurmSettings
 from harness.core.programs import Program
 from harness.device import missing as unavailable
 from harness.extras import require
@@ -56,6 +60,26 @@ _NOT_IN_PODS: dict[Ability, str] = {
     "jump_clock": "only a simulation has a clock for each node",
     "share_links": "only a simulation has links that share a rate",
     "signal_process": "the processes of a node can be told apart on this machine only"}
+
+
+_NOT_IN_JOBS: dict[Ability, str] = {
+    "exhaust_memory": "whether a job has a memory of its own is up to how your Slurm is set up: run it with --on "
+                      "compose or kubernetes",
+    "restart_links": "the links are beside the harness, as on local: run it with --on compose or kubernetes",
+    "restart_engine": "there is no engine under jobs: see requeue and restart_control_plane",
+    "lose_power": "only a simulation can lose what was not on stable storage: see node_power_loss",
+    "jump_clock": "only a simulation has a clock for each node",
+    "share_links": "only a simulation has links that share a rate"}
+
+
+def _not_in_jobs(program: Program) -> str:
+    """Why a command can't run in a job; empty where it can."""
+    if program.meets:
+        return ("peers: caught: what catches connections is on one machine, and can't be brought into jobs: name the "
+                "peers in the command, or run it with --on local")
+    if program.image or program.service is not None:
+        return "image: jobs run what is on their machines: leave it out, or run it with --on compose or kubernetes"
+    return ""
 
 
 def _not_in_pods(program: Program) -> str:
@@ -100,23 +124,28 @@ class Backend:
         if contained and plan.trainer != BUILT_IN and not plan.under_test.programs(plan.cluster):
             found.append(f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it "
                          f"with --on local or --on simulated")
-        if self.name == "kubernetes":
+        if refused := {"kubernetes": _not_in_pods, "slurm": _not_in_jobs}.get(self.name):
             found += [f"{name}: {why}" for name, program in plan.under_test.programs(plan.cluster).items()
-                      if (why := _not_in_pods(program))]
+                      if (why := refused(program))]
         why = plan.cluster.lacking(containers=contained)
         return found + ([why] if why else self._no_device(plan.cluster.computes_on))
 
     def _no_device(self, device: str) -> list[str]:
-        why = "containers have none" if self.name in _CONTAINED and device != "cpu" else unavailable(device)
+        elsewhere = {"slurm": "jobs were never tried with one"} | dict.fromkeys(_CONTAINED, "containers have none")
+        why = elsewhere[self.name] if self.name in elsewhere and device != "cpu" else unavailable(device)
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 
     def _advice(self, missing: Collection[Ability]) -> str:
         if "signal_process" in missing:
             return "the processes of a node can be told apart on this machine only: leave --on out, which is --on local"
-        if set(missing) & BY_COMMAND and self.name == "kubernetes":
+        if set(missing) & BY_COMMAND and self.name in ("kubernetes", "slurm"):
             return "only you can do that to your machines: say how in `commands` of --place FILE"
+        if "requeue" in missing:
+            return "only Slurm has a queue: run it with --on slurm"
         if set(missing) <= KUBERNETES | BY_COMMAND and set(missing) - CONTAINERS - SIMULATED:
             return "only a cluster of machines has that: run it with --on kubernetes"
+        if self.name == "slurm":
+            return _NOT_IN_JOBS.get(min(missing), "a job can't be made to do that: run it with --on compose")
         if self.name == "kubernetes":
             return _NOT_IN_PODS.get(min(missing), "a pod can't be made to do that: run it with --on compose")
         if self.virtual:
@@ -215,6 +244,23 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
         return KubernetesCluster(run, record, undo_log, used)
     able = KUBERNETES | {what for what in BY_COMMAND if what in used.commands}
     return Backend("kubernetes", able, _live(make), ready=lambda plan: must_be_ready(used))
+
+
+def slurm(settings: SlurmSettings | None = None) -> Backend:
+    """Jobs of Slurm; `settings`: the file's that DILOCO_CHAOS_SLURM names, if not given.
+
+    Raises:
+        ClusterError: there is no such file.
+    """
+    used = settings or SlurmSettings.given()
+
+    def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+        return SlurmCluster(run, record, undo_log, used)
+
+    def ready(plan: Plan) -> None:
+        slurm_must_be_ready(used.partition)
+    able = SLURM | {what for what in BY_COMMAND if what in used.commands}
+    return Backend("slurm", able, _live(make), ready=ready)
 
 
 def simulated(parameters: Parameters | None = None) -> Backend:

@@ -143,6 +143,19 @@ class Namespace(_Undo):
         return f"everything of {self.run} in namespace {self.namespace} of {self.context} removed"
 
 
+class SlurmJobs(_Undo):
+    """Cancel every job of Slurm's that carries the run's name, and nothing else."""
+
+    entry: Literal["slurm_jobs"] = "slurm_jobs"
+    config: str
+    """The file that SLURM_CONF named; empty: none."""
+    run: str = Field(pattern=r"^[0-9a-f]{12}$")
+
+    def describe(self) -> str:
+        """For people."""
+        return f"jobs of {self.run} cancelled"
+
+
 class Command(_Undo):
     """Run what the user gave to undo something that only the user can do."""
 
@@ -161,7 +174,7 @@ class Done(_Entry):
     number: int
 
 
-AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace | Command
+AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace | SlurmJobs | Command
 _ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
     Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
 

@@ -24,7 +24,7 @@ Recorder = Callable[..., None]
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
                   "restart_engine", "lose_power", "jump_clock", "share_links", "signal_process", "delete_pod", "evict",
-                  "drain_node", "node_power_loss", "node_partition", "restart_control_plane"]
+                  "drain_node", "requeue", "node_power_loss", "node_partition", "restart_control_plane"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
@@ -35,10 +35,11 @@ CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "
                                                "restart_engine"}
 KUBERNETES: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "fill_disk", "restart_links", "delete_pod", "evict",
                                                "drain_node"}
+SLURM: frozenset[Ability] = EVERYWHERE | {"requeue"}
 OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
 """What hits a whole machine: who is meant by it shares none with the others."""
 BY_COMMAND: frozenset[Ability] = frozenset({"node_power_loss", "node_partition", "restart_control_plane"})
-"""What a Kubernetes can do where its user says how."""
+"""What a cluster of machines can do where its user says how."""
 SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
                                               "lose_power", "jump_clock", "share_links"}
 ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
@@ -395,12 +396,27 @@ class Pods(Protocol):
 
 
 @runtime_checkable
-class Machines(Protocol):
-    """Nodes are on several machines."""
+class Drains(Protocol):
+    """Pods can be kept from a machine."""
 
     def drain(self, node: str, restart_after: float | None) -> None:
         """Evict all pods of this run from the machine that a node is on, and put none there any more."""
         ...
+
+
+@runtime_checkable
+class Jobs(Protocol):
+    """Nodes run in jobs of a queue."""
+
+    def requeue(self, node: str, restart_after: float | None) -> None:
+        """End a node's job and put it back into the queue. The next incarnation starts after so many seconds, and not
+        before its job does; on an empty disk, and maybe elsewhere."""
+        ...
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """Nodes are on several machines."""
 
     def lose_machine(self, node: str, restart_after: float | None) -> None:
         """Take the power from the machine that a node is on, by the command that the user gave for it."""
@@ -427,6 +443,6 @@ class ControlPlane(Protocol):
 CAPABILITIES: dict[Ability, type] = {
     "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
     "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
-    "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Machines,
+    "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
     "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane}
 """What only some backends can do -> what their cluster then has."""

@@ -24,7 +24,7 @@ def ended(status=0, **more):
 
 
 def spawned(t, pod, incarnation=0):
-    return t, "spawn", {"target": "learner-1", "incarnation": incarnation, "pod": pod}
+    return t, "spawn", {"target": "learner-1", "incarnation": incarnation, "host": pod}
 
 
 @pytest.mark.parametrize("kind", ["delete_pod", "evict", "drain_node"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -152,6 +151,9 @@ class KubernetesCluster(RemoteCluster):
             raise ClusterError(f"{what}: its pod does not run" + ("" if hopeless else f" within "
                                f"{self._settings.start_within:g} s") + f": {why or 'Kubernetes does not say why'}")
 
+    def _answers(self) -> bool:
+        return self._api.answers()
+
     def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
         return RemoteNode(spec, number, self._undo_log, host, self._start, partial(self._set_processors, host.name))
 
@@ -269,23 +271,6 @@ class KubernetesCluster(RemoteCluster):
         self._avoided.add(machine)
         for name in self._on(machine):
             self.delete_pod(name, restart_after, evict=True)
-
-    def restart_control_plane(self) -> None:
-        """In a session of its own: it must not end with us."""
-        subprocess.Popen(self._settings.command("restart_control_plane"), stdin=subprocess.DEVNULL,
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-
-    def control_plane_away(self, within: float) -> float:
-        """See `harness.cluster.base.ControlPlane`."""
-        until, gone = time.monotonic() + within, None
-        while time.monotonic() < until:
-            there = self._api.answers()
-            if gone is None and not there:
-                gone = time.monotonic()
-            if gone is not None and there:
-                return time.monotonic() - gone
-            time.sleep(LOOK_S)
-        return 0.0
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 This file is sent to where it runs, which may be an image that has nothing of ours: it needs Python 3.8 and nothing
 else. It listens on loopback, knows the harness by the run's token, and speaks in frames: a line of JSON, and after it
-as many bytes as the line says in `bytes`. What nodes write is kept on its disk and sent as it grows, from wherever the
-harness has it up to, so that a lost connection loses nothing. Where the harness is not heard of for longer than
-`--patience`, it ends everything and itself.
+as many bytes as the line says in `bytes`; `--bridge` leads to it from standard input. What nodes write is kept on its
+disk and sent as it grows, from wherever the harness has it up to, so that a lost connection loses nothing. Where the
+harness is not heard of for longer than `--patience`, it ends everything and itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -41,10 +43,13 @@ _ZEROS = bytes(1 << 16)
 class Agent:
     """See the module."""
 
-    def __init__(self, run: Path, token: str, patience: float) -> None:
+    def __init__(self, run: Path, token: str, patience: float, *, shared: bool = False) -> None:
+        """`shared`: others use what it runs in, too; then what its own processes use is counted one by one."""
         self.run, self.patience = run, patience
         self._token = token
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._pids_in: dict[str, Path] = {}  # name -> the file with the pid, where a launcher starts the process
+        self._spent: dict[int, float] = {}  # process -> seconds of processor that it was seen to have used
         self._exits: dict[str, dict[str, Any]] = {}
         self._out_of_memory = _out_of_memory()
         self._heard, self._began = time.monotonic(), time.time()
@@ -52,15 +57,20 @@ class Agent:
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
         self._ending: asyncio.Future[None] | None = None
-        self._cgroup = _cgroup_cpu()
+        self._cgroup = None if shared else _cgroup_cpu()
+        self._shared = shared
 
-    async def serve(self, port: int) -> None:
-        """Until the harness says that it is over, or is not heard of any more."""
+    async def serve(self, port: int, port_file: Path | None = None) -> None:
+        """Until the harness says that it is over, or is not heard of any more. `port_file`: gets the port, once."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
         server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
-        print(f"the agent listens on {server.sockets[0].getsockname()[1]}", flush=True)
+        port = server.sockets[0].getsockname()[1]
+        print(f"the agent listens on {port}", flush=True)
+        if port_file is not None:
+            port_file.with_suffix(UNFINISHED[0]).write_text(str(port))
+            port_file.with_suffix(UNFINISHED[0]).replace(port_file)
         while not self._over.is_set():
             left = self.patience - (time.monotonic() - self._heard)
             if left <= 0:
@@ -135,8 +145,13 @@ class Agent:
         """What this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began, and how
         many seconds of processor this container has used, and of these the agent itself."""
         at = time.monotonic()
-        return {"at": at, "machine": _machine(), "used": _number(self._cgroup) / 1e9 if self._cgroup else 0.0,
-                "own": time.process_time()}, b""
+        return {"at": at, "machine": _machine(), "used": self._used(), "own": time.process_time()}, b""
+
+    def do_port(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """A port that is free now on all addresses of this machine."""
+        with socket.socket() as held:
+            held.bind(("", 0))
+            return {"port": held.getsockname()[1]}, b""
 
     def do_fill(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Fill the disk that a file is to lie on, until nothing fits any more; bytes that were written."""
@@ -174,9 +189,13 @@ class Agent:
                           if path.is_file() and not path.is_symlink()}}, b""
 
     def do_spawn(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        """Start a process, in a session of its own; one of that name that was started already is left as it is."""
+        """Start a process, in a session of its own; one of that name that was started already is left as it is. Where
+        it is only what launches the process, `pid_in` is the file that the process' own pid is written to."""
         name = asked["name"]
         if name not in self._children:
+            if asked.get("pid_in"):
+                self._pids_in[name] = self._path(asked["pid_in"])
+                self._pids_in[name].parent.mkdir(parents=True, exist_ok=True)
             path = self.run / "logs" / (name + ".log")
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(path, "wb") as log:
@@ -218,18 +237,39 @@ class Agent:
     def _pid(self, name: str) -> int:
         if name in self._exits or name not in self._children:
             raise ProcessLookupError(name)
-        return self._children[name].pid
+        if name not in self._pids_in:
+            return self._children[name].pid
+        try:
+            return int(self._pids_in[name].read_text().split()[0])
+        except (OSError, ValueError, IndexError):  # it was not launched yet
+            raise ProcessLookupError(name) from None
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         if name in self._exits or name not in self._children:
             return  # what is done to one that has ended is done to nobody
-        pid = self._children[name].pid
+        try:
+            pid = self._pid(name)
+        except ProcessLookupError:
+            pid = self._children[name].pid  # what would launch it, then
         everybody = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
         for one in [pid, *(_below(pid) if everybody else ())]:
             try:
                 os.kill(one, number)
             except ProcessLookupError:
                 continue
+
+    def _used(self) -> float:
+        """Seconds of processor."""
+        if not self._shared:
+            return _number(self._cgroup) / 1e9 if self._cgroup else 0.0
+        for name in self._children:
+            try:
+                first = self._pid(name)
+            except ProcessLookupError:
+                continue
+            for pid in [first, *_below(first)]:
+                self._spent[pid] = max(self._spent.get(pid, 0.0), _processor(pid))
+        return time.process_time() + sum(self._spent.values())
 
     def _reap(self) -> None:
         """Children have ended: those that were asked for, and what they left to this process."""
@@ -333,6 +373,36 @@ def _below(root: int) -> list[int]:
     return found
 
 
+def _processor(pid: int) -> float:
+    """Seconds of processor that one process has used; 0 where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def bridge(port_file: Path) -> None:
+    """Lead standard input to the agent, and what it says to standard output, until either has an end.
+
+    Raises:
+        OSError: there is no agent.
+    """
+    with socket.create_connection((LOOPBACK, int(port_file.read_text()))) as agent:
+        def there() -> None:
+            while data := os.read(0, _CHUNK):
+                agent.sendall(data)
+            agent.shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=there, daemon=True).start()
+        while data := agent.recv(_CHUNK):
+            _write_all(1, data)
+
+
+def _write_all(to: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(to, data):]
+
+
 def _machine() -> dict[str, Any]:
     """Running totals of the machine: ticks of all processors, and microseconds in which something waited."""
     found: dict[str, Any] = {"cores": os.cpu_count() or 1, "ticks": os.sysconf("SC_CLK_TCK")}
@@ -401,12 +471,20 @@ def main() -> int:
     """The command line; the token is in the environment."""
     parser = argparse.ArgumentParser(description="Starts one node's processes for a harness elsewhere.")
     parser.add_argument("--run", type=Path, required=True, help="the folder that nodes find the run in")
-    parser.add_argument("--port", type=int, required=True, help="on loopback; 0: any")
+    parser.add_argument("--port", type=int, default=0, help="on loopback; 0: any")
+    parser.add_argument("--port-file", type=Path, help="is written once it listens")
+    parser.add_argument("--bridge", action="store_true", help="lead to the agent whose port that file has")
+    parser.add_argument("--shared", action="store_true", help="others use what it runs in, too")
     parser.add_argument("--patience", type=float, default=90.0, help="seconds without the harness until all is ended")
     given = parser.parse_args()
 
+    if given.bridge:
+        bridge(given.port_file)
+        return 0
+
     async def served() -> None:
-        await Agent(given.run, os.environ[TOKEN], given.patience).serve(given.port)
+        made = Agent(given.run, os.environ[TOKEN], given.patience, shared=given.shared)
+        await made.serve(given.port, given.port_file)
     asyncio.run(served())
     return 0
 

@@ -7,6 +7,7 @@ next incarnation gets a new one, with an empty disk.
 
 from __future__ import annotations
 
+import subprocess
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -87,6 +88,10 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     @abstractmethod
     def _machine(self, host: Host) -> str:
         """The machine that it is on; empty: nobody knows yet."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether what manages the place answers."""
 
     @abstractmethod
     def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
@@ -180,7 +185,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
                 return
         host = self._hosts[spec.name]
         self._nodes[spec.name] = self._node(spec, number, host)
-        self._record("spawn", target=spec.name, incarnation=number, pod=host.name)
+        self._record("spawn", target=spec.name, incarnation=number, host=host.name)
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -252,6 +257,23 @@ class RemoteCluster(CommandCluster[RemoteNode]):
         else:
             self._undo_commands("node_partition")
 
+    def restart_control_plane(self) -> None:
+        """In a session of its own: it must not end with us."""
+        subprocess.Popen(self._place_settings.command("restart_control_plane"), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def control_plane_away(self, within: float) -> float:
+        """See `harness.cluster.base.ControlPlane`."""
+        until, gone = time.monotonic() + within, None
+        while time.monotonic() < until:
+            there = self._answers()
+            if gone is None and not there:
+                gone = time.monotonic()
+            if gone is not None and there:
+                return time.monotonic() - gone
+            time.sleep(LOOK_S)
+        return 0.0
+
     def _machine_of(self, node: str) -> str:
         if not (machine := self._machine(self._hosts[node])):
             raise ClusterError(f"nobody knows which machine {node} is on")
@@ -278,17 +300,21 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def state_files(self, node: str) -> dict[str, int]:
         """As its agent sees them."""
-        files = self._hosts[node].agent.ask("list", path=self._nodes[node].spec.state)["files"]
+        files = self._hosts[node].agent.ask("list", path=self._state_at(node))["files"]
         return {str(name): int(size) for name, size in files.items()}
 
     def alter(self, node: str, name: str, change: Callable[[bytes], bytes | None]) -> None:
         """Through its agent."""
-        host, path = self._hosts[node].agent, f"{self._nodes[node].spec.state}/{name}"
+        host, path = self._hosts[node].agent, f"{self._state_at(node)}/{name}"
         changed = change(host.fetch("get", path=path)[1])
         if changed is None:
             host.ask("remove", path=path)
         else:
             host.ask("put", changed, path=path)
+
+    def _state_at(self, node: str) -> str:
+        """The folder of its state there; one that is not absolute is below the run's."""
+        return self._nodes[node].spec.state
 
     def corrupt_memory(self, node: str, corruption: Corruption) -> None:
         """An order, which its agent puts into the run's folder there."""

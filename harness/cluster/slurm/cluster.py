@@ -1,0 +1,247 @@
+"""The cluster in Slurm: a job and an agent for each node, each incarnation a step of it, links beside the harness.
+
+A job keeps its place from incarnation to incarnation: whoever gave it back would have to queue for another one. One
+that Slurm requeues is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from harness.cleanup.processes import TOKEN
+from harness.cleanup.undo_log import SlurmJobs, UndoLog, run_label
+from harness.cluster.base import ClusterError, NodeSpec, Recorder
+from harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
+from harness.cluster.remote.cluster import SETTINGS, RemoteCluster
+from harness.cluster.remote.connection import Connection
+from harness.cluster.remote.node import Host, RemoteNode
+from harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, options, script
+from harness.cluster.slurm.node import Step
+from harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name, wait_over
+from harness.cluster.slurm.settings import SlurmSettings
+from harness.cluster.slurm.watch import Watch
+from harness.core.programs import Program
+
+_GONE_S = 20.0
+_READS = "reads"
+_WHY = {NO_FOLDER: "it could not make a folder in {folder}", 127: "{python} is not there",
+        126: "{python} can't be run"}
+_DISCARD = 9
+
+
+class Begun(NamedTuple):
+    """One start of a job."""
+
+    job: int
+    restarts: int
+    """How often it was requeued before."""
+    folder: str
+    """There."""
+
+
+class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
+    """Implements `harness.cluster.base.Cluster`."""
+
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: SlurmSettings) -> None:
+        """See `SupervisedCluster`."""
+        super().__init__(run, record, undo_log, settings)
+        self._settings, self._slurm, self._label = settings, Slurm(), run_label(undo_log.token)
+        self._watch: Watch | None = None
+        self._begun: dict[str, Begun] = {}  # host -> what it is
+        self._owes: int | None = None
+        self._bridges: list[subprocess.Popen[bytes]] = []
+        self._address = cache(self._slurm.address)
+
+    # -- the beginning -------------------------------------------------------------------------------------------------
+
+    def start(self, nodes: Sequence[NodeSpec]) -> None:
+        """The links, the jobs, the node that others connect to, then all others."""
+        self._owes = self._undo_log.record(SlurmJobs, config=os.environ.get("SLURM_CONF", ""), run=self._label)
+        self._links_at = self._settings.address or self._seen_from_machines()
+        self._begin_links()
+        self._watch = Watch(self._slurm, self._label)
+        self._prepare_all(nodes)
+        self._start_all(nodes, LOOPBACK)
+
+    def _seen_from_machines(self) -> str:
+        """This machine's address on the way to theirs."""
+        machine = next(iter(self._slurm.machines(self._settings.partition)), "")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:  # nothing is sent
+            try:
+                way.connect((self._slurm.address(machine), _DISCARD))
+            except OSError as error:
+                raise SlurmError(f"no way leads from here to {machine or 'any machine'} ({error}): say in `address` "
+                                 f"where jobs find this machine") from error
+            return str(way.getsockname()[0])
+
+    def _make_host(self, spec: NodeSpec, number: int) -> Host:
+        before, name = self._hosts.get(spec.name), job_name(self._label, spec.name)
+        if before is not None and (job := self._job(before)) is not None and not job.over:
+            which, restarts = job.number, self._begun[before.name].restarts + 1
+        else:
+            asked = options(self._settings, sorted(self._avoided))
+            which = self._slurm.submit(name, script(self._settings, name), asked, {TOKEN: self._undo_log.token})
+            restarts = 0
+        begun = Begun(which, restarts, folder(self._settings, name, which, restarts))
+        title = f"job {which}" + (f", requeued {restarts} times" if restarts else "")
+        self._begun[title] = begun
+        dial = partial(self._dial, title, begun)
+        return Host(title, Connection(spec.name, self._run, self._undo_log.token, dial))
+
+    def _dial(self, title: str, begun: Begun) -> socket.socket:
+        """To its agent, which listens on loopback: through a step of its job."""
+        job = self._watch.jobs.get(begun.job) if self._watch is not None else None
+        if job is None or job.state != "RUNNING" or job.restarts != begun.restarts:
+            raise SlurmError(f"{title} does not run")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            argv = [self._settings.python, f"{begun.folder}/agent.py", "--run", begun.folder, "--bridge", "--port-file",
+                    f"{begun.folder}/{PORT_FILE}"]
+            self._bridges = [bridge for bridge in self._bridges if bridge.poll() is None]
+            self._bridges.append(self._slurm.in_step(begun.job, argv, theirs.fileno()))
+        return ours
+
+    def _give_up(self, host: Host) -> None:
+        """Slurm ends it, or has ended it."""
+
+    def _must_come(self, host: Host, what: str, until: float) -> None:
+        job = self._job(host)
+        if job is not None and job.over:
+            raise ClusterError(f"{what}: its job ended: {self._end_of(job)}")
+        if time.monotonic() > until:
+            waits = f"{job.state} ({job.reason})" if job is not None else "Slurm does not know it"
+            raise ClusterError(f"{what}: its job does not run within {self._settings.start_within:g} s: {waits}. "
+                               f"Raise `start_within`, or ask for less")
+
+    def _end_of(self, job: Job) -> str:
+        status = int(job.exit_code) if job.exit_code.isdigit() else 0
+        why = _WHY.get(status, job.reason).format(folder=self._settings.folder, python=self._settings.python)
+        return f"{job.state}" + (f", {why} on {job.machine}" if why not in ("", "None") else "")
+
+    def _lost(self, host: Host) -> str:
+        if (job := self._job(host)) is None:
+            return ""
+        if job.restarts > self._begun[host.name].restarts:
+            return "its job was requeued"
+        return f"its job ended: {self._end_of(job)}" if job.over else ""
+
+    def _job(self, host: Host) -> Job | None:
+        """As Slurm said of late; None: it has not said anything yet."""
+        return self._watch.jobs.get(self._begun[host.name].job) if self._watch is not None else None
+
+    def _machine(self, host: Host) -> str:
+        job = self._job(host)
+        return job.machine if job is not None and job.restarts == self._begun[host.name].restarts else ""
+
+    def _answers(self) -> bool:
+        try:
+            self._slurm.jobs(self._label)
+        except SlurmError:
+            return False
+        return True
+
+    def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
+
+        def through_slurm(step: str, which: signal.Signals) -> None:
+            self._slurm.signal(f"{self._begun[host.name].job}.{step}", which)
+        return Step(spec, number, self._undo_log, host, self._start, through_slurm)
+
+    def _start(self, node: RemoteNode) -> None:
+        inside = self._begun[node.host.name].folder
+        if (program := node.spec.program) is not None:
+            started = self._started(node.spec, program, node.incarnation)
+            argv, env, cwd = started.argv, started.env, started.cwd
+        else:
+            node.ahead = node.host.clock.best(time.monotonic()).ahead
+            filled = node.spec.command(node.incarnation, python=self._settings.python, host=self._found_at(node.name),
+                                       listen=self._listens.get(node.name, 0), ahead=node.ahead,
+                                       connect=self._addresses.get(node.name, ""))
+            argv = [inside if part == str(self._run) else part for part in filled]
+            env, cwd = OURS, ""
+        argv, file = launched(inside, node.process, argv)
+        node.agent.ask("spawn", name=node.process, argv=argv, env=env, cwd=cwd, pid_in=file)
+
+    def _needs(self, spec: NodeSpec) -> dict[str, bytes]:
+        """Copies below its job's folder, and the settings with their names there: the machine is not the run's own."""
+        needed = super()._needs(spec)
+        if not needed:
+            return {}
+        inside = self._begun[self._hosts[spec.name].name].folder
+        names = {str(path): f"{_READS}{path.absolute()}" for path in spec.reads}
+        settings = {key: f"{inside}/{names[value]}" if isinstance(value, str) and value in names else value
+                    for key, value in json.loads(needed[SETTINGS]).items()}
+        return {SETTINGS: json.dumps(settings).encode(),
+                **{name: needed[outside] for outside, name in names.items()}}
+
+    # -- what only jobs have -------------------------------------------------------------------------------------------
+
+    def requeue(self, node: str, restart_after: float | None) -> None:
+        """See `harness.cluster.base.Jobs`."""
+        current = self._nodes[node]
+        if not current.alive or current.host.lost:
+            return
+        current.expected_exit, current.restart_after = True, restart_after
+        current.host.leaving = True
+        self._slurm.requeue(self._begun[current.host.name].job)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """And all jobs are cancelled. Where Slurm does not answer, that stays owed."""
+        self._end_nodes()
+        if self._watch is not None:
+            self._watch.close()
+        for host in self._all_hosts():
+            host.close()
+        for bridge in self._bridges:
+            with suppress(ProcessLookupError):
+                bridge.kill()
+            bridge.wait()
+        self._end_links()
+        self._close_echo()
+        if self._owes is None:
+            return
+        try:
+            self._undo_commands()
+            wait_over(self._slurm, self._label, _GONE_S)
+            self._undo_log.complete(self._owes)
+            self._owes = None
+        except ClusterError as error:
+            self._record("warning", reason=str(error))
+
+    # -- nodes that are commands ---------------------------------------------------------------------------------------
+
+    def _port_for(self, spec: NodeSpec, program: Program) -> int:
+        """Of the machine's, which nobody has now."""
+        if program.port:
+            return program.port
+        return int(self._hosts[spec.name].agent.ask("port", within=self._settings.start_within)["port"])
+
+    def _found_at(self, node: str) -> str:
+        self._wait_placed(node)
+        return self._address(self._machine(self._hosts[node]))
+
+    def _seen_at(self, node: str) -> tuple[str, int]:
+        return self._found_at(node), self._listens[node]
+
+    def _place(self) -> dict[str, str]:
+        return {"python": self._settings.python}
+
+    def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
+        """Its folder is its job's, and it listens where others find it."""
+        inside = self._begun[self._hosts[spec.name].name].folder
+        return super()._own(spec, program, number) | {"run": inside, "host": self._found_at(spec.name)}
+
+    def _state_at(self, node: str) -> str:
+        state, run = PurePosixPath(super()._state_at(node)), self._run.absolute()
+        return str(state.relative_to(run)) if state.is_relative_to(run) else str(state)
