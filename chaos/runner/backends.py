@@ -142,6 +142,8 @@ class Backend:
             return "only you can do that to your machines: say how in `commands` of --place FILE"
         if "requeue" in missing:
             return "only Slurm has a queue: run it with --on slurm"
+        if set(missing) <= BY_COMMAND | {"restart"}:
+            return "only a cluster of machines has that: run it with --on kubernetes or slurm"
         if set(missing) <= KUBERNETES | BY_COMMAND and set(missing) - CONTAINERS - SIMULATED:
             return "only a cluster of machines has that: run it with --on kubernetes"
         if self.name == "slurm":

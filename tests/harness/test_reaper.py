@@ -4,11 +4,13 @@ import os
 import resource
 import secrets
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
+import fake_slurm
 from harness.cleanup.processes import Identity, identity, state, with_token
 from harness.cleanup.undo_log import (
     Command,
@@ -17,6 +19,7 @@ from harness.cleanup.undo_log import (
     Lift,
     Namespace,
     Remove,
+    SlurmJobs,
     Toxin,
     UndoLog,
     UndoLogError,
@@ -387,3 +390,35 @@ def test_what_a_run_left_on_a_kubernetes_is_removed_or_told_of(undo_log, monkeyp
     assert told in found
     assert found.startswith(NOT_UNDONE) is undo_log.path.exists()
     assert api.asked == ["lab", ("n", "c0ffee" * 2), "closed"]
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """Of a Slurm that is made up, with a job of this run and one of somebody else's."""
+    for name, value in fake_slurm.install(tmp_path / "bin").items():
+        monkeypatch.setenv(name, value)
+    for name in (f"diloco-chaos.{'c0ffee' * 2}.learner-1", f"diloco-chaos.{'decafe' * 2}.learner-1"):
+        subprocess.run(["sbatch", f"--job-name={name}"], input="sleep 600", text=True, check=True)
+    yield tmp_path / "bin"
+    with fake_slurm.queue(tmp_path / "bin") as content:
+        for job in content["jobs"].values():
+            fake_slurm.end(job)
+
+
+def test_jobs_that_a_run_left_are_cancelled_and_nobody_else_s(undo_log, queue):
+    undo_log.record(SlurmJobs, config="", run="c0ffee" * 2)
+    assert heal(undo_log.path) == ["jobs of c0ffeec0ffee cancelled"]
+    with fake_slurm.queue(queue) as content:
+        assert [job["state"] for job in content["jobs"].values()] == ["CANCELLED", "RUNNING"]
+    assert not undo_log.path.exists()
+
+
+def test_where_slurm_does_not_answer_jobs_stay_owed(undo_log, queue):
+    with fake_slurm.queue(queue) as content:
+        content["say"] = "Unable to contact slurm controller"
+    undo_log.record(SlurmJobs, config="", run="c0ffee" * 2)
+    found, = heal(undo_log.path)
+    assert found.startswith(f"{NOT_UNDONE}: jobs of c0ffeec0ffee cancelled: squeue: Unable to contact")
+    assert undo_log.path.exists()
+    with fake_slurm.queue(queue) as content:
+        content["say"] = ""

@@ -25,7 +25,7 @@ from harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
 from harness.cluster.remote.cluster import SETTINGS, RemoteCluster
 from harness.cluster.remote.connection import Connection
 from harness.cluster.remote.node import Host, RemoteNode
-from harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, options, script
+from harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, script, submitted_with
 from harness.cluster.slurm.node import Step
 from harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name, wait_over
 from harness.cluster.slurm.settings import SlurmSettings
@@ -57,6 +57,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         super().__init__(run, record, undo_log, settings)
         self._settings, self._slurm, self._label = settings, Slurm(), run_label(undo_log.token)
         self._watch: Watch | None = None
+        self._apart: dict[str, str] = {}  # node -> its word for its machine
         self._begun: dict[str, Begun] = {}  # host -> what it is
         self._owes: int | None = None
         self._bridges: list[subprocess.Popen[bytes]] = []
@@ -89,7 +90,8 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         if before is not None and (job := self._job(before)) is not None and not job.over:
             which, restarts = job.number, self._begun[before.name].restarts + 1
         else:
-            asked = options(self._settings, sorted(self._avoided))
+            self._apart[spec.name] = spec.machine
+            asked = submitted_with(self._settings, sorted(self._avoided | self._not_for(spec)))
             which = self._slurm.submit(name, script(self._settings, name), asked, {TOKEN: self._undo_log.token})
             restarts = 0
         begun = Begun(which, restarts, folder(self._settings, name, which, restarts))
@@ -97,6 +99,12 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         self._begun[title] = begun
         dial = partial(self._dial, title, begun)
         return Host(title, Connection(spec.name, self._run, self._undo_log.token, dial))
+
+    def _not_for(self, spec: NodeSpec) -> set[str]:
+        """Machines of nodes that it may share none with."""
+        others = {name for name, word in self._apart.items() if name in self._hosts and word != spec.machine}
+        return {machine for name in others if (self._apart[name] or spec.machine) and
+                (machine := self._machine(self._hosts[name]))}
 
     def _dial(self, title: str, begun: Begun) -> socket.socket:
         """To its agent, which listens on loopback: through a step of its job."""
@@ -168,7 +176,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
                                        connect=self._addresses.get(node.name, ""))
             argv = [inside if part == str(self._run) else part for part in filled]
             env, cwd = OURS, ""
-        argv, file = launched(inside, node.process, argv)
+        argv, file = launched(inside, node.process, self._settings.cpus, argv)
         node.agent.ask("spawn", name=node.process, argv=argv, env=env, cwd=cwd, pid_in=file)
 
     def _needs(self, spec: NodeSpec) -> dict[str, bytes]:

@@ -51,14 +51,15 @@ def script(settings: SlurmSettings, name: str) -> str:
                               patience=f"{settings.patience:g}")
 
 
-def options(settings: SlurmSettings, avoided: Sequence[str]) -> list[str]:
+def submitted_with(settings: SlurmSettings, avoided: Sequence[str]) -> list[str]:
     """Of `sbatch`. `avoided`: machines."""
     named = {"partition": settings.partition, "account": settings.account, "exclude": ",".join(avoided)}
     return [*(f"--{name}={value}" for name, value in named.items() if value), f"--cpus-per-task={settings.cpus}",
             f"--mem={settings.memory}", *settings.options]
 
 
-def launched(folder: str, process: str, argv: Sequence[str]) -> tuple[list[str], str]:
+def launched(folder: str, process: str, cpus: int, argv: Sequence[str]) -> tuple[list[str], str]:
     """An incarnation as a step of its own, so that Slurm can signal it; and the file that tells where it is."""
     file = f"{folder}/{STEPS}/{process}"
-    return ["srun", *BESIDE, "--input=none", f"--job-name={process}", "sh", "-c", _LAUNCH, file, *argv], file
+    options = [*BESIDE, f"--cpus-per-task={cpus}", "--input=none", f"--job-name={process}"]
+    return ["srun", *options, "sh", "-c", _LAUNCH, file, *argv], file

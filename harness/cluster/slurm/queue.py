@@ -187,7 +187,7 @@ def wait_over(slurm: Slurm, run: str, within: float) -> bool:
     return found
 
 
-BESIDE = ("--overlap", "--quiet", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none", "--export=ALL")
+BESIDE = ("--overlap", "--quiet", "--nodes=1", "--ntasks=1", "--mem=0", "--export=ALL")
 """Options of `srun` for a step that shares what its job has with the job's others."""
 
 

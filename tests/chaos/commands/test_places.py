@@ -8,6 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+import fake_slurm
 from chaos.cli import app
 from chaos.commands.common import Failure
 from harness.cluster.base import ClusterError
@@ -77,13 +78,76 @@ def test_the_doctor_says_so_too():
 
 
 def test_what_only_a_cluster_of_machines_has_is_refused_elsewhere():
-    with pytest.raises(Exception, match="only a cluster of machines has that: run it with --on kubernetes"):
+    with pytest.raises(Exception, match="only a cluster of machines has that: run it with --on kubernetes or slurm"):
         said("run", "node-power-loss")
 
 
 def test_what_only_the_user_can_do_is_refused_where_nobody_says_how():
     with pytest.raises(Exception, match="node_power_loss: only you can do that to your machines"):
         said("run", "node-power-loss", "--on", "kubernetes", "--context", "lab")
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """Of a Slurm that is made up."""
+    for name, value in fake_slurm.install(tmp_path / "bin").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("DILOCO_CHAOS_SLURM", raising=False)
+    return tmp_path / "bin"
+
+
+def test_the_doctor_looks_at_a_slurm(queue):
+    found = json.loads(said("doctor", "--on", "slurm", "--json").stdout)
+    assert found["ready"]
+    assert {"name": "machines", "state": "ok", "found": "2 idle", "advice": ""} in found["found"]
+
+
+def test_a_slurm_that_does_not_answer_is_told_of_before_anything_starts(queue, tmp_path):
+    with fake_slurm.queue(queue) as content:
+        content["say"] = "Unable to contact slurm controller (connect failure)"
+    with pytest.raises(ClusterError, match="squeue: Unable to contact slurm controller"):
+        said("run", "kill-one", "--on", "slurm", "--runs-dir", str(tmp_path / "runs"))
+    assert not list(tmp_path.glob("runs/*"))
+    assert json.loads(said("doctor", "--on", "slurm", "--json").stdout)["found"][0]["state"] == "missing"
+
+
+def test_where_no_machine_takes_jobs_nothing_starts(queue):
+    with fake_slurm.queue(queue) as content:
+        content["machines"] = {"n1": "down*", "n2": "drained"}
+    with pytest.raises(ClusterError, match=r"no machine takes jobs: n1 is down\*, n2 is drained; see sinfo"):
+        said("run", "kill-one", "--on", "slurm")
+
+
+def test_where_slurm_is_not_installed_it_is_told(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ClusterError, match="squeue is not there: run this on a machine from which jobs are submitted"):
+        said("run", "kill-one", "--on", "slurm")
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("partiton: x", "partiton: Extra inputs are not permitted"), ("memory: lots", "memory: String should match"),
+    ("options: [qos=low]", "options.0: String should match"), ("folder: here", "folder: String should match")])
+def test_a_file_of_settings_of_slurm_that_is_wrong_is_told_with_its_place(tmp_path, text, why):
+    (tmp_path / "place.yaml").write_text(text)
+    with pytest.raises(Failure, match=rf"--on slurm: .*place\.yaml: {why}"):
+        said("run", "kill-one", "--on", "slurm", "--place", str(tmp_path / "place.yaml"))
+
+
+@pytest.mark.parametrize(("scenario", "why"), [
+    ("out-of-memory", "whether a job has a memory of its own is up to how your Slurm is set up"),
+    ("unplugged", "a job can't be made to do that: run it with --on compose"),
+    ("restart-links", "the links are beside the harness"),
+    ("node-power-loss", "node_power_loss: only you can do that to your machines")])
+def test_what_jobs_can_not_do_is_refused_with_why(queue, scenario, why):
+    with pytest.raises(Exception, match=why):
+        said("run", scenario, "--on", "slurm")
+
+
+def test_a_queue_is_what_only_slurm_has(tmp_path):
+    (tmp_path / "queued.yaml").write_text(
+        "diloco_chaos: 1\nname: queued\ncluster: {learners: 2}\nfaults: [{requeue: learner-1, at: 2s}]\n")
+    with pytest.raises(Exception, match="requeue: only Slurm has a queue: run it with --on slurm"):
+        said("run", str(tmp_path / "queued.yaml"))
 
 
 def test_rules_are_printed_as_manifests():

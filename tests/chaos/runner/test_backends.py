@@ -86,6 +86,17 @@ def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, s
     assert bool(found) == bool(why)
 
 
+@pytest.mark.parametrize(("more", "why"), [
+    (", image: mine", "worker: image: jobs run what is on their machines"),
+    (", service: {file: compose.yml, name: worker}", "worker: image: jobs run what is on their machines"),
+    (", peers: caught", "worker: peers: caught: what catches connections is on one machine"), ("", "")])
+def test_commands_run_in_jobs_as_they_are_on_their_machines(more, why):
+    text = COMMANDS.format(store="", worker=more, progress="written: true").replace("no-such-program", "{python}")
+    plan = freeze(parse(text), 0)
+    found = "; ".join(backends.slurm().refusals(plan))
+    assert (why in found) if why else not found
+
+
 # -- by name, ours and other packages' --------------------------------------------------------------------------
 
 ENTRY = "[diloco_chaos.backends]\nacme = acme_backends:make\n"
@@ -99,7 +110,7 @@ FAR = """
 
 
 def test_ours_come_by_name():
-    assert sorted(names()) == ["compose", "kubernetes", "local", "simulated"]
+    assert sorted(names()) == ["compose", "kubernetes", "local", "simulated", "slurm"]
     assert named("local").name == "local"
     assert named("simulated").virtual
 

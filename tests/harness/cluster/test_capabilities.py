@@ -3,14 +3,29 @@
 import pytest
 
 from faults import FaultContext
-from harness.cluster.base import ABILITIES, CAPABILITIES, CONTAINERS, EVERYWHERE, LOCAL, SIMULATED, ClusterError, Power
+from harness.cluster.base import (
+    ABILITIES,
+    BY_COMMAND,
+    CAPABILITIES,
+    CONTAINERS,
+    EVERYWHERE,
+    KUBERNETES,
+    LOCAL,
+    SIMULATED,
+    SLURM,
+    ClusterError,
+    Power,
+)
 from harness.cluster.compose.cluster import ComposeCluster
+from harness.cluster.kubernetes.cluster import KubernetesCluster
 from harness.cluster.local.cluster import LocalCluster
 from harness.cluster.simulated.cluster import SimulatedCluster
+from harness.cluster.slurm.cluster import SlurmCluster
 
 
 @pytest.mark.parametrize(("cluster", "stated"), [
-    (LocalCluster, LOCAL), (ComposeCluster, CONTAINERS), (SimulatedCluster, SIMULATED)])
+    (LocalCluster, LOCAL), (ComposeCluster, CONTAINERS), (KubernetesCluster, KUBERNETES | BY_COMMAND),
+    (SlurmCluster, SLURM | BY_COMMAND), (SimulatedCluster, SIMULATED)])
 def test_a_cluster_has_what_its_backend_says(cluster, stated):
     has = {ability for ability, capability in CAPABILITIES.items() if issubclass(cluster, capability)}
     assert stated - EVERYWHERE == has
