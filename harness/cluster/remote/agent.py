@@ -383,11 +383,13 @@ def _processor(pid: int) -> float:
 
 
 def bridge(port_file: Path) -> None:
-    """Lead standard input to the agent, and what it says to standard output, until either has an end.
+    """Lead standard input to the agent, and what it says to standard output, until either has an end. It is told to end
+    with all else in its job: then it waits for what the agent says last.
 
     Raises:
         OSError: there is no agent.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.create_connection((LOOPBACK, int(port_file.read_text()))) as agent:
         def there() -> None:
             while data := os.read(0, _CHUNK):

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
@@ -22,8 +22,8 @@ from harness.cleanup.processes import TOKEN
 from harness.cleanup.undo_log import SlurmJobs, UndoLog, run_label
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
 from harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
-from harness.cluster.remote.cluster import SETTINGS, RemoteCluster
-from harness.cluster.remote.connection import Connection
+from harness.cluster.remote.cluster import LOOK_S, SETTINGS, AwayError, RemoteCluster
+from harness.cluster.remote.connection import ANSWER_S, Connection
 from harness.cluster.remote.node import Host, RemoteNode
 from harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, script, submitted_with
 from harness.cluster.slurm.node import Step
@@ -88,7 +88,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def _make_host(self, spec: NodeSpec, number: int) -> Host:
         before, name = self._hosts.get(spec.name), job_name(self._label, spec.name)
         if before is not None and (job := self._job(before)) is not None and not job.over:
-            which, restarts = job.number, self._begun[before.name].restarts + 1
+            which, restarts = job.number, max(job.restarts, self._begun[before.name].restarts + 1)
         else:
             self._apart[spec.name] = spec.machine
             asked = submitted_with(self._settings, sorted(self._avoided | self._not_for(spec)))
@@ -161,7 +161,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
 
         def through_slurm(step: str, which: signal.Signals) -> None:
-            self._slurm.signal(f"{self._begun[host.name].job}.{step}", which)
+            _patiently(lambda: self._slurm.signal(f"{self._begun[host.name].job}.{step}", which))
         return Step(spec, number, self._undo_log, host, self._start, through_slurm)
 
     def _start(self, node: RemoteNode) -> None:
@@ -200,7 +200,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
             return
         current.expected_exit, current.restart_after = True, restart_after
         current.host.leaving = True
-        self._slurm.requeue(self._begun[current.host.name].job)
+        _patiently(lambda: self._slurm.requeue(self._begun[current.host.name].job))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -253,3 +253,20 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def _state_at(self, node: str) -> str:
         state, run = PurePosixPath(super()._state_at(node)), self._run.absolute()
         return str(state.relative_to(run)) if state.is_relative_to(run) else str(state)
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    """Again and again while the controller is away: then it comes late.
+
+    Raises:
+        SlurmError: it refuses, or is away for too long.
+    """
+    until = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            act()
+            return
+        except AwayError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOK_S)

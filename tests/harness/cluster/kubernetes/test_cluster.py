@@ -216,7 +216,7 @@ def ground(make_ground):
 
 
 def test_nodes_run_in_pods_and_what_they_write_is_here(ground):
-    assert [fields["pod"] for fields in (*ground.of("spawn", "hub"), *ground.of("spawn"))] == ["hub-0", "worker-0"]
+    assert [fields["host"] for fields in (*ground.of("spawn", "hub"), *ground.of("spawn"))] == ["hub-0", "worker-0"]
     started = ground.until(lambda: ground.tape().of("start", node="worker"))
     assert 0 < started[0].t < 60
     assert ground.cluster.state_files("hub") == {"kept": 4}
@@ -226,7 +226,7 @@ def test_one_that_was_killed_comes_back_in_the_same_pod(ground):
     ground.cluster.kill("worker", 0.1)
     ground.back()
     assert [(one["status"], one["killed"]) for one in ground.of("exit")] == [(-signal.SIGKILL, True)]
-    assert [one["pod"] for one in ground.of("spawn")] == ["worker-0", "worker-0"]
+    assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-0"]
 
 
 @pytest.mark.parametrize("evict", [False, True])
@@ -234,7 +234,7 @@ def test_one_whose_pod_is_taken_away_comes_back_in_another(ground, evict):
     ground.cluster.delete_pod("worker", 0.1, evict=evict)
     ground.back()
     assert ground.of("exit")[0]["status"] in (-signal.SIGTERM, -signal.SIGKILL)
-    assert [one["pod"] for one in ground.of("spawn")] == ["worker-0", "worker-1"]
+    assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-1"]
 
 
 def test_a_pod_that_is_gone_and_nobody_took_ends_the_run_with_a_sentence(ground):

@@ -147,6 +147,18 @@ def test_a_kill_goes_through_slurm_and_the_next_incarnation_is_in_the_same_job(g
     assert [one["host"] for one in ground.of("spawn")] == ["job 2", "job 2"]
 
 
+def test_what_is_due_while_the_controller_is_away_comes_late(ground):
+    cluster = ground.start()
+    change(ground.path, say="Unable to contact slurm controller (connect failure)")
+    cluster.kill("worker", None)
+    time.sleep(0.3)
+    cluster.poll()
+    assert not ground.of("exit")
+    change(ground.path, say="")
+    ground.until(lambda: ground.of("exit"))
+    assert ground.of("exit")[0]["status"] == -9
+
+
 def test_who_is_terminated_is_told_so_first(ground):
     cluster = ground.start()
     cluster.terminate("worker", None)
