@@ -48,7 +48,8 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
         return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
-    return _lost_pace(history, history.zero, history.first_fault)
+    told_until = [one.since for one in history.untold.values()]  # of a machine that the first fault took away
+    return _lost_pace(history, history.zero, min([history.first_fault, *told_until]))
 
 
 def ended_early(history: History) -> Doubt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isclose
 from operator import itemgetter
@@ -253,11 +253,17 @@ def weights_correct(history: History) -> Finding:
     counters = _Counters(history)
     wrong: list[str] = []
     count = 0
+    unseen: Counter[str] = Counter()
     rules = rules_of(history)
     for merge in history.merges:
         if wrong_step := _outer_step(rules, merge):
             wrong.append(wrong_step)
         for part in merge["contributions"]:
+            node = part["learner"], part["incarnation"]
+            if node in history.untold and part["arrived"] >= history.untold[node].since and not counters.has(
+                    node, merge["round"], merge["fragment"]):
+                unseen[f"{node[0]}.{node[1]}"] += 1
+                continue
             sent, steps, tokens = counters.at(part, merge["round"], merge["fragment"])
             weight = tokens * (tokens / steps) if steps else 0.0
             count += 1
@@ -268,7 +274,10 @@ def weights_correct(history: History) -> Finding:
                     weight - part["weight"]) <= 1e-6 * weight:
                 wrong.append(f"fragment {merge['fragment']} version {merge['version']}: {part['learner']} weighed "
                              f"{part['weight']:.0f} for {part['steps']} steps; its tape gives {weight:.0f} for {steps}")
-    return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", wrong[:5], figures=violations(wrong))
+    words = [f"{number} of {who} can't be judged: its machine was lost before it had told them"
+             for who, number in unseen.items()]
+    return Finding(not wrong, f"{len(wrong)} of {count} weights differ", "0", (wrong or words)[:5],
+                   figures=violations(wrong))
 
 
 def _outer_step(rules: FragmentRules, merge: Event) -> str:
@@ -329,6 +338,10 @@ class _Counters:
             for fragment, stream in streams.items():
                 if answers := list(_answers(stream, carry)):
                     self._answers[node, fragment] = _Answers(events, answers)
+
+    def has(self, node: Node, round_: int, fragment: int) -> bool:
+        """Whether its tape says what it sent in this round."""
+        return (node, fragment) in self._answers and self._answers[node, fragment].to(round_) is not None
 
     def at(self, part: Mapping[str, Any], round_: int, fragment: int) -> tuple[Sent, int, int]:
         """What the learner says it sent for this contribution, and its (steps, tokens) rebuilt; nothing where its tape

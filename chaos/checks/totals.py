@@ -62,12 +62,14 @@ class _Possible:
     """How many tokens the syncer can have heard of, at the most."""
 
     def __init__(self, history: History, steps: Mapping[Node, _Steps]) -> None:
-        self._steps, self._begins_with = steps, rules_of(history).begins_with
+        self._steps, self._begins_with, self._untold = steps, rules_of(history).begins_with, history.untold
         self._claimed = _claimed(history)
 
     def by(self, moments: Numbers) -> Numbers:
         """By these moments."""
         made = {node: one.by(moments) for node, one in self._steps.items()}
+        for node, lost in self._untold.items():
+            made[node] = made[node] + lost.tokens * lost.steps(moments)
         for node, (came, tokens) in self._claimed.items():
             made[node] = np.maximum(made.get(node, 0.0), tokens * np.searchsorted(came, moments, side="right"))
         return _together(self._begins_with, made.values(), len(moments))

@@ -14,6 +14,7 @@ from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.clocks import Clocks, clocks
 from chaos.evidence.outages import Outages
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
+from chaos.evidence.untold import Untold, untold
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan, PlannedFault
 from harness.storage.workings import Kept
@@ -199,9 +200,15 @@ class History:
         return {node: counted(events) for node, events in self.steps.items()}
 
     @cached_property
+    def untold(self) -> Mapping[Node, Untold]:
+        """What is not known of processes whose machines were lost."""
+        return untold(self.tape, self.steps)
+
+    @cached_property
     def accounting(self) -> TokenAccounting:
         """The fate of every processed token."""
-        return account(self.plan, self.tape, self.steps, self.merges + self.recovered_merges, self.rolled_back)
+        return account(self.plan, self.tape, self.steps, self.merges + self.recovered_merges, self.rolled_back,
+                       self.untold)
 
     @cached_property
     def spans(self) -> list[Span]:

@@ -14,9 +14,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 from chaos.evidence.step_fates import Fates
+from chaos.evidence.untold import Untold
 from chaos.scenario.model import SYNCER
 from chaos.scenario.plan import Plan
 from harness.tape.event import Event
@@ -71,17 +73,18 @@ def killed(tape: Tape) -> dict[Node, str]:
 
 
 def account(plan: Plan, tape: Tape, steps: Mapping[Node, Sequence[Event]], merges: Sequence[Event],
-            rolled_back: Sequence[Event] = ()) -> TokenAccounting:
+            rolled_back: Sequence[Event] = (), untold: Mapping[Node, Untold] = MappingProxyType({})) -> TokenAccounting:
     """Give every step of every fragment its fate.
 
     `steps` holds the step events of each learner's incarnation, `merges` the merges to take into account, of which
-    those that are `rolled_back` came to nothing.
+    those that are `rolled_back` came to nothing. `untold` is what nobody can know of processes whose machines were
+    lost.
     """
     accounting = TokenAccounting(sizes=[fragment.size for fragment in plan.cluster.fragment_table()])
     done = {node: counted(events) for node, events in steps.items()}
     accounting.fates = {(index, node): Fates(taken) for node, (taken, _) in done.items()
                         for index in range(len(accounting.sizes))}
-    _give_merged(merges, accounting)
+    _give_merged(merges, accounting, untold)
     told, refused = tape.by_process("received", "outer_gradient", "reset"), _refusals(tape)
     dead = killed(tape)
     void: dict[Node, list[int]] = defaultdict(list)
@@ -202,7 +205,7 @@ def _leased_once(steps: Mapping[Node, Sequence[Event]], overtaken: Mapping[Node,
                                          f"process of it had trained on; the first is {min(again)}")
 
 
-def _give_merged(merges: Sequence[Event], accounting: TokenAccounting) -> None:
+def _give_merged(merges: Sequence[Event], accounting: TokenAccounting, untold: Mapping[Node, Untold]) -> None:
     """To what was merged its fate, checked against overlap and against what the learner did."""
     nothing = Fates(())
     found: dict[tuple[int, Node], list[tuple[int, int]]] = defaultdict(list)
@@ -220,7 +223,9 @@ def _give_merged(merges: Sequence[Event], accounting: TokenAccounting) -> None:
             furthest[of] = max(last, furthest.get(of, last))
             places = accounting.fates.get((0, node), nothing).places(first, last)
             real = places.stop - places.start
-            if real != last - first + 1 or not real:
+            lost = untold.get(node)
+            told = last if lost is None or not lost.may_have_made(last, merge.t) else min(last, lost.last)
+            if real != max(told - first + 1, 0) or not (real or told < last):
                 accounting.violations.append(
                     f"{_where(merge, part)}: only {real} of these steps are on the learner's tape")
             if of in accounting.fates:
