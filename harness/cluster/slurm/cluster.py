@@ -1,7 +1,7 @@
 """The cluster in Slurm: a job and an agent for each node, each incarnation a step of it, links beside the harness.
 
 A job keeps its place from incarnation to incarnation: whoever gave it back would have to queue for another one. One
-that Slurm requeues is waited for.
+that is requeued is waited for; for one whose machine is lost there is another one, before Slurm has noticed.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
 
     def _make_host(self, spec: NodeSpec, number: int) -> Host:
         before, name = self._hosts.get(spec.name), job_name(self._label, spec.name)
-        if before is not None and (job := self._job(before)) is not None and not job.over:
+        if before is not None and before.leaving and (job := self._job(before)) is not None and not job.over:
             which, restarts = job.number, max(job.restarts, self._begun[before.name].restarts + 1)
         else:
             self._apart[spec.name] = spec.machine
-            asked = submitted_with(self._settings, sorted(self._avoided | self._not_for(spec)))
+            asked = submitted_with(self._settings, sorted(self._avoided or self._not_for(spec)))
             which = self._slurm.submit(name, script(self._settings, name), asked, {TOKEN: self._undo_log.token})
             restarts = 0
         begun = Begun(which, restarts, folder(self._settings, name, which, restarts))
@@ -120,7 +120,9 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         return ours
 
     def _give_up(self, host: Host) -> None:
-        """Slurm ends it, or has ended it."""
+        """Where its machine was lost: Slurm is not to start it a second time once it has noticed."""
+        if not host.leaving:
+            self._slurm.cancel([self._begun[host.name].job])
 
     def _must_come(self, host: Host, what: str, until: float) -> None:
         job = self._job(host)

@@ -85,19 +85,15 @@ class Slurm:
                 "--output=/dev/null", *options]
         return int(self._said(argv, script, env).strip().partition(";")[0])
 
-    def jobs(self, run: str) -> dict[str, Job]:
-        """A run's, by the names of their nodes; those that ended are forgotten after a while."""
+    def jobs(self, run: str) -> dict[int, Job]:
+        """A run's, by their numbers; those that ended are forgotten after a while."""
         told = self._said(["squeue", "--noheader", "--states=all", f"--user={os.getuid()}",
                            f"--Format={','.join(f'{field}:|' for field in _FIELDS)}"])
-        found: dict[str, Job] = {}
-        start = job_name(run, "")
+        found: dict[int, Job] = {}
         for line in told.splitlines():
             number, name, state, restarts, machine, code, reason, *_ = [*line.split("|"), *[""] * len(_FIELDS)]
-            if name.startswith(start) and number.isdigit():
-                job = Job(int(number), name, state, int(restarts or 0), machine, code, reason)
-                node = name.removeprefix(start)
-                if node not in found or found[node].number < job.number:
-                    found[node] = job
+            if name.startswith(job_name(run, "")) and number.isdigit():
+                found[int(number)] = Job(int(number), name, state, int(restarts or 0), machine, code, reason)
         return found
 
     def address(self, machine: str) -> str:

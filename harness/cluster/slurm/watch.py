@@ -26,7 +26,7 @@ class Watch(threading.Thread):
         """Until `close`."""
         while not self._over.wait(_EVERY_S):
             with suppress(SlurmError):
-                self.jobs.update({job.number: job for job in self._slurm.jobs(self._run).values()})
+                self.jobs.update(self._slurm.jobs(self._run))
 
     def close(self) -> None:
         """Look no more."""

@@ -231,7 +231,7 @@ def test_clocks_are_compared_and_machines_are_watched(ground):
     assert [one["machine"] for one in told] == ["harness"]  # jobs are on this machine, too
 
 
-def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_once_slurm_has_noticed(make_ground):
+def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_in_another_job(make_ground):
     ground = make_ground(commands={"node_power_loss": f"{sys.executable} {fake_slurm.__file__} off {{machine}}",
                                    "node_power_return": "true"})
     cluster = ground.start("apart")
@@ -240,8 +240,10 @@ def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_once_sl
     assert f"--exclude={jobs['1']['machine']}" in jobs["2"]["argv"]
     cluster.lose_machine("worker", 0.1)
     assert ground.owed() == ["command", "slurm_jobs"]
-    fake_slurm.subprocess.run(["scontrol", "requeue", "1"], check=True)
     ground.until(lambda: ground.started(1))
+    assert ground.jobs()["1"]["state"] == "CANCELLED"  # Slurm is not to start it once more
+    assert [one["host"] for one in ground.of("spawn")] == ["job 1", "job 3"]
+    assert f"--exclude={jobs['1']['machine']}" in ground.jobs()["3"]["argv"]
     assert "has lost its power" in ground.of("exit")[0]["lost"]
 
 

@@ -19,17 +19,12 @@ def says(tmp_path, monkeypatch):
     return make
 
 
-def test_of_all_jobs_those_of_the_run_are_known_by_their_nodes(says):
+def test_of_all_jobs_those_of_the_run_are_known(says):
     says("squeue", "7|diloco-chaos.abc.hub|RUNNING|0|n1|0|None|\n8|diloco-chaos.abc.learner-1|PENDING|2||0|BeginTime|\n"
                    "9|diloco-chaos.abcd.learner-1|RUNNING|0|n1|0|None|\n10|somebody|RUNNING|0|n1|0|None|\n\nrubbish")
     assert Slurm().jobs("abc") == {
-        "hub": Job(7, "diloco-chaos.abc.hub", "RUNNING", 0, "n1", "0", "None"),
-        "learner-1": Job(8, "diloco-chaos.abc.learner-1", "PENDING", 2, "", "0", "BeginTime")}
-
-
-def test_of_two_jobs_of_one_node_the_newer_one_counts(says):
-    says("squeue", "9|diloco-chaos.abc.hub|RUNNING|0|n1|0|None|\n7|diloco-chaos.abc.hub|CANCELLED|0||0|None|")
-    assert Slurm().jobs("abc")["hub"].number == 9
+        7: Job(7, "diloco-chaos.abc.hub", "RUNNING", 0, "n1", "0", "None"),
+        8: Job(8, "diloco-chaos.abc.learner-1", "PENDING", 2, "", "0", "BeginTime")}
 
 
 @pytest.mark.parametrize(("state", "over"), [
