@@ -37,7 +37,7 @@ RUNS = Path("runs")
 LATEST = "latest"
 _MOST_NAMED = 5
 _LONGEST_PLACE = 40
-_OPTIONS = r"( --on (compose|simulated))?"
+_OPTIONS = r"( --on [a-z0-9][a-z0-9_-]{0,40})?"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
 

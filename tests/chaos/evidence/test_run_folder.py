@@ -59,3 +59,14 @@ def test_a_new_place_of_runs_is_no_part_of_anybodys_repository(tmp_path):
     (tmp_path / "own").mkdir()
     RunFolder.prepare(tmp_path / "own")
     assert not any((tmp_path / "own").iterdir()), "what was there is left as it is"
+
+
+@pytest.mark.parametrize(("told", "typed"), [
+    ("diloco-chaos run --plan elsewhere/plan.json --on slurm", " --on slurm"),
+    ("diloco-chaos run --plan elsewhere/plan.json --on kubernetes", " --on kubernetes"),
+    ("diloco-chaos run --plan elsewhere/plan.json --on acme-cloud", " --on acme-cloud"),
+    ("diloco-chaos run --plan elsewhere/plan.json", ""),
+    ("plan.json --on slurm; rm -rf ~", ""), ("plan.json --on $(id)", ""), ("plan.json --on -x", "")])
+def test_the_command_that_repeats_it_says_where_and_nothing_that_somebody_else_wrote(folder, told, typed):
+    folder.write("manifest.json", {"repeat": told})
+    assert folder.repeat == f"diloco-chaos run --plan {folder.path / 'plan.json'}{typed}"
