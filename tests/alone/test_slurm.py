@@ -129,7 +129,7 @@ def test_where_its_reaper_is_killed_too_jobs_end_by_themselves(settings, state, 
 
 
 def test_a_learner_whose_job_is_requeued_comes_back_and_counts_again(settings, state, tmp_path):
-    begun = Begun(tmp_path, settings, budget=600, faults="{requeue: learner-1, at: 3s, restart_after: 1s}")
+    begun = Begun(tmp_path, settings, budget=350, faults="{requeue: learner-1, at: 3s, restart_after: 1s}")
     told = begun.report()
     assert (told["self_healing"], told["reintegration"]) == ("passed", "passed")
     spawned = [event["host"] for event in begun.tape().of("spawn", node="harness") if event["target"] == "learner-1"]
@@ -138,7 +138,7 @@ def test_a_learner_whose_job_is_requeued_comes_back_and_counts_again(settings, s
 
 
 def test_while_the_controller_is_away_training_goes_on(settings, state, tmp_path):
-    begun = Begun(tmp_path, settings, budget=600, faults="{restart_control_plane: syncer, at: 3s}")
+    begun = Begun(tmp_path, settings, budget=350, faults="{restart_control_plane: syncer, at: 3s}")
     assert begun.report()["self_healing"] == "passed"
     away = next(event["observed"]["away_s"] for event in begun.tape().of("observed") if event["fault"] == "f1")
     assert float(away) > 1

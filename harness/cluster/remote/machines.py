@@ -14,6 +14,10 @@ from harness.machine import Sample
 
 _RESOURCES = ("cpu", "io", "memory")
 _STAT = 8
+_LEAST_S = 0.3
+"""Between two looks; what less time tells is chance."""
+_SILENT_S = 4.0
+"""An agent that has told nothing for so long is not waited for: it may be cut off."""
 
 
 class Look(NamedTuple):
@@ -43,8 +47,13 @@ class Machines:
             now.setdefault(look.boot, {})[look.agent] = look
         found = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
                                                       sync=0.0)}
-        for boot, agents in now.items():
-            before, self._before[boot] = self._before.get(boot, {}), agents
+        for boot, all_there in now.items():
+            newest = max(look.at for look in all_there.values())
+            agents = {name: look for name, look in all_there.items() if newest - look.at < _SILENT_S}
+            before = self._before.get(boot, {})
+            if before.keys() == agents.keys() and any(agents[one].at - before[one].at < _LEAST_S for one in agents):
+                continue  # not all have told anything new
+            self._before[boot] = agents
             if before.keys() == agents.keys() and (sample := _between(before, agents)) is not None:
                 found[boot] = sample if boot != here else replace(
                     own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
@@ -56,12 +65,12 @@ def _between(before: Mapping[str, Look], now: Mapping[str, Look]) -> Sample | No
     seconds = last.at - first.at
     stats = [stat for look in (first, last) if isinstance(stat := look.machine.get("stat"), list)
              and len(stat) == _STAT]
-    if seconds <= 0 or len(stats) < 2:
+    if len(stats) < 2:
         return None
     ticks = float(last.machine.get("ticks", 100)) * seconds
     spent = [(after - earlier) / ticks for earlier, after in zip(*stats, strict=True)]
     idle, stolen, every = spent[3] + spent[4], spent[7], sum(spent)
-    ours = max(0.0, sum(now[agent].used - before[agent].used for agent in now)) / seconds
+    ours = max(0.0, sum((now[agent].used - before[agent].used) / (now[agent].at - before[agent].at) for agent in now))
     waited = {what: min(1.0, max(0.0, (last.machine.get(what, 0) - first.machine.get(what, 0)) / 1e6 / seconds))
               for what in _RESOURCES}
     return Sample(seconds, int(last.machine["cores"]), max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),

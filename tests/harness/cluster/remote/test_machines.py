@@ -49,3 +49,19 @@ def test_agents_on_the_harness_own_machine_are_a_part_of_what_it_knows():
 def test_what_others_do_on_the_harness_machine_keeps_no_node_elsewhere_waiting():
     sample = Machines().samples([], "here", HERE)["here"]
     assert (sample.others, sample.cpu, sample.late) == (0.0, 0.0, HERE.late)
+
+
+def test_what_agents_use_is_counted_each_by_its_own_time():
+    machines = Machines()
+    machines.samples([look("a", "m", 0.0, 0.0), look("b", "m", 0.9, 0.0)], "here", HERE)
+    assert machines.samples([look("a", "m", 1.0, 0.5), look("b", "m", 1.1, 0.1)], "here", HERE) == {
+        "here": replace(HERE, others=0.0, cpu=0.0, io=0.0, memory=0.0, sync=0.0)}  # too soon to tell
+    sample = machines.samples([look("a", "m", 1.0, 0.5), look("b", "m", 1.9, 0.4)], "here", HERE)["m"]
+    assert sample.ours == pytest.approx(0.9)
+
+
+def test_one_that_is_cut_off_keeps_nobody_from_being_watched():
+    machines = Machines()
+    for at in range(8):
+        found = machines.samples([look("a", "m", float(at), 0.5 * at), look("cut off", "m", 0.0, 0.0)], "here", HERE)
+    assert found["m"].ours == 0.5
