@@ -3,6 +3,7 @@ these."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 from faults.base import Fault, FaultContext, Observation
@@ -19,8 +20,20 @@ class _WithItsDisk(Ending):
 
     target_role = "learner"
     gently: ClassVar[bool] = True
+    done: ClassVar[str]
+    """What it does, for people; `{}`: to whom."""
     elsewhere: ClassVar[tuple[str, str]] = ("another pod", "the same pod")
     """What its successor is in, and what it is not in."""
+
+    @abstractmethod
+    def take(self, hit: FaultContext, target: str) -> None:
+        """Take away what one node runs in."""
+
+    def inject(self, hit: FaultContext) -> Observation:
+        """Take it from every target."""
+        for target in self.targets:
+            self.take(hit, target)
+        return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """It ended as one that is told to, and its successor is elsewhere."""
@@ -33,59 +46,48 @@ class _WithItsDisk(Ending):
         return Effect(ok and not same, words + (f", but {names(same)} came back in {the_same}" if same else
                                                 f"; back in {another}" if back else ""))
 
+    def describe(self) -> str:
+        """What it does, for people."""
+        return self.done.format(names(self.targets)) + self.back()
+
 
 class DeletePod(_WithItsDisk):
     """The node's pod is deleted (`kubectl delete pod`): SIGTERM, and SIGKILL after its grace period."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"delete_pod", "restart"})
+    done: ClassVar[str] = "pod of {} deleted"
 
     kind: Literal["delete_pod"] = "delete_pod"
 
-    def inject(self, hit: FaultContext) -> Observation:
-        """Delete that of every target."""
-        for target in self.targets:
-            hit.having(Pods).delete_pod(target, self.restart_after)
-        return {}
-
-    def describe(self) -> str:
-        """What it does, for people."""
-        return f"pod of {names(self.targets)} deleted{self.back()}"
+    def take(self, hit: FaultContext, target: str) -> None:
+        """Delete it."""
+        hit.having(Pods).delete_pod(target, self.restart_after)
 
 
 class Evict(_WithItsDisk):
     """The node's pod is evicted through the Eviction API, as by whoever needs its place."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"evict", "restart"})
+    done: ClassVar[str] = "pod of {} evicted"
 
     kind: Literal["evict"] = "evict"
 
-    def inject(self, hit: FaultContext) -> Observation:
-        """Evict that of every target."""
-        for target in self.targets:
-            hit.having(Pods).delete_pod(target, self.restart_after, evict=True)
-        return {}
-
-    def describe(self) -> str:
-        """What it does, for people."""
-        return f"pod of {names(self.targets)} evicted{self.back()}"
+    def take(self, hit: FaultContext, target: str) -> None:
+        """Evict it."""
+        hit.having(Pods).delete_pod(target, self.restart_after, evict=True)
 
 
 class DrainNode(_WithItsDisk):
     """The machine under a node is drained: this run's pods on it are evicted, and it gets none of them any more."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"drain_node", "restart"})
+    done: ClassVar[str] = "machine under {} drained"
 
     kind: Literal["drain_node"] = "drain_node"
 
-    def inject(self, hit: FaultContext) -> Observation:
-        """Drain that under every target."""
-        for target in self.targets:
-            hit.having(Drains).drain(target, self.restart_after)
-        return {}
-
-    def describe(self) -> str:
-        """What it does, for people."""
-        return f"machine under {names(self.targets)} drained{self.back()}"
+    def take(self, hit: FaultContext, target: str) -> None:
+        """Drain the machine under it."""
+        hit.having(Drains).drain(target, self.restart_after)
 
 
 class Requeue(_WithItsDisk):
@@ -93,19 +95,14 @@ class Requeue(_WithItsDisk):
     after the time that Slurm gives it. The node starts again once its job does."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"requeue", "restart"})
+    done: ClassVar[str] = "job of {} requeued"
     elsewhere: ClassVar[tuple[str, str]] = ("its job's next start", "a job that was not requeued")
 
     kind: Literal["requeue"] = "requeue"
 
-    def inject(self, hit: FaultContext) -> Observation:
-        """Requeue that of every target."""
-        for target in self.targets:
-            hit.having(Jobs).requeue(target, self.restart_after)
-        return {}
-
-    def describe(self) -> str:
-        """What it does, for people."""
-        return f"job of {names(self.targets)} requeued{self.back()}"
+    def take(self, hit: FaultContext, target: str) -> None:
+        """Requeue its job."""
+        hit.having(Jobs).requeue(target, self.restart_after)
 
 
 class NodePowerLoss(Killed):

@@ -5,31 +5,16 @@ They need a cluster that DILOCO_CHAOS_KUBERNETES names (docker/kubernetes.sh mak
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from harness.cleanup.undo_log import undo_logs_folder
+import remote_runs
 from harness.cluster.base import ClusterError
 from harness.cluster.kubernetes.access import named
 from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.tape import reading
-
-SCENARIO = """
-diloco_chaos: 1
-name: small
-deadline: 150s
-cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 2, budget: {budget}, step_time: 80ms}}
-faults: [{faults}]
-checks: {{goodput: {{at_least: 50%}}, blast_radius: {{at_least: 50%}}}}
-"""
-WITHIN_S = 90.0
+from remote_runs import clean, until
 
 
 @pytest.fixture(scope="session")
@@ -53,51 +38,13 @@ def api(settings):
     made.close()
 
 
-def until(condition, what, within=WITHIN_S):
-    end = time.monotonic() + within
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what}: not within {within:g} s"
-        time.sleep(0.2)
-    return found
+class Begun(remote_runs.Begun):
+    """Pods in a namespace."""
 
+    entry = "namespace"
 
-def place(folder, settings, **more):
-    """A file with other settings of the same cluster."""
-    path = folder / "place.yaml"
-    path.write_text(json.dumps(settings.model_dump(mode="json") | more))
-    return path
-
-
-class Begun:
-    """A run of its own process, with state and folder of its own."""
-
-    def __init__(self, folder, where, budget=3000, faults=""):
-        (folder / "small.yaml").write_text(SCENARIO.format(budget=budget, faults=faults))
-        self.runs, self.undo = folder / "runs", undo_logs_folder()
-        self.process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("diloco-chaos")), "run", str(folder / "small.yaml"), "--on",
-             "kubernetes", "--place", str(where), "--runs-dir", str(self.runs), "--json", "--step-time", "auto"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def tape(self):
-        return reading.read(next(iter(self.runs.glob("*/tape")), self.runs))
-
-    def label(self):
-        """Once its undo log tells it."""
-        logs = self.undo.glob(f"*-{self.process.pid}-*.jsonl")
-        found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        return next((entry["run"] for entry in found if entry["entry"] == "namespace"), "")
-
-    def trains(self):
-        """Wait until it is in the middle; its label."""
-        until(lambda: self.process.poll() is not None or self.tape().of("merge"), "a merge")
-        assert self.process.poll() is None, self.process.communicate()
-        return self.label()
-
-    def reaper(self):
-        wanted = f"harness.reaper .*-{self.process.pid}-"
-        found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
-        return int(found.stdout.split()[0])
+    def __init__(self, folder, settings, budget=3000, faults="", **more):
+        super().__init__(folder, "kubernetes", settings.model_dump(mode="json") | more, budget, faults)
 
 
 @pytest.fixture
@@ -105,13 +52,8 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def clean():
-    command = str(Path(sys.executable).with_name("diloco-chaos"))
-    return subprocess.run([command, "clean"], capture_output=True, text=True)
-
-
 def test_a_harness_that_is_killed_leaves_nothing(settings, api, state, tmp_path):
-    begun = Begun(tmp_path, place(tmp_path, settings))
+    begun = Begun(tmp_path, settings)
     label = begun.trains()
     begun.process.kill()
     until(lambda: not api.namespaces(label), "the end of its namespace")
@@ -119,7 +61,7 @@ def test_a_harness_that_is_killed_leaves_nothing(settings, api, state, tmp_path)
 
 
 def test_where_its_reaper_is_killed_too_the_api_server_collects_what_is_left(settings, api, state, tmp_path):
-    begun = Begun(tmp_path, place(tmp_path, settings, patience=30))
+    begun = Begun(tmp_path, settings, patience=30)
     label = begun.trains()
     namespace, = api.namespaces(label)
     os.kill(begun.reaper(), signal.SIGKILL)
@@ -130,7 +72,7 @@ def test_where_its_reaper_is_killed_too_the_api_server_collects_what_is_left(set
 
 
 def test_a_namespace_that_something_keeps_is_told_of_until_it_is_gone(settings, api, state, tmp_path):
-    begun = Begun(tmp_path, place(tmp_path, settings))
+    begun = Begun(tmp_path, settings)
     label = begun.trains()
     namespace, = api.namespaces(label)
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "finalizers": ["example.com/keep"]}}
@@ -151,19 +93,18 @@ def test_a_namespace_that_something_keeps_is_told_of_until_it_is_gone(settings, 
 def test_in_a_namespace_of_others_it_goes_on_while_the_api_server_is_away_and_leaves_theirs_alone(
         settings, api, state, tmp_path):
     away = settings.commands["restart_control_plane"] + " 30"
-    where = place(tmp_path, settings, namespace="team", commands=settings.commands | {"restart_control_plane": away})
+    commands = settings.commands | {"restart_control_plane": away}
     api.core.create_namespace({"metadata": {"name": "team"}})
     try:
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
         until(lambda: api.core.create_namespaced_config_map("team", theirs), "their own")
-        begun = Begun(tmp_path, where, budget=700, faults="{restart_control_plane: syncer, at: 3s}")
-        told, said = begun.process.communicate(timeout=200)
-        report = json.loads(told)
-        assert begun.process.returncode in (0, 3), said  # a disk that others keep busy proves nothing, and is told
-        assert float(next(one for one in reading.read(next(begun.runs.glob("*/tape"))).of("observed")
-                          if one["fault"] == "f1")["observed"]["away_s"]) > 25
-        assert not [check for check in report["checks"] if check["verdict"] == "failed"]
-        assert next(check for check in report["checks"] if check["name"] == "self_healing")["verdict"] == "passed"
+        begun = Begun(tmp_path, settings, budget=700, faults="{restart_control_plane: syncer, at: 3s}",
+                      namespace="team", commands=commands)
+        told = begun.report()
+        assert "failed" not in told.values()
+        assert told["self_healing"] == "passed"
+        away_s = next(one["observed"]["away_s"] for one in begun.tape().of("observed") if one["fault"] == "f1")
+        assert float(away_s) > 25
         left = api.core.list_namespaced_config_map("team").items
         assert {one.metadata.name for one in left} <= {"theirs", "kube-root-ca.crt"}
         assert not api.core.list_namespaced_pod("team").items

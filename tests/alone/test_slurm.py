@@ -6,32 +6,16 @@ commands that take the power from one.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from harness.cleanup.undo_log import undo_logs_folder
+import remote_runs
 from harness.cluster.base import ClusterError
 from harness.cluster.slurm.queue import Slurm, must_be_ready
 from harness.cluster.slurm.settings import SlurmSettings
-from harness.tape import reading
-
-SCENARIO = """
-diloco_chaos: 1
-name: small
-deadline: 150s
-cluster: {{model: micro, corpus: markov, fragments: 4, batch: 4, learners: 2, budget: {budget}, step_time: 80ms}}
-faults: [{faults}]
-checks: {{goodput: {{at_least: 50%}}, blast_radius: {{at_least: 50%}}}}
-"""
-WITHIN_S = 90.0
-COMMAND = str(Path(sys.executable).with_name("diloco-chaos"))
+from remote_runs import clean, until
 
 
 @pytest.fixture(scope="session")
@@ -53,50 +37,19 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def until(condition, what, within=WITHIN_S):
-    end = time.monotonic() + within
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what}: not within {within:g} s"
-        time.sleep(0.2)
-    return found
+class Begun(remote_runs.Begun):
+    """Jobs write below a folder of its own."""
 
-
-class Begun:
-    """A run of its own process, whose jobs write below a folder of its own."""
+    entry = "slurm_jobs"
 
     def __init__(self, folder, settings, budget=3000, faults="", **more):
         (folder / "jobs").mkdir()
-        (folder / "small.yaml").write_text(SCENARIO.format(budget=budget, faults=faults))
-        place = folder / "place.yaml"
-        place.write_text(json.dumps(settings.model_dump(mode="json") | {"folder": str(folder / "jobs")} | more))
-        self.folder, self.runs, self.undo = folder, folder / "runs", undo_logs_folder()
-        self.process = subprocess.Popen(
-            [COMMAND, "run", str(folder / "small.yaml"), "--on", "slurm", "--place", str(place), "--runs-dir",
-             str(self.runs), "--json", "--step-time", "auto"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def tape(self):
-        return reading.read(next(iter(self.runs.glob("*/tape")), self.runs))
-
-    def trains(self):
-        """Wait until it is in the middle; its label."""
-        until(lambda: self.process.poll() is not None or self.tape().of("merge"), "a merge")
-        assert self.process.poll() is None, self.process.communicate()
-        logs = self.undo.glob(f"*-{self.process.pid}-*.jsonl")
-        found = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        return next(entry["run"] for entry in found if entry["entry"] == "slurm_jobs")
-
-    def reaper(self):
-        wanted = f"harness.reaper .*-{self.process.pid}-"
-        found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
-        return int(found.stdout.split()[0])
+        where = settings.model_dump(mode="json") | {"folder": str(folder / "jobs")} | more
+        super().__init__(folder, "slurm", where, budget, faults)
 
     def report(self):
-        told, said = self.process.communicate(timeout=240)
-        assert self.process.returncode in (0, 3), said  # a machine that others keep busy proves nothing, and is told
-        report = json.loads(told)
-        assert not [check for check in report["checks"] if check["verdict"] == "failed"]
-        told = {check["name"]: check["verdict"] for check in report["checks"]}
+        told = super().report()
+        assert "failed" not in told.values()
         assert told["faults_verified"] == "passed"
         return told
 
@@ -125,7 +78,7 @@ def test_where_its_reaper_is_killed_too_jobs_end_by_themselves(settings, state, 
     begun.process.kill()
     until(lambda: over(label), "the end of its jobs")
     until(lambda: not begun.left(), "the end of what they wrote")
-    assert subprocess.run([COMMAND, "clean"], capture_output=True, text=True).returncode == 0
+    assert clean().returncode == 0
 
 
 def test_a_learner_whose_job_is_requeued_comes_back_and_counts_again(settings, state, tmp_path):

@@ -102,9 +102,8 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
 
     def _not_for(self, spec: NodeSpec) -> set[str]:
         """Machines of nodes that it may share none with."""
-        others = {name for name, word in self._apart.items() if name in self._hosts and word != spec.machine}
-        return {machine for name in others if (self._apart[name] or spec.machine) and
-                (machine := self._machine(self._hosts[name]))}
+        others = [host for name, host in self._hosts.items() if self._apart[name] != spec.machine]
+        return {self._machine(host) for host in others} - {""}
 
     def _dial(self, title: str, begun: Begun) -> socket.socket:
         """To its agent, which listens on loopback: through a step of its job."""
@@ -161,7 +160,6 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         return True
 
     def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
-
         def through_slurm(step: str, which: signal.Signals) -> None:
             _patiently(lambda: self._slurm.signal(f"{self._begun[host.name].job}.{step}", which))
         return Step(spec, number, self._undo_log, host, self._start, through_slurm)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cleanup.undo_log import UndoLog, read
+import remote_runs
 from harness.cluster.base import ClusterError, NodeSpec
 from harness.cluster.kubernetes import cluster as module
 from harness.cluster.kubernetes.api import PART, AwayError, KubernetesError
@@ -21,7 +21,7 @@ from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.cluster.remote import agent
 from harness.links.client import LinkError
 from harness.machine import Sample
-from harness.tape import reading
+from remote_runs import TOKEN
 
 HUB = """
 import json, os, sys, time
@@ -41,7 +41,6 @@ with open(f"tape/worker.{sys.argv[1]}.jsonl", "a") as tape:
     tape.write(json.dumps({"t": t, "node": "worker", "inc": int(sys.argv[1]), "event": "start"}) + chr(10))
 time.sleep(600)
 """
-TOKEN = "c0ffee" * 4
 
 
 class FakeApi:
@@ -145,20 +144,14 @@ class FakeLinks:
         return True
 
 
-class Ground:
-    """A cluster, and what it recorded."""
+class Ground(remote_runs.Ground):
+    """Of pods."""
 
     def __init__(self, path, api, **settings):
-        self.path, self.api, self.events = path, api, []
-        (path / "run/tape").mkdir(parents=True)
-        (path / "run/cluster.json").write_text("{}")
-        self.undo_log = UndoLog(path / "undo_log.jsonl", TOKEN)
-        self.epoch = time.monotonic()
-        self.cluster = module.KubernetesCluster(path / "run", self.record, self.undo_log,
+        super().__init__(path)
+        self.api = api
+        self.cluster = module.KubernetesCluster(self.run, self.record, self.undo_log,
                                                 KubernetesSettings(context="c", start_within=20, **settings))
-
-    def record(self, event, **fields):
-        self.events.append((event, fields))
 
     def start(self):
         hub = NodeSpec("hub", (sys.executable, "-c", HUB, "{incarnation}"), listens=True, state="state")
@@ -167,26 +160,9 @@ class Ground:
         self.cluster.start([hub, worker])
         return self.cluster
 
-    def until(self, condition, seconds=30):
-        end = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < end, "it never happened"
-            self.cluster.poll()
-            time.sleep(0.01)
-        return found
-
-    def of(self, name, node="worker"):
-        return [fields for event, fields in self.events if event == name and fields.get("target") == node]
-
     def back(self):
         """The worker's next incarnation has begun."""
         self.until(lambda: any(event.incarnation == 1 for event in self.tape().of("start", node="worker")))
-
-    def tape(self):
-        return reading.read(self.path / "run/tape")
-
-    def owed(self):
-        return [undo.entry for undo in read(self.undo_log.path).undos]
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import fake_slurm
-from harness.cleanup.undo_log import UndoLog, read
+import remote_runs
 from harness.cluster.base import ClusterError, NodeSpec
 from harness.cluster.slurm.cluster import SlurmCluster
 from harness.cluster.slurm.settings import SlurmSettings
 from harness.links.client import Toxic
 from harness.machine import Sample
-from harness.tape import reading
+from remote_runs import TOKEN
 
 HUB = """
 import json, os, socket, sys, time
@@ -43,26 +43,18 @@ with open(f"{run}/tape/worker.{inc}.jsonl", "a") as tape:
 while True:
     time.sleep(0.01)
 """
-TOKEN = "c0ffee" * 4
 SLOW = Toxic(name="slow", type="latency", stream="upstream", attributes={"latency": 5})
 HERE = Sample(1.0, 2, 1.0, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
 
-class Ground:
-    """A cluster, and what it recorded."""
+class Ground(remote_runs.Ground):
+    """Of jobs."""
 
     def __init__(self, path, **settings):
-        self.path, self.run, self.events = path, path / "run", []
-        (self.run / "tape").mkdir(parents=True)
+        super().__init__(path, json.dumps({"data": str(path / "corpus"), "elapsed": 0}))
         (path / "corpus").write_text("words")
-        (self.run / "cluster.json").write_text(json.dumps({"data": str(path / "corpus"), "elapsed": 0}))
-        self.undo_log = UndoLog(path / "undo_log.jsonl", TOKEN)
-        self.epoch = time.monotonic()
         self.cluster = SlurmCluster(self.run, self.record, self.undo_log,
                                     SlurmSettings(folder=str(path), **{"start_within": 20, **settings}))
-
-    def record(self, event, **fields):
-        self.events.append((event, fields))
 
     def start(self, worker_machine=""):
         run = str(self.run)
@@ -74,25 +66,8 @@ class Ground:
         self.until(lambda: self.started(0))
         return self.cluster
 
-    def until(self, condition, seconds=30):
-        end = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < end, "it never happened"
-            self.cluster.poll()
-            time.sleep(0.01)
-        return found
-
-    def of(self, name, node="worker"):
-        return [fields for event, fields in self.events if event == name and fields.get("target") == node]
-
-    def tape(self):
-        return reading.read(self.run / "tape")
-
     def started(self, incarnation, node="worker"):
         return next((event for event in self.tape().of("start", node=node) if event.incarnation == incarnation), None)
-
-    def owed(self):
-        return [undo.entry for undo in read(self.undo_log.path).undos]
 
     def jobs(self):
         with fake_slurm.queue(self.path / "bin") as content:
