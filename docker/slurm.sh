@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A real Slurm on one machine, for CI and for trying things: its controller and a few nodes, each a slurmd in a process namespace of
-# its own, from Debian's packages. Root only. Everything is kept under FOLDER, and listens on loopback.
+# its own and, where the kernel has such, with a clock of its own (the second's is 5 s ahead of the first's). From Debian's packages.
+# Root only. Everything is kept under FOLDER, and listens on loopback.
 #   docker/slurm.sh FOLDER deps | up [NODES] | down        packages; `up` prints the SLURM_CONF to export
 #   docker/slurm.sh FOLDER off NODE | on NODE              power of a node (n1, n2, ...): all that runs on it is gone at once
 #   docker/slurm.sh FOLDER restart-controller [SECONDS]    away for so long
@@ -20,7 +21,9 @@ controller() {
 }
 
 node() {
-  setsid unshare --pid --fork --kill-child --mount-proc slurmd -D -f "$SLURM_CONF" -N "$1" >"$D/log/slurmd.$1.out" 2>&1 </dev/null &
+  local clock=()
+  if unshare --time --fork --monotonic 1 true 2>/dev/null; then clock=(--time --monotonic $((5 * ${1#n}))); fi
+  setsid unshare --pid --fork --kill-child --mount-proc "${clock[@]}" slurmd -D -f "$SLURM_CONF" -N "$1" >"$D/log/slurmd.$1.out" 2>&1 </dev/null &
   echo $! >"$D/run/slurmd.$1.pid0"
 }
 
@@ -101,5 +104,5 @@ case "${2:-}" in
     while kill -0 "$(cat "$D/run/slurmctld.pid0")" 2>/dev/null; do sleep 0.1; done
     sleep "${3:-1}"
     controller ;;
-  *) sed -n 2,8p "$0"; exit 2 ;;
+  *) sed -n 2,9p "$0"; exit 2 ;;
 esac

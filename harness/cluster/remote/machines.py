@@ -16,8 +16,8 @@ _RESOURCES = ("cpu", "io", "memory")
 _STAT = 8
 _LEAST_S = 0.3
 """Between two looks; what less time tells is chance."""
-_SILENT_S = 4.0
-"""An agent that has told nothing for so long is not waited for: it may be cut off."""
+_SILENT = 4
+"""An agent that has told nothing new so many times is not waited for: it may be cut off."""
 
 
 class Look(NamedTuple):
@@ -37,19 +37,18 @@ class Machines:
 
     def __init__(self) -> None:
         self._before: dict[str, dict[str, Look]] = {}  # boot id -> agent -> what it told last time
+        self._same: dict[str, tuple[float, int]] = {}  # agent -> its clock, and how often that was the same
 
     def samples(self, looks: Iterable[Look], here: str, own: Sample) -> dict[str, Sample]:
         """What each machine did since the last time that this was asked, by its boot id; none where an agent came or
         went meanwhile. `here`: this machine's boot id. `own`: what this machine did, which is what it was if no node is
         on it, but for what others did, which kept nobody waiting."""
         now: dict[str, dict[str, Look]] = {}
-        for look in looks:
+        for look in filter(self._tells, looks):
             now.setdefault(look.boot, {})[look.agent] = look
         found = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
                                                       sync=0.0)}
-        for boot, all_there in now.items():
-            newest = max(look.at for look in all_there.values())
-            agents = {name: look for name, look in all_there.items() if newest - look.at < _SILENT_S}
+        for boot, agents in now.items():
             before = self._before.get(boot, {})
             if before.keys() == agents.keys() and any(agents[one].at - before[one].at < _LEAST_S for one in agents):
                 continue  # not all have told anything new
@@ -58,6 +57,11 @@ class Machines:
                 found[boot] = sample if boot != here else replace(
                     own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
         return found
+
+    def _tells(self, look: Look) -> bool:
+        at, count = self._same.get(look.agent, (look.at, -1))
+        self._same[look.agent] = look.at, count + 1 if at == look.at else 0
+        return self._same[look.agent][1] < _SILENT
 
 
 def _between(before: Mapping[str, Look], now: Mapping[str, Look]) -> Sample | None:
