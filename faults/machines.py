@@ -38,10 +38,12 @@ class _WithItsDisk(Ending):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """It ended as one that is told to, and its successor is elsewhere."""
         ok, words, _ = super().verify(run, on)
-        spawned = {name: [event["host"] for event in run.tape.of("spawn", node="harness")
-                          if event["target"] == name and "host" in event.fields] for name in self.targets}
-        back = [name for name in exits(run, self.targets, on) if len(spawned[name]) > 1]
-        same = [name for name in back if spawned[name][-1] == spawned[name][-2]]
+        spawned = {(event["target"], event["incarnation"]): event["host"]
+                   for event in run.tape.of("spawn", node="harness") if "host" in event.fields}
+        ended = {name: (event["incarnation"], event["incarnation"] + 1)
+                 for name, event in exits(run, self.targets, on).items()}
+        back = [name for name, both in ended.items() if all((name, number) in spawned for number in both)]
+        same = [name for name in back if len({spawned[name, number] for number in ended[name]}) == 1]
         another, the_same = self.elsewhere
         return Effect(ok and not same, words + (f", but {names(same)} came back in {the_same}" if same else
                                                 f"; back in {another}" if back else ""))

@@ -100,7 +100,9 @@ def _begun(home: Path, on: str, number: int) -> tuple[subprocess.Popen[bytes], s
 def _kill(process: subprocess.Popen[bytes], *, reaper_too: bool) -> None:
     if reaper_too:
         process.send_signal(signal.SIGSTOP)  # so that it does not see its reaper's end
-        for reaper in _reapers(process.pid):
+        reapers = _reapers(process.pid)
+        assert reapers, "somebody watches over every run"
+        for reaper in reapers:
             os.kill(reaper, signal.SIGKILL)
     process.kill()
     process.wait()
@@ -147,6 +149,8 @@ def killed(on: str, kills: int, away: int, seed: int, longest: float) -> dict[st
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
             time.sleep(1.0)
         both = number % 3 == 2
+        if process.poll() is not None:
+            raise ClusterError(f"run {number} ended on its own: {(home / f'{number}.output').read_text()[-500:]}")
         _kill(process, reaper_too=both)
         began = time.monotonic()
         there = _wait(left, label, process.pid, clean=both)

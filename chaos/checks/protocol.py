@@ -260,8 +260,8 @@ def weights_correct(history: History) -> Finding:
             wrong.append(wrong_step)
         for part in merge["contributions"]:
             node = part["learner"], part["incarnation"]
-            if node in history.untold and part["arrived"] >= history.untold[node].since and not counters.has(
-                    node, merge["round"], merge["fragment"]):
+            if (gone := history.untold.get(node)) is not None and gone.since <= part["arrived"] <= gone.until and (
+                    not counters.has(node, merge["round"], merge["fragment"])):
                 unseen[f"{node[0]}.{node[1]}"] += 1
                 continue
             sent, steps, tokens = counters.at(part, merge["round"], merge["fragment"])

@@ -202,7 +202,7 @@ class History:
     @cached_property
     def untold(self) -> Mapping[Node, Untold]:
         """What is not known of processes whose machines were lost."""
-        return untold(self.tape, self.steps)
+        return untold(self.tape, self.steps, self.clocks.tolerance)
 
     @cached_property
     def accounting(self) -> TokenAccounting:

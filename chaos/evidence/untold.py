@@ -11,23 +11,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chaos.scenario.model import SYNCER
 from harness.tape.event import Event
 from harness.tape.packed import times, values
 from harness.tape.reading import Tape
 from harness.trainer_api.settings import Numbers
 
 _Node = tuple[str, int]
+_ON_THE_WAY_S = 0.25
+"""So long after it was written a line of a tape is here, where its machine answers."""
 
 
 class Untold(NamedTuple):
     """Of one process."""
 
     since: float
-    """Where its tape ends, seconds."""
+    """From when on its tape may lack something, seconds: where it ends, or it was heard of last."""
     until: float
     """When it was lost."""
     fastest: float
-    """Seconds of the quickest step that it is known to have made."""
+    """Seconds of a quick step."""
     tokens: float
     """Of its largest step."""
     last: int
@@ -43,14 +46,36 @@ class Untold(NamedTuple):
         return step <= self.last + float(self.steps(np.asarray(moment)))
 
 
-def untold(tape: Tape, steps: Mapping[_Node, Sequence[Event]]) -> dict[_Node, Untold]:
-    """Of every process whose machine was lost. `steps`: step events of each, in order."""
+def untold(tape: Tape, steps: Mapping[_Node, Sequence[Event]], tolerance: float = 0.0) -> dict[_Node, Untold]:
+    """Of every process whose machine was lost.
+
+    Args:
+        tape: of the run.
+        steps: step events of each process, in order.
+        tolerance: seconds by which times of two nodes may differ that were the same moment.
+    """
     found = {}
     for event in tape.of("exit", node="harness"):
         node = event["target"], event["incarnation"]
         if not event.fields.get("lost") or node not in steps:
             continue
-        began = np.sort(np.asarray(times(steps[node])))
-        found[node] = Untold(tape.ends[node], event.t, float(np.diff(began).min()) if len(began) > 1 else 0.0,
+        heard = float(event.fields.get("heard") or 0.0) - _ON_THE_WAY_S  # by then everything was here that it had told
+        since = max(tape.ends[node], heard)
+        found[node] = Untold(since - tolerance, _until(tape, node, since, event.t) + tolerance, _fastest(steps, node),
                              float(max(values(steps[node], "tokens"))), max(values(steps[node], "step")))
     return found
+
+
+def _until(tape: Tape, node: _Node, since: float, until: float) -> float:
+    """When nobody can have heard of it any more: the harness noticed its end, or its peer had given it up before."""
+    for event in tape.of("hello", "lost", node=SYNCER):
+        if since <= event.t <= until and (event["learner"], event.fields.get("incarnation")) == node:
+            return until if event.event == "hello" else event.t
+    return until
+
+
+def _fastest(steps: Mapping[_Node, Sequence[Event]], node: _Node) -> float:
+    """Seconds of the quickest step of this process, or of any where it made no two."""
+    took = {one: float(np.diff(np.sort(np.asarray(times(events)))).min()) for one, events in steps.items()
+            if len(events) > 1}
+    return took.get(node, min(took.values(), default=0.0))

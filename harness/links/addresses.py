@@ -1,4 +1,4 @@
-"""Addresses as Toxiproxy writes them, and sockets bound to them: on loopback only."""
+"""Addresses as Toxiproxy writes them, and sockets bound to them: on loopback, unless somebody says more."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def loopback_address(address: str) -> tuple[str, int]:
-    """Numeric host and port of a listen address.
+def listen_address(address: str, also: str = "") -> tuple[str, int]:
+    """Numeric host and port of a listen address. `also`: an IP that may be listened on besides loopback; empty: none.
 
     Raises:
-        NotLoopbackError: the host is anything but `localhost` or a loopback IP, an empty one (all interfaces)
-            included.
+        NotLoopbackError: the host is anything but `localhost`, a loopback IP or that one, an empty one (all
+            interfaces) included.
         ValueError: it isn't `host:port`.
     """
     host, port = split_address(address)
@@ -44,7 +44,7 @@ def loopback_address(address: str) -> tuple[str, int]:
         ip = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
         ip = None
-    if ip is None or not ip.is_loopback:
+    if ip is None or not (ip.is_loopback or str(ip) == also):
         raise NotLoopbackError(f"listen address {address} is not on loopback: use 127.0.0.1, port 0 for any")
     return str(ip), port
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from harness.links.addresses import NotLoopbackError, join_address, loopback_address
+from harness.links.addresses import NotLoopbackError, join_address, listen_address
 from harness.links.fields import BadRequestError, flag, json_object, json_objects, text
 from harness.links.metrics import MEDIA_TYPE, Metrics
 from harness.links.proxy import Proxy
@@ -64,8 +64,9 @@ class _Wanted:
 class Api:
     """The proxies of one server, and what a request does to them."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self, rng: random.Random, also: str = "") -> None:
+        """`also`: an IP that proxies may listen on besides loopback."""
+        self._rng, self._also = rng, also
         self._metrics = Metrics()
         self._proxies: dict[str, Proxy] = {}
 
@@ -100,7 +101,7 @@ class Api:
             entries = [_wanted(fields, f" at proxy {number}")
                        for number, fields in enumerate(json_objects(body), start=1)]
             for wanted in entries:
-                _on_loopback(wanted.listen)  # nothing is done where one of them would be open to others
+                _allowed(wanted.listen, self._also)  # nothing is done where one of them would be open to others
             for wanted in entries:
                 done.append(self._put(wanted))
         except (ApiError, BadRequestError) as error:
@@ -112,7 +113,7 @@ class Api:
         """The proxy of this name where both addresses fit, as it is; else a new one in its place."""
         present = self._proxies.get(wanted.name)
         if present is not None:
-            if (present.listen, present.upstream) == (_canonical(wanted.listen), wanted.upstream):
+            if (present.listen, present.upstream) == (_canonical(wanted.listen, self._also), wanted.upstream):
                 return present
             present.stop()  # and stays stopped if its successor fails, as Toxiproxy does
         proxy = self._made(wanted)
@@ -122,7 +123,7 @@ class Api:
         return proxy
 
     def _made(self, wanted: _Wanted) -> Proxy:
-        proxy = Proxy(wanted.name, wanted.upstream, self._rng, self._metrics)
+        proxy = Proxy(wanted.name, wanted.upstream, self._rng, self._metrics, self._also)
         try:
             _reserve(proxy, wanted.listen)
             if wanted.enabled:
@@ -140,7 +141,7 @@ class Api:
         fields = json_object(body)
         listen, upstream = text(fields, "listen", proxy.listen), text(fields, "upstream", proxy.upstream)
         enabled = flag(fields, "enabled", proxy.enabled)
-        if _canonical(listen) != proxy.listen:
+        if _canonical(listen, self._also) != proxy.listen:
             _reserve(proxy, listen)
         if upstream != proxy.upstream:
             proxy.stop()  # connections to the old upstream end, as those to an old listen address do
@@ -248,17 +249,17 @@ def _failure(error: ApiError | BadRequestError) -> Answer:
     return (error if isinstance(error, ApiError) else ApiError(400, str(error))).answer
 
 
-def _canonical(listen: str) -> str:
+def _canonical(listen: str, also: str) -> str:
     try:
-        return join_address(*loopback_address(listen))
+        return join_address(*listen_address(listen, also))
     except ValueError as error:
         raise BadRequestError(str(error)) from None
 
 
-def _on_loopback(listen: str) -> None:
+def _allowed(listen: str, also: str) -> None:
     """What is no address at all is its proxy's own failure, which leaves those before it as they are."""
     try:
-        loopback_address(listen)
+        listen_address(listen, also)
     except NotLoopbackError as error:
         raise BadRequestError(str(error)) from None
     except ValueError:

@@ -148,6 +148,16 @@ class Links:
         self._send("POST", _path(link), asked, {"enabled": enabled})
         self._expect(asked, {"enabled": enabled}, self._show(link, asked))
 
+    def lead(self, link: str, upstream: str) -> None:
+        """Have a link lead elsewhere (`host:port`); its connections close.
+
+        Raises:
+            LinkError: see `Links`; status 404 where there is no such link.
+        """
+        asked = f"lead link {link} to {upstream}"
+        self._send("POST", _path(link), asked, {"upstream": upstream})
+        self._expect(asked, {"upstream": upstream}, self._show(link, asked))
+
     def enabled(self, link: str) -> bool:
         """Whether a link lets connections in.
 

@@ -14,7 +14,7 @@ import socket
 import struct
 from typing import Any, cast
 
-from harness.links.addresses import bound_socket, join_address, loopback_address, split_address
+from harness.links.addresses import bound_socket, join_address, listen_address, split_address
 from harness.links.flow import Flow
 from harness.links.metrics import Metrics, Traffic
 from harness.links.toxics import STREAMS, ToxicSettings
@@ -178,8 +178,10 @@ class Connection:
 class Proxy:
     """A named listen address whose connections go to `upstream`, through `toxics`."""
 
-    def __init__(self, name: str, upstream: str, rng: random.Random, metrics: Metrics) -> None:
+    def __init__(self, name: str, upstream: str, rng: random.Random, metrics: Metrics, also: str = "") -> None:
+        """`also`: an IP that it may listen on besides loopback."""
         self.name = name
+        self._also = also
         self.upstream = upstream
         self.listen = ""
         self._shown = ""  # the listen address as it was asked for, until it listens there
@@ -202,7 +204,7 @@ class Proxy:
             ValueError: the address isn't `host:port`, or not on loopback.
             OSError: it is taken.
         """
-        host, port = loopback_address(listen)
+        host, port = listen_address(listen, self._also)
         sock = bound_socket(host, port)
         self.close()
         self._reserved = sock

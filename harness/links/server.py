@@ -129,11 +129,11 @@ class _Handler(JsonHandler):
         self._answer(ApiError(status, reason).answer)
 
 
-async def _serve(port: int, address_file: Path | None, rng: random.Random) -> int:
+async def _serve(port: int, address_file: Path | None, rng: random.Random, also: str) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    api = Api(rng)
+    api = Api(rng, also)
     try:
         server = LinkServer(port, api)
     except OSError as error:
@@ -169,13 +169,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--port", type=_port, default=8474, help="on 127.0.0.1 (default 8474; 0: a free one)")
     parser.add_argument("--address-file", type=Path, help="file to write 127.0.0.1:PORT to when ready")
     parser.add_argument("--parent", type=int, help="process id of the starter, to end together with it")
+    parser.add_argument("--listen-on", default="", metavar="IP",
+                        help="an address of this machine that links may listen on besides loopback; the API does not")
     parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a new one each time)")
     args = parser.parse_args(argv)
     if args.parent is not None:
         from harness.cleanup.parent_death import die_with_parent
 
         die_with_parent(args.parent)
-    return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed)))
+    return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed), args.listen_on))
 
 
 if __name__ == "__main__":

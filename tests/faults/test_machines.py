@@ -43,6 +43,17 @@ def test_one_that_comes_back_in_the_same_pod_lost_none(fault):
     assert effect.observed == "exit status 0, but learner-1 came back in the same pod"
 
 
+def test_what_comes_after_its_successor_says_nothing_of_it(fault):
+    killed_later = (12, "exit", {"target": "learner-1", "incarnation": 1, "status": -9, "killed": True})
+    story = run(spawned(0, "job 2"), ended(), spawned(7, "job 2, requeued 1 times", 1), killed_later,
+                spawned(13, "job 2, requeued 1 times", 2))
+    effect = fault(kind="requeue", targets="learner-1", restart_after="1s").verify(story, ON)
+    assert (effect.ok, effect.observed) == (True, "exit status 0; back in its job's next start")
+    same = run(spawned(0, "job 2"), ended(), spawned(7, "job 2", 1), killed_later, spawned(13, "job 4", 2))
+    effect = fault(kind="requeue", targets="learner-1", restart_after="1s").verify(same, ON)
+    assert effect.observed == "exit status 0, but learner-1 came back in a job that was not requeued"
+
+
 @pytest.mark.parametrize("kind", ["delete_pod", "evict", "drain_node", "node_power_loss"])
 def test_one_that_went_on_was_not_hit(fault, kind):
     effect = fault(kind=kind, targets="learner-1").verify(run(spawned(0, "learner-1-0")), ON)

@@ -51,6 +51,11 @@ def begin(number: str, job: dict) -> None:
     job["state"], job["machine"] = "RUNNING", f"n{(int(number) + job['restarts']) % 2 + 1}"
 
 
+def held(content: dict, job: dict) -> bool:
+    """Whether it has to wait: all jobs, or those whose names end so."""
+    return content["hold"] is True or any(job["name"].endswith(name) for name in content["hold"] or ())
+
+
 def there(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -81,16 +86,18 @@ def sbatch(argv: list[str]) -> str:
         job = {"name": name, "script": str(script), "env": dict(os.environ), "restarts": 0, "steps": {}, "argv": argv,
                "state": "PENDING", "machine": "", "code": "0", "reason": "Resources", "pid": 0}
         content["jobs"][number] = job
-        if not content["hold"]:
+        if not held(content, job):
             begin(number, job)
     return number
 
 
 def squeue(argv: list[str]) -> str:
     with queue() as content:
-        for job in content["jobs"].values():
+        for number, job in content["jobs"].items():
             if job["state"] == "RUNNING" and not there(job["pid"]):
                 job["state"] = "COMPLETED"
+            if job["state"] == "PENDING" and not held(content, job):
+                begin(number, job)
         return "".join(f"{number}|{job['name']}|{job['state']}|{job['restarts']}|{job['machine']}|{job['code']}|"
                        f"{job['reason']}|\n" for number, job in content["jobs"].items())
 

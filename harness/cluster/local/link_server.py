@@ -42,14 +42,15 @@ class LinkServer:
     """A running link server; it ends with the process that started it, whatever becomes of that one."""
 
     def __init__(self, run: Path, spawn: Spawn, last_lines: Callable[[], str], *, binary: str = "",
-                 port: int = 0) -> None:
+                 port: int = 0, listen_on: str = "") -> None:
         """`spawn` starts a program with the run's token and log. `binary`: the real server's, empty for the embedded
-        one. `port`: of the API, 0 for any.
+        one. `port`: of the API, 0 for any. `listen_on`: an IP that links may listen on besides loopback.
 
         Raises:
             ClusterError: it did not come up; with the end of its log.
         """
         self._run, self._spawn, self._last_lines, self._binary = run, spawn, last_lines, binary
+        self._listen_on = listen_on
         self.process, self.api = self._real(port) if binary else self._embedded(port)
         who = identity(self.process.pid)
         assert who is not None, "it answered, so it lives"
@@ -59,7 +60,7 @@ class LinkServer:
     def _embedded(self, port: int) -> tuple[subprocess.Popen[bytes], str]:
         address = self._run / "links.address"
         process = self._spawn([sys.executable, "-m", "harness.links.server", "--port", str(port), "--address-file",
-                               str(address), "--parent", str(os.getpid())])
+                               str(address), "--parent", str(os.getpid()), "--listen-on", self._listen_on])
         self._wait(process, address.exists)
         return process, address.read_text().strip()
 

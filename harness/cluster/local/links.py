@@ -30,7 +30,7 @@ class LinksBeside(CommandCluster[AnyIncarnation]):
         super().__init__(run, record, undo_log, clock)
         self._server: LinkServer | None = None
         self._real = False
-        self._links_at = LOOPBACK  # where nodes find them
+        self._links_at = LOOPBACK  # an IP, where nodes find them
         self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the undo log's number of its undo
 
     def _begin_links(self, binary: str = "", port: int = 0) -> None:
@@ -41,7 +41,8 @@ class LinksBeside(CommandCluster[AnyIncarnation]):
         """
         self._real = bool(binary)
         self._server = LinkServer(self._run, lambda argv: self._popen(argv, _NAME, 0, OURS),
-                                  lambda: self._last_lines(_NAME, 0), binary=binary, port=port)
+                                  lambda: self._last_lines(_NAME, 0), binary=binary, port=port,
+                                  listen_on="" if self._links_at == LOOPBACK else self._links_at)
 
     def _popen(self, argv: Sequence[str], name: str, incarnation: int, env: Mapping[str, str],
                cwd: str | None = None) -> subprocess.Popen[bytes]:

@@ -110,7 +110,9 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     # -- the beginning -------------------------------------------------------------------------------------------------
 
     def _prepare_all(self, nodes: Sequence[NodeSpec]) -> None:
-        """Hosts for all: first for who wants a machine of its own, since the others are put elsewhere."""
+        """Hosts for all: first for who wants a machine of its own, since the others are put elsewhere. From then on
+        agents are asked for the time, so that those who are there first don't lose their patience."""
+        self._comparing = Comparing(self._looks)
         for spec in sorted(nodes, key=lambda spec: not spec.machine):
             self._prepare(spec, spec.incarnation)
             if spec.machine:
@@ -124,7 +126,6 @@ class RemoteCluster(CommandCluster[RemoteNode]):
             self._start_nodes(nodes)
         for spec in nodes:
             self._nodes[spec.name].wait_started(self._place_settings.start_within)
-        self._comparing = Comparing(self._looks)
 
     def _start_nodes(self, nodes: Sequence[NodeSpec]) -> None:
         """Those of ours: who others connect to first."""
@@ -165,16 +166,20 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def _provide(self, host: Host, spec: NodeSpec) -> None:
         """Wait for its agent, give it the files that the node needs, and compare clocks."""
+        self._wait_there(host, spec.name)
         within = self._place_settings.start_within
-        until = time.monotonic() + within
-        while not host.agent.wait(LOOK_S):
-            if host.lost:
-                raise ClusterError(f"{spec.name}: {host.lost}")
-            self._must_come(host, spec.name, until)
         for name, content in self._needs(spec).items():
             host.agent.ask("put", content, path=name, within=within)
         for _ in range(_CLOCK_READINGS):
             host.look(_LOOK_ANSWERS_S)
+
+    def _wait_there(self, host: Host, what: str) -> None:
+        """Until its agent can be asked."""
+        until = time.monotonic() + self._place_settings.start_within
+        while not host.agent.wait(LOOK_S):
+            if host.lost:
+                raise ClusterError(f"{what}: {host.lost}")
+            self._must_come(host, what, until)
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         if self._hosts[spec.name].lost or self._hosts[spec.name].leaving:
@@ -326,7 +331,8 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     def _end_nodes(self) -> None:
         """SIGTERM, SIGKILL after two seconds; clocks are compared no more."""
         for node in self._everyone():
-            node.stop()
+            with suppress(ClusterError):  # it ends with what it runs in
+                node.stop()
         until = time.monotonic() + STOP_TIMEOUT_S
         for node in self._everyone():
             node.reap(until)

@@ -43,6 +43,8 @@ class Host:
         """Why it is gone, agent and all; empty: it is there, as far as is known."""
         self.leaving = False
         """It is about to be gone: no incarnation more starts in it."""
+        self.heard = 0.0
+        """When its agent answered last, by this machine's clock; 0: never."""
         self.told: dict[str, Any] = {}
         """What its agent told last of its machine, and of itself."""
         self.used: deque[Used] = deque(maxlen=_HISTORY)
@@ -76,6 +78,7 @@ class Host:
         """
         reading, told = self.agent.look(within)
         self.clock.add(reading)
+        self.heard = reading.at
         self.told = told
         self.used.append(Used(float(told["at"]), float(told["used"]), float(told["own"])))
 
@@ -147,7 +150,9 @@ class RemoteNode(Incarnation):
         """Whether the kernel killed something for want of memory, or all that it ran in is gone."""
         end = self.agent.exits.get(self.process)
         if end is None:
-            return {"lost": self.host.lost}
+            known = self.spec.epoch and self.host.heard
+            return {"lost": self.host.lost} | (
+                {"heard": round(self.host.heard - self.spec.epoch, 6)} if known else {})
         return {"oom": True} if end.oom else {}
 
     def freeze(self) -> None:

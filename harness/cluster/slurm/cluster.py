@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -61,6 +62,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         self._begun: dict[str, Begun] = {}  # host -> what it is
         self._owes: int | None = None
         self._bridges: list[subprocess.Popen[bytes]] = []
+        self._bridging = threading.Lock()
         self._address = cache(self._slurm.address)
 
     # -- the beginning -------------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def start(self, nodes: Sequence[NodeSpec]) -> None:
         """The links, the jobs, the node that others connect to, then all others."""
         self._owes = self._undo_log.record(SlurmJobs, config=os.environ.get("SLURM_CONF", ""), run=self._label)
-        self._links_at = self._settings.address or self._seen_from_machines()
+        self._links_at = _ip(self._settings.address) if self._settings.address else self._seen_from_machines()
         self._begin_links()
         self._watch = Watch(self._slurm, self._label)
         self._prepare_all(nodes)
@@ -114,8 +116,9 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         with theirs:
             argv = [self._settings.python, f"{begun.folder}/agent.py", "--run", begun.folder, "--bridge", "--port-file",
                     f"{begun.folder}/{PORT_FILE}"]
-            self._bridges = [bridge for bridge in self._bridges if bridge.poll() is None]
-            self._bridges.append(self._slurm.in_step(begun.job, argv, theirs.fileno()))
+            with self._bridging:
+                self._bridges = [bridge for bridge in self._bridges if bridge.poll() is None]
+                self._bridges.append(self._slurm.in_step(begun.job, argv, theirs.fileno()))
         return ours
 
     def _give_up(self, host: Host) -> None:
@@ -140,7 +143,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def _lost(self, host: Host) -> str:
         if (job := self._job(host)) is None:
             return ""
-        if job.restarts > self._begun[host.name].restarts:
+        if job.restarts > self._begun[host.name].restarts and job.state != "COMPLETING":
             return "its job was requeued"
         return f"its job ended: {self._end_of(job)}" if job.over else ""
 
@@ -153,11 +156,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         return job.machine if job is not None and job.restarts == self._begun[host.name].restarts else ""
 
     def _answers(self) -> bool:
-        try:
-            self._slurm.jobs(self._label)
-        except SlurmError:
-            return False
-        return True
+        return self._slurm.answers()
 
     def _node(self, spec: NodeSpec, number: int, host: Host) -> RemoteNode:
         def through_slurm(step: str, which: signal.Signals) -> None:
@@ -176,8 +175,20 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
                                        connect=self._addresses.get(node.name, ""))
             argv = [inside if part == str(self._run) else part for part in filled]
             env, cwd = OURS, ""
+        if node.name in self._listens and node.incarnation > node.spec.incarnation:
+            self._lead_to(node.name)
         argv, file = launched(inside, node.process, self._settings.cpus, argv)
         node.agent.ask("spawn", name=node.process, argv=argv, env=env, cwd=cwd, pid_in=file)
+
+    def _lead_to(self, node: str) -> None:
+        """Its job may be on another machine than before: whoever has a link to it is to find it there."""
+        upstream = f"{self._found_at(node)}:{self._listens[node]}"
+        with self._linking:
+            for other in list(self._nodes.values()):
+                program = other.spec.program
+                for link in (link for link, to in other.spec.links.items() if to == node):
+                    if program is None or node in program.talks_to:
+                        self._links().lead(link, upstream)
 
     def _needs(self, spec: NodeSpec) -> dict[str, bytes]:
         """Copies below its job's folder, and the settings with their names there: the machine is not the run's own."""
@@ -191,6 +202,12 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         return {SETTINGS: json.dumps(settings).encode(),
                 **{name: needed[outside] for outside, name in names.items()}}
 
+    def poll(self) -> None:
+        """And whether anybody still looks at the queue."""
+        if self._watch is not None and self._watch.failure is not None:
+            raise self._watch.failure
+        super().poll()
+
     # -- what only jobs have -------------------------------------------------------------------------------------------
 
     def requeue(self, node: str, restart_after: float | None) -> None:
@@ -200,7 +217,13 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
             return
         current.expected_exit, current.restart_after = True, restart_after
         current.host.leaving = True
-        _patiently(lambda: self._slurm.requeue(self._begun[current.host.name].job))
+        begun = self._begun[current.host.name]
+
+        def once() -> None:
+            job = self._slurm.jobs(self._label).get(begun.job)
+            if job is None or job.restarts == begun.restarts:  # else Slurm did it, and could not say so any more
+                self._slurm.requeue(begun.job)
+        _patiently(once)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -233,11 +256,12 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         """Of the machine's, which nobody has now."""
         if program.port:
             return program.port
-        return int(self._hosts[spec.name].agent.ask("port", within=self._settings.start_within)["port"])
+        self._wait_there(self._hosts[spec.name], spec.name)
+        return int(self._hosts[spec.name].agent.ask("port")["port"])
 
     def _found_at(self, node: str) -> str:
         self._wait_placed(node)
-        return self._address(self._machine(self._hosts[node]))
+        return _ip(self._address(self._machine(self._hosts[node])))
 
     def _seen_at(self, node: str) -> tuple[str, int]:
         return self._found_at(node), self._listens[node]
@@ -253,6 +277,18 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def _state_at(self, node: str) -> str:
         state, run = PurePosixPath(super()._state_at(node)), self._run.absolute()
         return str(state.relative_to(run)) if state.is_relative_to(run) else str(state)
+
+
+def _ip(host: str) -> str:
+    """Of a host's name, or the same.
+
+    Raises:
+        SlurmError: nobody knows it.
+    """
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise SlurmError(f"{host}: nobody knows where that is ({error})") from error
 
 
 def _patiently(act: Callable[[], None]) -> None:

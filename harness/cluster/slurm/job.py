@@ -26,11 +26,16 @@ cat >"$$run/agent.py" <<'$end'
 $source
 $end
 $python "$$run/agent.py" --run "$$run" --port-file "$$run/$port_file" --patience $patience --shared &
-wait $$!; status=$$?
-if [ $$status -gt 128 ]; then wait $$!; status=$$?; fi   # it was only this shell that was waked
+agent=$$!
+wait $$agent; status=$$?
+while kill -0 $$agent 2>/dev/null; do wait $$agent; status=$$?; done   # it was only this shell that was waked
 rm -rf "$$run"
 exit $$status
 """)
+_TRIES = 20
+_PERSIST = f'n=0; while :; do srun "$@"; s=$?; if [ -e "$0" ] || [ $n -ge {_TRIES} ]; then exit $s; fi; ' \
+    'n=$((n + 1)); sleep 1; done'
+"""A step that never began, because the controller was away, is asked for again."""
 _LAUNCH = 'echo "$$ $SLURM_STEP_ID" >"$0.partial" && mv "$0.partial" "$0" && exec "$@"'
 
 
@@ -62,4 +67,4 @@ def launched(folder: str, process: str, cpus: int, argv: Sequence[str]) -> tuple
     """An incarnation as a step of its own, so that Slurm can signal it; and the file that tells where it is."""
     file = f"{folder}/{STEPS}/{process}"
     options = [*BESIDE, f"--cpus-per-task={cpus}", "--input=none", f"--job-name={process}"]
-    return ["srun", *options, "sh", "-c", _LAUNCH, file, *argv], file
+    return ["sh", "-c", _PERSIST, file, *options, "sh", "-c", _LAUNCH, file, *argv], file

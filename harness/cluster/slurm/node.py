@@ -16,8 +16,9 @@ from harness.cluster.slurm.job import STEPS
 
 SignalStep = Callable[[str, signal.Signals], None]
 """Signal a step, by its number in the job."""
-_BEGUN_S, _LOOK_S = 10.0, 0.02
-_SIGNALLED = 128
+_BEGUN_S, _LOOK_S = 60.0, 0.02
+_SIGNALLED = range(129, 193)
+"""Exit statuses that tell of a signal."""
 
 
 class Step(RemoteNode):
@@ -56,7 +57,7 @@ class Step(RemoteNode):
     def ended(self) -> int | None:
         """As `srun` says, which shows a signal as a shell does."""
         status = super().ended()
-        return _SIGNALLED - status if status is not None and status > _SIGNALLED else status
+        return _SIGNALLED.start - 1 - status if status in _SIGNALLED and status is not None else status
 
     def throttle(self, share: float | None, spread: float, seed: int) -> None:
         """Stopped and continued in turn."""
@@ -91,6 +92,6 @@ class _ByAgent:
         self._node = node
 
     def send_signal(self, sig: int) -> None:
-        """Nothing happens where it is gone."""
-        with suppress(AgentError):
-            self._node.agent.ask("signal", name=self._node.process, number=sig)
+        """In the order of asking, also where the connection is lost for a while; nothing happens where it is gone."""
+        if not self._node.host.lost and self._node.ended() is None:
+            self._node.agent.soon("signal", name=self._node.process, number=sig)

@@ -16,6 +16,8 @@ _ASK_S, _LOOK_S = 20.0, 0.5
 _FIELDS = ("JobID", "Name", "State", "RestartCnt", "NodeList", "exit_code", "Reason")
 _AWAY = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were transmitted",
          "controller not responding")
+_FINAL = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+          "REVOKED", "TIMEOUT"}
 _PREFIX = "diloco-chaos"
 
 
@@ -45,8 +47,7 @@ class Job(NamedTuple):
     @property
     def over(self) -> bool:
         """It will not run any more, as long as nobody requeues it."""
-        return self.state not in ("RUNNING", "PENDING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED",
-                                  "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING", "STOPPED", "SIGNALING", "STAGE_OUT")
+        return self.state.partition(" ")[0] in _FINAL
 
 
 def job_name(run: str, node: str) -> str:
@@ -57,9 +58,12 @@ def job_name(run: str, node: str) -> str:
 class Slurm:
     """The cluster that Slurm's commands talk to; may be used from any thread."""
 
-    def __init__(self, config: str = "") -> None:
-        """`config`: the file that SLURM_CONF would name; empty: as the environment has it."""
-        self._env = {**os.environ, **({"SLURM_CONF": config} if config else {})}
+    def __init__(self, config: str | None = None) -> None:
+        """`config`: the file that SLURM_CONF names, empty: none; None: as the environment has it. What else the
+        environment says of Slurm is of the job that the harness runs in, and concerns no other."""
+        known = os.environ.get("SLURM_CONF", "") if config is None else config
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
+        self._env |= {"SLURM_CONF": known} if known else {}
 
     def version(self) -> str:
         """Of its commands.
@@ -74,6 +78,13 @@ class Slurm:
         of = [f"--partition={partition}"] if partition else []
         told = self._said(["sinfo", "--noheader", "--Node", "--Format=NodeList:|,StateLong:|", *of])
         return {fields[0]: fields[1] for line in told.splitlines() if len(fields := line.split("|")) > 1}
+
+    def answers(self) -> bool:
+        """Whether its controller does, now."""
+        try:
+            return " is UP" in self._said(["scontrol", "ping"])
+        except SlurmError:
+            return False
 
     def submit(self, name: str, script: str, options: Sequence[str], env: Mapping[str, str]) -> int:
         """A batch job; its number. `env`: of the job, on top of ours.

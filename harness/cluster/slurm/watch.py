@@ -18,15 +18,20 @@ class Watch(threading.Thread):
         super().__init__(daemon=True, name="jobs-watch")
         self.jobs: dict[int, Job] = {}
         """By their numbers, as they were seen last."""
+        self.failure: BaseException | None = None
+        """Why it ended; None: it goes on, or was closed."""
         self._slurm, self._run = slurm, run
         self._over = threading.Event()
         self.start()
 
     def run(self) -> None:
         """Until `close`."""
-        while not self._over.wait(_EVERY_S):
-            with suppress(SlurmError):
-                self.jobs.update(self._slurm.jobs(self._run))
+        try:
+            while not self._over.wait(_EVERY_S):
+                with suppress(SlurmError):
+                    self.jobs.update(self._slurm.jobs(self._run))
+        except BaseException as error:
+            self.failure = error
 
     def close(self) -> None:
         """Look no more."""

@@ -81,3 +81,31 @@ def test_of_a_node_that_was_killed_on_its_machine_everything_is_told():
     told = steps(1.0, 1.5)
     gone = Event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "status": -9, "killed": True})
     assert untold(Tape([*told, gone]), {("a", 0): told}) == {}
+
+
+def lost_at(t, *more, **fields):
+    """What is not known of a process with these steps that was lost then."""
+    told = steps(1.0, 1.5, 1.75)
+    gone = Event(t, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE, **fields})
+    return untold(Tape(sorted([*told, gone, *more], key=lambda event: event.t)), {("a", 0): told}, 0.01)[("a", 0)]
+
+
+def test_what_its_machine_has_answered_to_is_known():
+    assert lost_at(9.0).since == pytest.approx(1.74)
+    assert lost_at(9.0, heard=8.0).since == pytest.approx(7.74)
+    assert lost_at(9.0, heard=1.0).since == pytest.approx(1.74)  # its tape says more
+
+
+def test_who_was_given_up_before_was_heard_of_no_more():
+    gone = Event(4.0, "syncer", 0, "lost", {"learner": "a", "incarnation": 0})
+    other = Event(3.0, "syncer", 0, "lost", {"learner": "b", "incarnation": 0})
+    again = Event(3.5, "syncer", 0, "hello", {"learner": "a", "incarnation": 0})
+    assert lost_at(9.0, other, gone).until == pytest.approx(4.01)
+    assert lost_at(9.0, again, gone).until == pytest.approx(9.01)
+
+
+def test_one_that_was_lost_after_its_first_step_was_as_quick_as_the_quickest():
+    told = steps(1.0)
+    gone = Event(2.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
+    found = untold(Tape([*told, gone]), {("a", 0): told, ("b", 0): steps(1.0, 1.25, 2.0)})[("a", 0)]
+    assert found.fastest == 0.25

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from harness.links.addresses import NotLoopbackError, listen_address, split_address
+
 Api = Callable[..., tuple[int, Any]]
 
 PROXY = {"name": "a", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"}
@@ -83,6 +85,19 @@ def test_a_listen_address_off_loopback_is_refused(embedded_api: Api, listen: str
 def test_any_loopback_address_can_be_listened_on(embedded_api: Api) -> None:
     _, shown = embedded_api("POST", "/proxies", {**PROXY, "listen": "127.0.0.5:0"})
     assert shown["listen"].startswith("127.0.0.5:")
+
+
+@pytest.mark.parametrize(("asked", "taken"), [
+    ("127.0.0.1:0", True), ("10.1.2.3:80", True), ("10.1.2.4:80", False), ("0.0.0.0:80", False), (":80", False),
+    ("lab:80", False)])
+def test_where_somebody_says_one_address_more_that_one_can_be_listened_on_and_no_other(asked, taken):
+    if taken:
+        assert listen_address(asked, "10.1.2.3") == split_address(asked)
+    else:
+        with pytest.raises(NotLoopbackError):
+            listen_address(asked, "10.1.2.3")
+    with pytest.raises(NotLoopbackError):
+        listen_address("10.1.2.3:80")
 
 
 def test_no_one_else_gets_the_port_of_a_disabled_proxy(embedded_api: Api) -> None:

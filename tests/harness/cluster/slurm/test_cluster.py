@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import fake_slurm
 import remote_runs
 from harness.cluster.base import ClusterError, NodeSpec
 from harness.cluster.slurm.cluster import SlurmCluster
+from harness.cluster.slurm.queue import SlurmAwayError
 from harness.cluster.slurm.settings import SlurmSettings
 from harness.links.client import Toxic
 from harness.machine import Sample
@@ -65,6 +67,14 @@ class Ground(remote_runs.Ground):
         self.cluster.start([hub, worker])
         self.until(lambda: self.started(0))
         return self.cluster
+
+    def wait(self, condition):
+        """Without polling it."""
+        end = time.monotonic() + 30
+        while not (found := condition()):
+            assert time.monotonic() < end, "it never happened"
+            time.sleep(0.05)
+        return found
 
     def started(self, incarnation, node="worker"):
         return next((event for event in self.tape().of("start", node=node) if event.incarnation == incarnation), None)
@@ -132,6 +142,60 @@ def test_what_is_due_while_the_controller_is_away_comes_late(ground):
     change(ground.path, say="")
     ground.until(lambda: ground.of("exit"))
     assert ground.of("exit")[0]["status"] == -9
+
+
+def test_who_is_there_first_does_not_lose_its_patience_while_others_wait(ground):
+    change(ground.path, hold=["worker"])
+    starting = threading.Thread(target=ground.start)
+    starting.start()
+    ground.wait(lambda: "worker" in ground.cluster._hosts)
+    first = ground.wait(lambda: ground.cluster._hosts["hub"].heard)
+    ground.wait(lambda: ground.cluster._hosts["hub"].heard > first + 1.0)  # it is asked for the time all along
+    assert not ground.started(0)
+    change(ground.path, hold=False)
+    starting.join(30)
+    assert ground.started(0)
+
+
+def test_a_job_that_slurm_has_requeued_is_not_lost_while_its_processes_go_on(ground):
+    cluster = ground.start()
+    host, jobs = cluster._hosts["worker"], cluster._watch.jobs
+    jobs[2] = jobs[2]._replace(restarts=1, state="COMPLETING")
+    assert cluster._lost(host) == ""
+    jobs[2] = jobs[2]._replace(state="PENDING")
+    assert cluster._lost(host) == "its job was requeued"
+
+
+def test_what_slurm_did_and_could_not_say_is_not_done_again(ground, monkeypatch):
+    cluster = ground.start()
+    requeue = cluster._slurm.requeue
+
+    def and_is_away(job):
+        requeue(job)
+        raise SlurmAwayError("Socket timed out on send/recv operation")
+    monkeypatch.setattr(cluster._slurm, "requeue", and_is_away)
+    cluster.requeue("worker", 0.1)
+    ground.until(lambda: ground.started(1))
+    assert ground.jobs()["2"]["restarts"] == 1
+
+
+def test_one_that_was_held_back_when_its_machine_was_lost_keeps_nobody_waiting(ground):
+    cluster = ground.start()
+    cluster.throttle("worker", 0.3)
+    ground.until(lambda: cluster.states()["worker"].state == "paused")
+    node = cluster._nodes["worker"]
+    node.expected_exit, node.host.lost = True, "its machine has lost its power"
+    began = time.monotonic()
+    cluster.poll()
+    assert ground.of("exit")[0]["lost"]
+    assert time.monotonic() - began < 5
+
+
+def test_a_watch_that_ends_ends_the_run(ground):
+    cluster = ground.start()
+    cluster._watch._slurm = None
+    with pytest.raises(AttributeError):
+        ground.until(lambda: False)
 
 
 def test_who_is_terminated_is_told_so_first(ground):

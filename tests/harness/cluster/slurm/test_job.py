@@ -56,12 +56,38 @@ def test_what_is_asked_of_slurm_is_what_the_settings_say():
     assert submitted_with(SlurmSettings(), []) == ["--cpus-per-task=1", "--mem=1G"]
 
 
-def test_what_is_launched_tells_its_pid_and_its_step(tmp_path):
+@pytest.fixture
+def srun(tmp_path, monkeypatch):
+    """One that is made up; what it is asked for, without its options."""
+    def make(body):
+        (tmp_path / "srun").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "steps").mkdir()
+    return make
+
+
+FIND = 'while [ "$1" != sh ]; do shift; done; SLURM_STEP_ID=5 exec "$@"'
+
+
+def test_what_is_launched_tells_its_pid_and_its_step(tmp_path, srun):
+    srun(f'echo "$@" >{tmp_path}/asked; {FIND}')
     argv, file = launched(str(tmp_path), "hub.0", 2, ["sh", "-c", "echo started $$"])
-    shell = argv[argv.index("sh"):]
-    done = subprocess.run(shell, env=os.environ | {"SLURM_STEP_ID": "5"}, text=True, capture_output=True)
+    done = subprocess.run(argv, text=True, capture_output=True)
     pid, step = Path(file).read_text().split()
     assert (done.stdout, step) == (f"started {pid}\n", "5")
-    assert "--overlap" in argv
-    assert "--cpus-per-task=2" in argv
+    asked = (tmp_path / "asked").read_text().split()
+    assert {"--overlap", "--cpus-per-task=2", "--job-name=hub.0"} <= set(asked)
+
+
+def test_a_step_that_could_not_begin_is_asked_for_again(tmp_path, srun):
+    srun(f'if [ ! -e {tmp_path}/once ]; then touch {tmp_path}/once; exit 1; fi; {FIND}')
+    argv, _ = launched(str(tmp_path), "hub.0", 1, ["sh", "-c", "exit 7"])
+    assert subprocess.run(argv).returncode == 7
+
+
+def test_one_that_began_is_not_begun_again(tmp_path, srun):
+    srun(FIND)
+    argv, _ = launched(str(tmp_path), "hub.0", 1, ["sh", "-c", f"echo x >>{tmp_path}/runs; exit 9"])
+    assert subprocess.run(argv).returncode == 9
+    assert (tmp_path / "runs").read_text() == "x\n"

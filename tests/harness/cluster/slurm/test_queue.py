@@ -29,7 +29,8 @@ def test_of_all_jobs_those_of_the_run_are_known(says):
 
 @pytest.mark.parametrize(("state", "over"), [
     ("RUNNING", False), ("PENDING", False), ("COMPLETING", False), ("SUSPENDED", False), ("COMPLETED", True),
-    ("CANCELLED", True), ("FAILED", True), ("TIMEOUT", True), ("NODE_FAIL", True), ("PREEMPTED", True)])
+    ("REQUEUE_FED", False), ("CANCELLED", True),
+    ("CANCELLED by 0", True), ("FAILED", True), ("TIMEOUT", True), ("NODE_FAIL", True), ("PREEMPTED", True)])
 def test_some_states_are_the_end(state, over):
     assert Job(1, job_name("abc", "hub"), state, 0, "n1", "0", "").over is over
 
@@ -66,3 +67,19 @@ def test_a_machine_without_an_address_is_told(says):
         Slurm().address("n1")
     says("scontrol", "NodeName=n1 NodeAddr=10.0.0.1 NodeHostName=n1")
     assert Slurm().address("n1") == "10.0.0.1"
+
+
+def test_which_slurm_is_asked_is_what_was_written_down(monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", "/mine")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert Slurm()._env["SLURM_CONF"] == "/mine"
+    assert Slurm("/theirs")._env["SLURM_CONF"] == "/theirs"
+    assert "SLURM_CONF" not in Slurm("")._env
+    assert "SLURM_JOB_ID" not in Slurm()._env  # the harness' own job is none of the run's
+
+
+@pytest.mark.parametrize(("said", "there"), [("Slurmctld(primary) at lab is UP", True),
+                                             ("Slurmctld(primary) at lab is DOWN", False)])
+def test_a_controller_that_is_down_does_not_answer(says, said, there):
+    says("scontrol", said)
+    assert Slurm().answers() is there
