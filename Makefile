@@ -65,9 +65,9 @@ coverage: setup
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov chaos --cov faults --cov harness \
 	  --cov-report term:skip-covered --no-cov-on-fail
 
-# Two at a time where time does not matter; scenarios are judged by their pace, and run alone.
+# Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run alone.
 define TESTS
-$(BIN)/pytest tests --ignore tests/alone --numprocesses 2 --dist loadfile
+$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile
 	$(BIN)/pytest tests/alone
 endef
 
