@@ -12,6 +12,8 @@ from harness.wire.frames import Decoder, FrameError, encode
 from harness.wire.messages import SHARED, Echo, Probe
 
 _CHUNK = 1 << 18
+_CLOSING_S = 10.0
+"""An end that was held back comes late, and once more where it is on the way back, too."""
 
 
 def probe(address: str, token: str, reply_bytes: int = 0, send_bytes: int = 0, *, watch_close: bool = False,
@@ -55,6 +57,7 @@ def _asked(link: socket.socket, question: bytes, began: float) -> Sounding:
 
 def _closing(link: socket.socket) -> float | None:
     began = time.monotonic()
+    link.settimeout(_CLOSING_S)
     try:
         link.shutdown(socket.SHUT_WR)
         while link.recv(_CHUNK):

@@ -19,6 +19,7 @@ from kubernetes import client, config, stream
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 from websocket import WebSocketException
+from yaml import YAMLError
 
 from harness.cluster.base import ClusterError
 from harness.cluster.remote import cluster as remote
@@ -29,6 +30,10 @@ CONTAINER = "node"
 """Of a node's pod."""
 _ASK_S = 15.0
 _config: Any = config  # it has no annotations
+_REMEDIES = {"exceeded quota": "Ask for less (cpu, memory, fewer learners), name another namespace, or have the quota "
+                               "raised",
+             "webhook": "Whoever rules that webhook must let through what carries the label diloco-chaos/run",
+             "violates PodSecurity": "The namespace must allow such pods: name another one"}
 _AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
          HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -80,7 +85,7 @@ def contexts() -> tuple[list[str], str]:
         if merged is None:
             raise ConfigException("none was found")
         found, current = [one["name"] for one in merged["contexts"].value], merged.safe_get("current-context")
-    except (ConfigException, OSError, AttributeError, KeyError, TypeError) as error:
+    except (ConfigException, OSError, AttributeError, KeyError, TypeError, YAMLError) as error:
         raise KubernetesError(f"there is no kubeconfig that can be used ({error}); set KUBECONFIG, or name a "
                               f"Kubernetes in ~/.kube/config") from error
     return [str(name) for name in found], str(current or "")
@@ -268,7 +273,8 @@ class Api:
 
 
 def _reason(error: ApiException) -> str:
-    """What the API server says, in one line."""
+    """What the API server says, in one line, and what can be done about it."""
     with suppress(ValueError, TypeError, AttributeError):
-        return str(json.loads(error.body or "")["message"])
+        said = str(json.loads(error.body or "")["message"])
+        return said + next((f". {remedy}" for words, remedy in _REMEDIES.items() if words in said), "")
     return f"{error.status} {error.reason}"

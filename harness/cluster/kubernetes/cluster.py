@@ -17,7 +17,7 @@ from harness.cluster.kubernetes.api import PART, Api, AwayError, KubernetesError
 from harness.cluster.kubernetes.forward import Forward
 from harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
 from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.cluster.kubernetes.watch import Watch, waits_for
+from harness.cluster.kubernetes.watch import Watch, in_words, waits_for
 from harness.cluster.remote import agent
 from harness.cluster.remote.cluster import ANY, LOOK_S, RemoteCluster
 from harness.cluster.remote.connection import Connection, GoneError
@@ -147,7 +147,7 @@ class KubernetesCluster(RemoteCluster):
         if hopeless or time.monotonic() > until:
             found = [one for one in self._api.pods(self._objects.namespace, self._objects.run)
                      if one.metadata.name == pod]
-            why = hopeless or (": ".join(filter(None, waits_for(found[0]))) if found else "it is gone")
+            why = hopeless or (in_words(waits_for(found[0])) if found else "it is gone")
             raise ClusterError(f"{what}: its pod does not run" + ("" if hopeless else f" within "
                                f"{self._settings.start_within:g} s") + f": {why or 'Kubernetes does not say why'}")
 

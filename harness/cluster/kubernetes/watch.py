@@ -51,9 +51,18 @@ class Watch(threading.Thread):
             if pod.spec.node_name:
                 self.machines[name] = pod.spec.node_name
             if pod.status.phase == "Pending" and (why := waits_for(pod))[0] in _HOPELESS:
-                self.hopeless[name] = ": ".join(why)
+                self.hopeless[name] = in_words(why)
             if pod.status.phase in ("Failed", "Succeeded"):
                 self.lost.setdefault(name, _why(pod))
+
+
+REMEDIES = {"ErrImageNeverPull": "Bring the image to every machine, or say pull_policy: IfNotPresent",
+            "ErrImagePull": "Push the image to where the cluster finds it, or name another one (image, pull_secrets)",
+            "ImagePullBackOff": "Push the image to where the cluster finds it, or name another one (image, "
+                                "pull_secrets)",
+            "InvalidImageName": "An image is called NAME:TAG",
+            "Unschedulable": "Ask for less (cpu, memory), or for other machines (node_selector, tolerations)"}
+"""What keeps a pod from running -> what can be done about it."""
 
 
 def waits_for(pod: Any) -> tuple[str, str]:
@@ -65,6 +74,12 @@ def waits_for(pod: Any) -> tuple[str, str]:
         if condition.status == "False" and condition.message:
             return str(condition.reason or ""), str(condition.message)
     return "", ""
+
+
+def in_words(why: tuple[str, str]) -> str:
+    """What keeps a pod from running, and what can be done about it; empty where nobody says."""
+    said = ": ".join(filter(None, why)).rstrip(".")
+    return said + (f". {remedy}" if (remedy := REMEDIES.get(why[0])) else "")
 
 
 def _why(pod: Any) -> str:

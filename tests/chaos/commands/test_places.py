@@ -51,7 +51,8 @@ def test_a_context_that_is_not_there_is_told():
 
 @pytest.mark.parametrize(("text", "why"), [
     (KUBECONFIG.replace("current-context: production\n", ""), "has production, lab: name one with --context$"),
-    ("", "there is no kubeconfig that can be used"), ("[1]", "there is no kubeconfig that can be used")])
+    ("", "there is no kubeconfig that can be used"), ("[1]", "there is no kubeconfig that can be used"),
+    ("a: [", "there is no kubeconfig that can be used")])
 def test_a_kubeconfig_without_a_current_context_or_none_at_all_is_understood(kubeconfig, tmp_path, text, why):
     (tmp_path / "kubeconfig").write_text(text)
     with pytest.raises(Failure, match=why):

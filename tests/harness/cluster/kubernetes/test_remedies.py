@@ -1,0 +1,37 @@
+"""Where Kubernetes refuses or waits, it is told what can be done about it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from harness.cluster.kubernetes.api import AwayError, KubernetesError, asked
+from harness.cluster.kubernetes.watch import in_words
+
+
+@pytest.mark.parametrize(("said", "remedy"), [
+    ('pods "a" is forbidden: exceeded quota: few, requested: pods=1', "Ask for less"),
+    ('failed calling webhook "w": connection refused', "Whoever rules that webhook"),
+    ('admission webhook "w" denied the request: no', "Whoever rules that webhook"),
+    ('pods "a" is forbidden: violates PodSecurity "restricted:latest"', "The namespace must allow such pods")])
+def test_what_is_refused_comes_with_a_remedy(said, remedy):
+    error = ApiException(status=403)
+    error.body = json.dumps({"message": said})
+    with pytest.raises(KubernetesError) as told, asked("make Pod a"):
+        raise error
+    assert str(told.value).startswith(f"make Pod a: Kubernetes says: {said}. {remedy}")
+
+
+def test_an_api_server_that_is_away_is_told_apart():
+    with pytest.raises(AwayError), asked("look"):
+        raise ApiException(status=503)
+
+
+@pytest.mark.parametrize(("why", "words"), [
+    (("ErrImageNeverPull", "Container image is not present."), "not present. Bring the image to every machine"),
+    (("Unschedulable", "0/2 nodes are available"), "0/2 nodes are available. Ask for less"),
+    (("ContainerCreating", ""), "ContainerCreating"), (("", ""), "")])
+def test_what_a_pod_waits_for_comes_with_one_too(why, words):
+    assert words in in_words(why)
