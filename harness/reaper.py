@@ -74,39 +74,29 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from harness.cleanup.undo_log import (
-        Command,
-        Containers,
-        Continue,
-        Enable,
-        Lift,
-        Namespace,
-        Remove,
-        SlurmJobs,
-        Toxin,
-    )
+    from harness.cleanup import undo_log as owed
     match undo:
-        case Continue(process=process):
+        case owed.Continue(process=process):
             return send(process, token, signal.SIGCONT)
-        case Lift(process=process, soft=soft, hard=hard):
+        case owed.Lift(process=process, soft=soft, hard=hard):
             with handle(process, token) as descriptor:
                 if descriptor is not None:
                     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
                 return descriptor is not None
-        case Toxin() | Enable():
+        case owed.Toxin() | owed.Enable():
             return _link_healed(undo, token)
-        case Remove(path=path):
+        case owed.Remove(path=path):
             if token not in path.name or not os.path.lexists(path):
                 return False
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
             return True
-        case Containers(engine=engine, run=run):
+        case owed.Containers(engine=engine, run=run):
             return _containers_removed(engine, run)
-        case Namespace(context=context, namespace=namespace, run=run):
+        case owed.Namespace(context=context, namespace=namespace, run=run):
             return _namespace_removed(context, namespace, run)
-        case SlurmJobs(config=config, run=run):
+        case owed.SlurmJobs(config=config, run=run):
             return _jobs_over(config, run)
-        case Command(argv=argv):
+        case owed.Command(argv=argv):
             carried_out(argv, _COMMAND_S)
             return True
     return False

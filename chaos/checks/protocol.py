@@ -259,12 +259,10 @@ def weights_correct(history: History) -> Finding:
         if wrong_step := _outer_step(rules, merge):
             wrong.append(wrong_step)
         for part in merge["contributions"]:
-            node = part["learner"], part["incarnation"]
-            if (gone := history.untold.get(node)) is not None and gone.since <= part["arrived"] <= gone.until and (
-                    not counters.has(node, merge["round"], merge["fragment"])):
-                unseen[f"{node[0]}.{node[1]}"] += 1
+            if (found := counters.at(part, merge["round"], merge["fragment"])) is None:
+                unseen[f"{part['learner']}.{part['incarnation']}"] += 1
                 continue
-            sent, steps, tokens = counters.at(part, merge["round"], merge["fragment"])
+            sent, steps, tokens = found
             weight = tokens * (tokens / steps) if steps else 0.0
             count += 1
             if sent != _MERGED(part):
@@ -325,7 +323,7 @@ class _Counters:
     """c_steps and c_tokens of every answer, from the learners' tapes alone."""
 
     def __init__(self, history: History) -> None:
-        self._counted, self._ends = history.counted, history.tape.ends
+        self._counted, self._ends, self._untold = history.counted, history.tape.ends, history.untold
         self._answers: dict[tuple[Node, int], _Answers] = {}
         carry = rules_of(history).carries
         fragments = len(history.plan.cluster.fragment_table())
@@ -339,13 +337,9 @@ class _Counters:
                 if answers := list(_answers(stream, carry)):
                     self._answers[node, fragment] = _Answers(events, answers)
 
-    def has(self, node: Node, round_: int, fragment: int) -> bool:
-        """Whether its tape says what it sent in this round."""
-        return (node, fragment) in self._answers and self._answers[node, fragment].to(round_) is not None
-
-    def at(self, part: Mapping[str, Any], round_: int, fragment: int) -> tuple[Sent, int, int]:
+    def at(self, part: Mapping[str, Any], round_: int, fragment: int) -> tuple[Sent, int, int] | None:
         """What the learner says it sent for this contribution, and its (steps, tokens) rebuilt; nothing where its tape
-        is whole and has no such answer.
+        is whole and has no such answer. None: that was lost with its machine.
 
         Raises:
             Unknown: the learner's tape ends before it.
@@ -354,6 +348,8 @@ class _Counters:
         node = (learner, incarnation)
         answer = self._answers[node, fragment].to(round_) if (node, fragment) in self._answers else None
         if answer is None:
+            if (gone := self._untold.get(node)) is not None and gone.since <= arrived <= gone.until:
+                return None
             need(self._ends.get(node, -inf) >= arrived,
                  f"the tape of {learner}.{incarnation} lacks its answer to round {round_}")
             return ("", -1, -1, -1), 0, 0  # it goes on behind that moment: it never answered

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -366,29 +367,33 @@ def _below(root: int) -> list[int]:
             except (OSError, IndexError):
                 continue
             parents.setdefault(parent, []).append(int(entry))
-    found: list[int] = []
-    left = [root]
-    while left:
-        children = parents.get(left.pop(), [])
-        found += children
-        left += children
-    return found
+    return _walked(root, lambda pid: parents.get(pid, []))
 
 
 def _started_by(root: int) -> list[int]:
     """The same where it need not be exact, and without looking at every process where the kernel lists them."""
     if not Path("/proc/thread-self/children").exists():
         return _below(root)
+    return _walked(root, _listed)
+
+
+def _listed(pid: int) -> list[int]:
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, children.read_text().split())
+        except OSError:
+            continue  # that thread has ended
+    return found
+
+
+def _walked(root: int, children: Callable[[int], list[int]]) -> list[int]:
     found: list[int] = []
     left = [root]
     while left:
-        for listed in Path(f"/proc/{left.pop()}/task").glob("*/children"):
-            try:
-                children = [int(pid) for pid in listed.read_text().split()]
-            except OSError:
-                continue
-            found += children
-            left += children
+        below = children(left.pop())
+        found += below
+        left += below
     return found
 
 
