@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from harness.cleanup.commands import begun as begin
 from harness.cleanup.undo_log import undo_logs_folder
 from harness.cluster.base import ClusterError
 from harness.cluster.remote.settings import PlaceSettings
@@ -40,42 +41,31 @@ Left = Callable[[str], list[str]]
 """Label of a run -> what is there of it."""
 
 
-def on_kubernetes(settings: PlaceSettings) -> Left:
+def on_kubernetes() -> tuple[PlaceSettings, Left]:
     """Of pods."""
     from harness.cluster.kubernetes.access import named
     from harness.cluster.kubernetes.api import Api
     from harness.cluster.kubernetes.settings import KubernetesSettings
-    assert isinstance(settings, KubernetesSettings), "they were read as such"
+    settings = KubernetesSettings.given()
     api = Api(named(settings).context)
 
     def left(label: str) -> list[str]:
         spaces = api.namespaces(label)
         return [f"namespace {name}" for name in spaces] + [
             f"pod {pod.metadata.name}" for name in spaces for pod in api.pods(name, label)]
-    return left
+    return settings, left
 
 
-def on_slurm(settings: PlaceSettings) -> Left:
+def on_slurm() -> tuple[PlaceSettings, Left]:
     """Of jobs."""
     from harness.cluster.slurm.queue import Slurm
     from harness.cluster.slurm.settings import SlurmSettings
-    assert isinstance(settings, SlurmSettings), "they were read as such"
-    slurm = Slurm()
+    settings, slurm = SlurmSettings.given(), Slurm()
 
     def left(label: str) -> list[str]:
         return [f"job {job.number} ({job.state})" for job in slurm.jobs(label).values() if not job.over] + [
             str(path) for path in Path(settings.folder).glob(f"diloco-chaos.{label}.*")]
-    return left
-
-
-def _settings(on: str) -> tuple[PlaceSettings, Left]:
-    if on == "kubernetes":
-        from harness.cluster.kubernetes.settings import KubernetesSettings
-        pods = KubernetesSettings.given()
-        return pods, on_kubernetes(pods)
-    from harness.cluster.slurm.settings import SlurmSettings
-    jobs = SlurmSettings.given()
-    return jobs, on_slurm(jobs)
+    return settings, left
 
 
 def _begun(home: Path, on: str, number: int) -> tuple[subprocess.Popen[bytes], str]:
@@ -94,7 +84,11 @@ def _begun(home: Path, on: str, number: int) -> tuple[subprocess.Popen[bytes], s
             if label := next((entry["run"] for entry in entries if "run" in entry), ""):
                 return process, label
         time.sleep(_LOOK_S / 10)
-    raise ClusterError(f"run {number} ended on its own: {(home / f'{number}.output').read_text()[-500:]}")
+    raise _ended(home, number)
+
+
+def _ended(home: Path, number: int) -> ClusterError:
+    return ClusterError(f"run {number} ended on its own: {(home / f'{number}.output').read_text()[-500:]}")
 
 
 def _kill(process: subprocess.Popen[bytes], *, reaper_too: bool) -> None:
@@ -138,19 +132,18 @@ def killed(on: str, kills: int, away: int, seed: int, longest: float) -> dict[st
     chance, home = random.Random(seed), Path(tempfile.mkdtemp(prefix="diloco-chaos-elsewhere-"))
     (home / "elsewhere.yaml").write_text(SCENARIO)
     os.environ["XDG_STATE_HOME"] = str(home / "state")
-    settings, left = _settings(on)
+    settings, left = {"kubernetes": on_kubernetes, "slurm": on_slurm}[on]()
     gone, found = set(chance.sample(range(kills), away)), []
     took: dict[str, list[float]] = {"there": [], "away": []}
     for number in range(kills):
         process, label = _begun(home, on, number)
         time.sleep(moment := chance.uniform(0.0, longest))
         if number in gone:
-            subprocess.Popen(settings.command("restart_control_plane"), stdin=subprocess.DEVNULL,
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            begin(settings.command("restart_control_plane"))
             time.sleep(1.0)
         both = number % 3 == 2
         if process.poll() is not None:
-            raise ClusterError(f"run {number} ended on its own: {(home / f'{number}.output').read_text()[-500:]}")
+            raise _ended(home, number)
         _kill(process, reaper_too=both)
         began = time.monotonic()
         there = _wait(left, label, process.pid, clean=both)

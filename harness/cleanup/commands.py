@@ -6,6 +6,12 @@ import subprocess
 from collections.abc import Sequence
 
 
+def begun(argv: Sequence[str]) -> None:
+    """Begin one that takes away what this process may need: in a session of its own, for it must not end with us."""
+    subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                     start_new_session=True)
+
+
 def carried_out(argv: Sequence[str], within: float) -> None:
     """Run one, to its end.
 

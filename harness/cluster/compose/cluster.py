@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Any
 
 from docker.types import Mount
 
+from harness.cleanup.commands import begun
 from harness.cleanup.processes import TOKEN
 from harness.cleanup.undo_log import Containers, UndoLog
 from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
@@ -327,9 +327,8 @@ class ComposeCluster(CommandCluster[Node]):
         return self._disk
 
     def restart_engine(self) -> None:
-        """In a session of its own: it must not end with us."""
-        subprocess.Popen(shlex.split(os.environ[ENGINE_RESTART]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL, start_new_session=True)
+        """By the user's command."""
+        begun(shlex.split(os.environ[ENGINE_RESTART]))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NO
 from harness.cluster.kubernetes.settings import KubernetesSettings
 from harness.cluster.kubernetes.watch import Watch, in_words, waits_for
 from harness.cluster.remote import agent
-from harness.cluster.remote.cluster import ANY, LOOK_S, RemoteCluster
+from harness.cluster.remote.cluster import LOOK_S, RemoteCluster
 from harness.cluster.remote.connection import Connection, GoneError
 from harness.cluster.remote.node import Host, RemoteNode
 from harness.core.programs import Program
@@ -27,6 +27,7 @@ from harness.links.client import LinkError, Links
 from harness.links.probe import Sounding
 from harness.wire.beside import Beside
 
+_ANY, _PYTHON = "0.0.0.0", "python3"  # noqa: S104 - of a pod's own network
 _LISTEN, _FIRST_LINK, _ECHO, _PROBES = 7000, 7001, 6999, 6998
 _GRACE_S, _GONE_S = 2, 20.0
 _HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
@@ -163,7 +164,7 @@ class KubernetesCluster(RemoteCluster):
             node.agent.ask("spawn", name=node.process, argv=started.argv, env=started.env, cwd=started.cwd)
             return
         node.ahead = node.host.clock.best(time.monotonic()).ahead
-        argv = node.spec.command(node.incarnation, python=self.python, host=ANY, listen=_LISTEN,
+        argv = node.spec.command(node.incarnation, python=_PYTHON, host=_ANY, listen=_LISTEN,
                                  connect=self._addresses.get(node.name, ""), ahead=node.ahead)
         node.agent.ask("spawn", name=node.process, argv=argv)
 
@@ -286,7 +287,7 @@ class KubernetesCluster(RemoteCluster):
         return f"{self._objects.name(LINKS)}:{self._ports[side]}"
 
     def _make(self, side: str) -> None:
-        self._links().create(side, self._upstreams[side], listen=f"{ANY}:{self._ports[side]}",
+        self._links().create(side, self._upstreams[side], listen=f"{_ANY}:{self._ports[side]}",
                              enabled=side not in self._disabled)
 
     def _asked_at(self, address: str) -> str:
@@ -375,6 +376,9 @@ class KubernetesCluster(RemoteCluster):
     def _begin_echo(self, host: str) -> str:
         """In the owner's pod: the link server finds nothing of the harness' machine."""
         return f"{OWNER}.{self._objects.name(NODES)}:{_ECHO}"
+
+    def _place(self) -> dict[str, str]:
+        return {"python": _PYTHON, "host": _ANY}
 
     def _link_server(self) -> int:
         return 0

@@ -7,17 +7,15 @@ next incarnation gets a new one, with an empty disk.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from harness import memory
-from harness.cleanup.commands import carried_out
+from harness.cleanup.commands import begun, carried_out
 from harness.cleanup.undo_log import Command as Undoing
 from harness.cleanup.undo_log import UndoLog
 from harness.cluster.base import ClusterError, NodeSpec, Recorder
@@ -35,7 +33,6 @@ from harness.memory import Corruption
 SETTINGS = "cluster.json"
 """What nodes of ours read, from the run's folder."""
 LOOK_S = 0.1
-ANY = "0.0.0.0"  # noqa: S104 - of a network that is the run's, or the cluster's
 _CLOCK_READINGS, _LOOK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
 _AGAIN_S, _COMMAND_S = 1.0, 30.0
 
@@ -46,9 +43,6 @@ class AwayError(ClusterError):
 
 class RemoteCluster(CommandCluster[RemoteNode]):
     """See the module."""
-
-    python: ClassVar[str] = "python3"
-    """The interpreter that nodes find."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: PlaceSettings) -> None:
         """See `SupervisedCluster`."""
@@ -263,9 +257,8 @@ class RemoteCluster(CommandCluster[RemoteNode]):
             self._undo_commands("node_partition")
 
     def restart_control_plane(self) -> None:
-        """In a session of its own: it must not end with us."""
-        subprocess.Popen(self._place_settings.command("restart_control_plane"), stdin=subprocess.DEVNULL,
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        """By the user's command."""
+        begun(self._place_settings.command("restart_control_plane"))
 
     def control_plane_away(self, within: float) -> float:
         """See `harness.cluster.base.ControlPlane`."""
@@ -340,9 +333,6 @@ class RemoteCluster(CommandCluster[RemoteNode]):
             self._comparing.close()
 
     # -- nodes that are commands ---------------------------------------------------------------------------------------
-
-    def _place(self) -> dict[str, str]:
-        return {"python": self.python, "host": ANY}
 
     def _listener(self, host: str, port: int) -> str:
         return ""
