@@ -227,7 +227,7 @@ def start(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend =
     backend = backends.named(on) if isinstance(on, str) else on
     plan = freeze(what, seed)
     backend.refuse(plan)
-    return Launched(what, paced(plan, step_time) if step_time else plan, backend, Path(runs),
+    return Launched(what, paced(plan, step_time, backend.most_load) if step_time else plan, backend, Path(runs),
                     audience or NullAudience())
 
 

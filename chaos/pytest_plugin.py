@@ -282,7 +282,7 @@ class ScenarioItem(pytest.Item):
         if refused := backend.refusals(frozen):
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         if pace := _option(self.config, "step-time"):
-            frozen = paced(frozen, pace)
+            frozen = paced(frozen, pace, backend.most_load)
         runs = _option(self.config, "runs")
         summed_up: Literal["never", "unless passed"] = "never" if self._scenario.xfail else "unless passed"
         return run_again_if_inconclusive(lambda: kept(run_plan(frozen, runs, NullAudience(), backend), summed_up),

@@ -35,7 +35,8 @@ def compare(
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
     from chaos.report.compare import compared, document, plans, show
-    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device)
+    backend = backend_of(on, 0, "embedded")
+    plan = with_options(freeze(load(scenario)[0], seed), backend, step_time=step_time, device=device)
     all_modes = plan.under_test.modes
     if not all_modes:
         raise Failure(f"{scenario}: trainer {plan.trainer} has no modes to compare", 2)
@@ -52,7 +53,6 @@ def compare(
         there = plans(plan, all_modes)[0]
         raise Failure("\n".join([*(f"--modes {modes}: {why}" for why in senseless.values()),
                                  f"there {'is' if len(there) == 1 else 'are'} for it: --modes {','.join(there)}"]), 2)
-    backend = backend_of(on, 0, "embedded")
     console = Console(stderr=as_json)
     for line in [*(f"left out: {why}" for why in senseless.values()),
                  *dict.fromkeys(f"warning: {text}" for each in by_mode.values()

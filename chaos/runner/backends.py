@@ -14,6 +14,7 @@ from chaos.evidence.run_folder import RunFolder
 from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from chaos.scenario.problems import Problem, ScenarioError, nearest
+from chaos.scenario.step_time import MOST_LOAD
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import (
     BY_COMMAND,
@@ -43,6 +44,8 @@ from harness.trainer_api.registry import BUILT_IN
 if TYPE_CHECKING:
     from chaos.scenario.plan import Plan
 
+_LOAD_OF_PODS = 0.35
+"""Of the processors of a machine that is a whole Kubernetes, too: that, agents and forwarded ports need the rest."""
 GROUP = "diloco_chaos.backends"
 """Of entry points; each names a function without arguments that returns a `Backend` of the entry point's name."""
 
@@ -103,6 +106,8 @@ class Backend:
     """Digest of what virtual time is made of; empty: time is real."""
     ready: Callable[[Plan], None] = lambda _: None
     """Raises what a plan lacks here, before anything starts."""
+    most_load: float = MOST_LOAD
+    """Share of this machine's processors that learners' steps may need: the rest is for all that carries them."""
 
     @property
     def option(self) -> str:
@@ -245,7 +250,7 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return KubernetesCluster(run, record, undo_log, used)
     able = KUBERNETES | {what for what in BY_COMMAND if what in used.commands}
-    return Backend("kubernetes", able, _live(make), ready=lambda plan: must_be_ready(used))
+    return Backend("kubernetes", able, _live(make), ready=lambda plan: must_be_ready(used), most_load=_LOAD_OF_PODS)
 
 
 def slurm(settings: SlurmSettings | None = None) -> Backend:

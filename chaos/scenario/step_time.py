@@ -14,7 +14,7 @@ from harness.units import LONGEST_S, seconds
 
 AUTO = "auto"
 MOST_LOAD = 0.6
-"""Share of all processors that the learners together may need: the rest is for everything else."""
+"""Share of all processors that the learners' steps together may need: the rest is for everything else."""
 _GRID_S = 0.02
 """Paces are rounded up to multiples of it, so that references are found again."""
 
@@ -38,14 +38,14 @@ def duration(text: str) -> float:
     return value
 
 
-def paced(plan: Plan, pace: str) -> Plan:
-    """The plan at this pace; `auto`: as slow as this machine needs, and never faster than the scenario says. A slower
-    one has as much longer until its deadline.
+def paced(plan: Plan, pace: str, most_load: float = MOST_LOAD) -> Plan:
+    """The plan at this pace; `auto`: as slow as this machine needs where the learners' steps may have this share of its
+    processors, and never faster than the scenario says. A slower one has as much longer until its deadline.
 
     Raises:
         PaceError: it can't run at that pace.
     """
-    wanted = max(plan.cluster.step_time, _sustainable(plan)) if pace == AUTO else duration(pace)
+    wanted = max(plan.cluster.step_time, _sustainable(plan, most_load)) if pace == AUTO else duration(pace)
     try:
         slower = plan.cluster.model_dump(mode="json") | {"step_time": f"{wanted!r}s"}
         cluster = type(plan.cluster).model_validate(slower)
@@ -55,7 +55,7 @@ def paced(plan: Plan, pace: str) -> Plan:
     return plan.model_copy(update={"cluster": cluster, "deadline": min(LONGEST_S, plan.deadline + longer)})
 
 
-def _sustainable(plan: Plan) -> float:
+def _sustainable(plan: Plan, most_load: float) -> float:
     cores, cluster = len(os.sched_getaffinity(0)), plan.cluster
     try:
         takes = plan.under_test.calibrated(cluster, cores)
@@ -64,5 +64,5 @@ def _sustainable(plan: Plan) -> float:
     if takes is None:
         return 0.0
     speeds = sum(cluster.speeds) if cluster.speeds else cluster.learners
-    needed = speeds * takes / cores / MOST_LOAD
+    needed = speeds * takes / cores / most_load
     return math.ceil(needed / _GRID_S - 1e-9) * _GRID_S

@@ -107,7 +107,8 @@ def test_in_a_namespace_of_others_it_goes_on_while_the_api_server_is_away_and_le
         assert float(away_s) > 25
         left = api.core.list_namespaced_config_map("team").items
         assert {one.metadata.name for one in left} <= {"theirs", "kube-root-ca.crt"}
-        assert not api.core.list_namespaced_pod("team").items
+        until(lambda: not api.core.list_namespaced_pod("team").items, "the end of its pods")  # what is late is owed
+        until(lambda: not list(begun.undo.glob("*.jsonl")), "the end of its undo log")
         assert not api.core.list_namespaced_service("team").items
     finally:
         api.core.delete_namespace("team")

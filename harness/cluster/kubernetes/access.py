@@ -34,7 +34,6 @@ RIGHTS = (
     Right("", "services", ("create", "delete", "list")),
     Right("", "configmaps", _MADE),
     Right("", "secrets", _MADE),
-    Right("apps", "deployments", _MADE),
     Right("batch", "jobs", (*_MADE, "patch")))
 """In the run's namespace."""
 NAMESPACES = Right("", "namespaces", ("create", "delete", "get", "list"), of_cluster=True)

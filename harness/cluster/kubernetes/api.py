@@ -110,7 +110,6 @@ class Api:
         loaded.retries = urllib3.Retry(0)
         self._client: Any = client.ApiClient(loaded)  # its annotations differ from version to version
         self.core: Any = client.CoreV1Api(self._client)
-        self.apps: Any = client.AppsV1Api(self._client)
         self.batch: Any = client.BatchV1Api(self._client)
         self.access: Any = client.AuthorizationV1Api(self._client)
         self._dialler: Any = client.CoreV1Api(client.ApiClient(loaded))  # streams replace methods of their client
@@ -156,7 +155,7 @@ class Api:
         create: dict[str, Callable[..., Any]] = {
             "Pod": self.core.create_namespaced_pod, "Service": self.core.create_namespaced_service,
             "ConfigMap": self.core.create_namespaced_config_map, "Secret": self.core.create_namespaced_secret,
-            "Deployment": self.apps.create_namespaced_deployment, "Job": self.batch.create_namespaced_job}
+            "Job": self.batch.create_namespaced_job}
         with asked(f"make {kind} {name}"):
             if kind == "Namespace":
                 return self.core.create_namespace(what, _request_timeout=_ASK_S)
@@ -251,7 +250,6 @@ class Api:
             there = bool(self.pods(namespace, run)) or own
             now = {"grace_period_seconds": 0, "propagation_policy": "Background"}
             self.batch.delete_collection_namespaced_job(namespace, **label, **now)
-            self.apps.delete_collection_namespaced_deployment(namespace, **label, **now)
             self.core.delete_collection_namespaced_pod(namespace, **label, grace_period_seconds=0)
             for service in self.core.list_namespaced_service(namespace, **label).items:
                 self.core.delete_namespaced_service(service.metadata.name, namespace, _request_timeout=_ASK_S)

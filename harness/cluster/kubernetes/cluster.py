@@ -52,6 +52,7 @@ class KubernetesCluster(RemoteCluster):
         self._owner: Host | None = None
         self._owner_by = math.inf
         self._toxiproxy: Links | None = None
+        self._times_linked = 0
         self._forwards: dict[int, Forward] = {}  # Toxiproxy's port -> ours that leads to it
         self._seen: dict[str, Forward] = {}  # node -> our port that leads to its own
         self._ports: dict[str, int] = {}  # side of a link -> Toxiproxy's port for it
@@ -90,7 +91,7 @@ class KubernetesCluster(RemoteCluster):
     def _begin_to_serve(self) -> None:
         """The links, and the pod that the run ends with."""
         objects = self._objects
-        self._api.make(objects.namespace, objects.links())
+        self._make_toxiproxy()
         self._api.let_go_on(objects.namespace, objects.name(OWNER))
         self._owner_by = time.monotonic() + self._settings.start_within
         self._owner = Host(OWNER, Connection(OWNER, self._run, self._undo_log.token, self._dial_newest(OWNER)))
@@ -247,6 +248,7 @@ class KubernetesCluster(RemoteCluster):
         with self._linking:
             for pod in self._api.pods(self._objects.namespace, self._objects.run, LINKS):
                 self._api.delete_pod(self._objects.namespace, pod.metadata.name)
+            self._make_toxiproxy()
             self._wait_links()
             for side in self._ports:
                 self._make(side)
@@ -310,6 +312,10 @@ class KubernetesCluster(RemoteCluster):
         if self._toxiproxy is None:
             raise ClusterError("the links are not up yet")
         return self._toxiproxy
+
+    def _make_toxiproxy(self) -> None:
+        self._api.make(self._objects.namespace, self._objects.links(self._times_linked))
+        self._times_linked += 1
 
     def _wait_links(self) -> None:
         links, until = Links(self._forward(API_PORT).address), time.monotonic() + self._settings.start_within

@@ -76,17 +76,18 @@ class Manifests:
         return {"apiVersion": "v1", "kind": "Service", "metadata": self._about(part), "spec": {
             "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {RUN: self.run, **selected}}}
 
-    def links(self) -> dict[str, Any]:
-        """The real Toxiproxy."""
+    def links(self, number: int) -> dict[str, Any]:
+        """The real Toxiproxy, for the so-manieth time. A bare pod: a controller that hears late of a Deployment's end,
+        as after an absence of the API server, makes pod after pod for it."""
         container = {"name": LINKS, "image": self.settings.links_image, "args": ["-host=0.0.0.0"],
                      "imagePullPolicy": self.settings.pull_policy, "securityContext": _CLOSED,
                      "readinessProbe": {"tcpSocket": {"port": API_PORT}, "periodSeconds": 1},
                      "resources": {"limits": {"cpu": "1", "memory": "256Mi"}, "requests": {"cpu": "100m",
                                                                                            "memory": "64Mi"}}}
         spec = self._placed({"containers": [container], "securityContext": _USER}, "")
-        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._about(LINKS), "spec": {
-            "replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": self._labels(LINKS)},
-            "template": {"metadata": {"labels": self._labels(LINKS) | {MACHINE: "rest"}}, "spec": spec}}}
+        about = {"name": self.name(f"{LINKS}-{number}"), "labels": self._labels(LINKS) | {MACHINE: "rest"},
+                 "ownerReferences": self._owners()}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
 
     def node(self, node: str, number: int, reads: Sequence[Path] = (), machine: str = "",
              disk: tuple[str, int] = ("", 0), avoided: Sequence[str] = (), image: str = "") -> dict[str, Any]:

@@ -19,7 +19,7 @@ def manifests(owner="uid", **settings):
 
 def pods(made):
     return [made.node("learner-1", 0)["spec"], made.owner_job()["spec"]["template"]["spec"],
-            made.links()["spec"]["template"]["spec"]]
+            made.links(0)["spec"]]
 
 
 def test_pods_have_no_rights():
@@ -35,7 +35,7 @@ def test_pods_have_no_rights():
 
 def test_everything_is_labelled_and_but_for_the_owner_owned():
     made = manifests()
-    objects = [made.secret("t"), made.agent("x"), made.service("nodes", {}), made.links(), made.node("learner-1", 0)]
+    objects = [made.secret("t"), made.agent("x"), made.service("nodes", {}), made.links(0), made.node("learner-1", 0)]
     for one in objects:
         assert one["metadata"]["labels"][RUN] == LABEL
         assert one["metadata"]["ownerReferences"] == [{"apiVersion": "batch/v1", "kind": "Job", "name": "owner",
