@@ -4,6 +4,7 @@ VENV   ?= .venv
 WHEELS ?= ../shared/wheels
 # How often a run that proves nothing, because others had the machine, is repeated.
 RERUNS ?= 1
+RUNS ?= runs
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -67,17 +68,17 @@ coverage: setup
 
 # Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run alone.
 define TESTS
-$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile
-	$(BIN)/pytest tests/alone
+$(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile --durations 30
+	$(BIN)/pytest tests/alone --durations 30
 endef
 
 test: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS)
+	$(BIN)/pytest scenarios --chaos-tier ci --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS) --chaos-runs $(RUNS)
 
 test-all: setup
 	$(TESTS)
-	$(BIN)/pytest scenarios --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS)
+	$(BIN)/pytest scenarios --chaos-step-time auto --chaos-rerun-inconclusive $(RERUNS) --chaos-runs $(RUNS)
 
 lint: setup
 	$(BIN)/ruff check .
