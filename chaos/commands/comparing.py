@@ -36,7 +36,8 @@ def compare(
     """
     from chaos.report.compare import compared, document, plans, show
     backend = backend_of(on, 0, "embedded")
-    plan = with_options(freeze(load(scenario)[0], seed), backend, step_time=step_time, device=device)
+    plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device,
+                        most_load=backend.most_load)
     all_modes = plan.under_test.modes
     if not all_modes:
         raise Failure(f"{scenario}: trainer {plan.trainer} has no modes to compare", 2)

@@ -20,7 +20,7 @@ from chaos.scenario.loading import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.plan import Plan, freeze
 from chaos.scenario.problems import nearest
-from chaos.scenario.step_time import AUTO, PaceError, duration, paced
+from chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
 from chaos.scenario.warnings import warnings_of
 from harness.cluster.base import ClusterError
 from harness.device import DEVICES, Device, best
@@ -76,7 +76,7 @@ def run(
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
     backend = _backend(on, toxiproxy_port, toxiproxy, place, context, yes)
-    frozen = [with_options(one, backend, corpus, deadline, step_time, device) for one in wanted]
+    frozen = [with_options(one, corpus, deadline, step_time, device, backend.most_load) for one in wanted]
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
     for warning in frozen[0].under_test.idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
@@ -180,8 +180,8 @@ def _with(plan: Plan, key: str, value: str) -> TrainerSettings:
     return plan.cluster.model_copy(update={key: value})
 
 
-def with_options(plan: Plan, backend: Backend, corpus: str = "", deadline: str = "", step_time: str = "",
-                 device: str = "") -> Plan:
+def with_options(plan: Plan, corpus: str = "", deadline: str = "", step_time: str = "", device: str = "",
+                 most_load: float = MOST_LOAD) -> Plan:
     """The plan with what the command line overrides; its digest tells that it is another one."""
     cluster = plan.cluster
     if corpus:
@@ -195,7 +195,7 @@ def with_options(plan: Plan, backend: Backend, corpus: str = "", deadline: str =
     except PaceError as error:
         raise Failure(f"--deadline: {error}", 2) from error
     try:
-        plan = paced(plan, step_time, backend.most_load) if step_time else plan
+        plan = paced(plan, step_time, most_load) if step_time else plan
     except PaceError as error:
         raise Failure(f"--step-time: {error}", 2) from error
     return plan.model_copy(update={"deadline": limit}) if limit else plan
