@@ -87,6 +87,7 @@ class KubernetesCluster(RemoteCluster):
                     objects.service(NODES, {}), objects.service(LINKS, {PART: LINKS})):
             make(one)
         self._watch = Watch(self._api, objects.namespace, objects.run)
+        self._watching.append(self._watch)
 
     def _begin_to_serve(self) -> None:
         """The links, and the pod that the run ends with."""
@@ -346,8 +347,6 @@ class KubernetesCluster(RemoteCluster):
         """And everything is removed. Where the API server does not answer, that stays owed."""
         self._end_nodes()
         self._beside.close()
-        if self._watch is not None:
-            self._watch.close()
         for host in self._all_hosts():
             host.close()
         for forward in (*self._forwards.values(), *self._seen.values()):

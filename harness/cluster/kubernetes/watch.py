@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from typing import Any
 
 from harness.cluster.kubernetes.api import Api, KubernetesError
+from harness.cluster.remote.watching import Watching
 
 _EVERY_S = 0.5
 _HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",
@@ -14,11 +13,11 @@ _HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigErro
 """Why a container waits that will not run, however long it is waited for."""
 
 
-class Watch(threading.Thread):
+class Watch(Watching):
     """Looks about twice a second; while the API server is away, what was known stands."""
 
     def __init__(self, api: Api, namespace: str, run: str) -> None:
-        super().__init__(daemon=True, name="pods-watch")
+        super().__init__("pods-watch", _EVERY_S, KubernetesError)
         self.lost: dict[str, str] = {}
         """Pod -> why it does not run any more."""
         self.machines: dict[str, str] = {}
@@ -27,22 +26,10 @@ class Watch(threading.Thread):
         """Pod -> why it will not run."""
         self._api, self._namespace, self._run = api, namespace, run
         self._seen: set[str] = set()
-        self._over = threading.Event()
         self.start()
 
-    def run(self) -> None:
-        """Until `close`."""
-        while not self._over.wait(_EVERY_S):
-            with suppress(KubernetesError):
-                self._look()
-
-    def close(self) -> None:
-        """Look no more."""
-        self._over.set()
-        with suppress(RuntimeError):
-            self.join(_EVERY_S * 4)
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """At all of the run's pods."""
         there = {pod.metadata.name: pod for pod in self._api.pods(self._namespace, self._run)}
         for name in self._seen - there.keys():
             self.lost.setdefault(name, "its pod was deleted")

@@ -7,12 +7,13 @@ the estimate can be wrong.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.cluster.base import ClusterError
+from harness.cluster.remote.watching import Watching
 
 _REMEMBERED = 16
 _DRIFT = 1e-4
@@ -58,35 +59,20 @@ class Clock:
                    key=lambda reading: reading.error)
 
 
-class Comparing(threading.Thread):
+class Comparing(Watching):
     """Compares clocks all through a run, beside everything else."""
 
     def __init__(self, looks: Callable[[], Iterable[Callable[[], None]]]) -> None:
         """`looks`: one for each clock that can be asked now; each asks it once."""
-        super().__init__(daemon=True, name="clocks")
-        self._looks, self._over = looks, threading.Event()
-        self.failure: BaseException | None = None
-        """Why it ended; None: it goes on, or was closed."""
+        super().__init__("clocks", _EVERY_S, ClusterError)
+        self._looks = looks
         self.start()
 
-    def run(self) -> None:
-        """Until `close`."""
-        try:
-            self._compare()
-        except BaseException as error:
-            self.failure = error
-
-    def _compare(self) -> None:
-        while not self._over.wait(_EVERY_S):
-            for look in self._looks():
+    def look(self) -> None:
+        """Some exchanges with each: who is gone, or whose connection is lost, hinders no other."""
+        for look in self._looks():
+            with suppress(ClusterError):  # what was known grows old
                 for _ in range(_EXCHANGES):
-                    try:
-                        look()
-                    except ClusterError:
-                        break  # it is gone, or its connection is lost: what was known grows old
-                if self._over.is_set():
-                    return
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._over.set()
+                    look()
+            if self._over.is_set():
+                return

@@ -26,6 +26,7 @@ from harness.cluster.remote.clocks import Comparing
 from harness.cluster.remote.machines import Look, Machines
 from harness.cluster.remote.node import Host, RemoteNode
 from harness.cluster.remote.settings import BACK, Command, PlaceSettings
+from harness.cluster.remote.watching import Watching
 from harness.core.programs import PROGRESS, STEADY
 from harness.machine import Sample
 from harness.memory import Corruption
@@ -50,7 +51,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
         (run / "logs").mkdir(parents=True, exist_ok=True)
         self._place_settings = settings
         self._hosts: dict[str, Host] = {}
-        self._comparing: Comparing | None = None
+        self._watching: list[Watching] = []
         self._machines = Machines()
         self._avoided: set[str] = set()  # machines
         self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
@@ -106,7 +107,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     def _prepare_all(self, nodes: Sequence[NodeSpec]) -> None:
         """Hosts for all: first for who wants a machine of its own, since the others are put elsewhere. From then on
         agents are asked for the time, so that those who are there first don't lose their patience."""
-        self._comparing = Comparing(self._looks)
+        self._watching.append(Comparing(self._looks))
         for spec in sorted(nodes, key=lambda spec: not spec.machine):
             self._prepare(spec, spec.incarnation)
             if spec.machine:
@@ -194,8 +195,9 @@ class RemoteCluster(CommandCluster[RemoteNode]):
             host.lost = host.lost or self._lost(host)
             if host.failure is not None and not (host.lost or host.leaving):
                 raise host.failure
-        if self._comparing is not None and self._comparing.failure is not None:
-            raise self._comparing.failure
+        for watching in self._watching:
+            if watching.failure is not None:
+                raise watching.failure
         super().poll()
         self._tell_of_steady_state()
         now = time.monotonic()
@@ -322,15 +324,15 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _end_nodes(self) -> None:
-        """SIGTERM, SIGKILL after two seconds; clocks are compared no more."""
+        """SIGTERM, SIGKILL after two seconds; and nothing is watched any more."""
         for node in self._everyone():
             with suppress(ClusterError):  # it ends with what it runs in
                 node.stop()
         until = time.monotonic() + STOP_TIMEOUT_S
         for node in self._everyone():
             node.reap(until)
-        if self._comparing is not None:
-            self._comparing.close()
+        for watching in self._watching:
+            watching.close()
 
     # -- nodes that are commands ---------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         self._links_at = _ip(self._settings.address) if self._settings.address else self._seen_from_machines()
         self._begin_links()
         self._watch = Watch(self._slurm, self._label)
+        self._watching.append(self._watch)
         self._prepare_all(nodes)
         self._start_all(nodes, LOOPBACK)
 
@@ -202,12 +203,6 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
         return {SETTINGS: json.dumps(settings).encode(),
                 **{name: needed[outside] for outside, name in names.items()}}
 
-    def poll(self) -> None:
-        """And whether anybody still looks at the queue."""
-        if self._watch is not None and self._watch.failure is not None:
-            raise self._watch.failure
-        super().poll()
-
     # -- what only jobs have -------------------------------------------------------------------------------------------
 
     def requeue(self, node: str, restart_after: float | None) -> None:
@@ -230,8 +225,6 @@ class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
     def stop(self) -> None:
         """And all jobs are cancelled. Where Slurm does not answer, that stays owed."""
         self._end_nodes()
-        if self._watch is not None:
-            self._watch.close()
         for host in self._all_hosts():
             host.close()
         for bridge in self._bridges:
