@@ -1,4 +1,5 @@
-"""Tests that need the machine for themselves: `make test` runs them one after the other, after all others."""
+"""Tests that need the machine for themselves. `make test` runs them after all others, one by one; two at a time where
+the clusters are of the smallest model."""
 
 import os
 import shutil
