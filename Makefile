@@ -66,13 +66,10 @@ coverage: setup
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov chaos --cov faults --cov harness \
 	  --cov-report term:skip-covered --no-cov-on-fail
 
-# Three at a time where time does not matter (a third of it is spent waiting); two clusters of the smallest model, which wait for
-# most of it; scenarios are judged by their pace, and run alone, and so does what restarts the engine under all.
-SMALL = tests/alone/test_backends.py tests/alone/test_resume.py tests/alone/test_ray.py
+# Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run alone.
 define TESTS
 $(BIN)/pytest tests --ignore tests/alone --numprocesses 3 --dist loadfile --durations 30
-	$(BIN)/pytest $(SMALL) --numprocesses 2 --dist loadfile --durations 20
-	$(BIN)/pytest tests/alone $(SMALL:%=--ignore %) --durations 20
+	$(BIN)/pytest tests/alone --durations 30
 endef
 
 test: setup

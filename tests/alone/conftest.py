@@ -1,5 +1,4 @@
-"""Tests that need the machine for themselves. `make test` runs them after all others, one by one; two at a time where
-the clusters are of the smallest model."""
+"""Tests that need the machine for themselves: `make test` runs them one after the other, after all others."""
 
 import os
 import shutil
