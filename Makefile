@@ -4,7 +4,8 @@ VENV   ?= .venv
 WHEELS ?= ../shared/wheels
 # How often a run that proves nothing, because others had the machine, is repeated.
 RERUNS ?= 1
-RUNS ?= runs
+# Where the folders of scenarios' runs are made.
+RUNS   ?= runs
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 

@@ -488,7 +488,7 @@ def damaged(lines, kind, changes, everywhere):
     return "".join(json.dumps(one) + "\n" for one in events).encode()
 
 
-@often(120)
+@often(200)
 @given(st.sampled_from(["learner-1", "learner-4", "syncer", "harness"]), st.integers(0, 1 << 20), CHANGES,
        st.booleans())
 def test_a_tape_with_damaged_fields_is_judged_or_told(run, node, kind, changes, everywhere):

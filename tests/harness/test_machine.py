@@ -7,9 +7,11 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -75,11 +77,18 @@ def test_what_a_child_used_is_the_runs_own(watch, waits):
     assert sample.ours * sample.seconds >= 0.35
 
 
+@pytest.fixture
+def on_disk(pytestconfig):
+    """A folder beside the sources: that for temporary files may be in memory."""
+    with tempfile.TemporaryDirectory(dir=pytestconfig.rootpath, prefix=".tests-") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("waits", [True, False], ids=["it has ended", "it is there still"])
-def test_what_a_child_writes_is_the_runs_own(watch, tmp_path, waits):
-    sample = seen_of_a_child(watch(), waits, WRITE, tmp_path / "file")
-    if not sample.disk_ours and os.major(tmp_path.stat().st_dev) == 0:
-        pytest.skip("there is no disk behind the folder for temporary files")
+def test_what_a_child_writes_is_the_runs_own(watch, on_disk, waits):
+    sample = seen_of_a_child(watch(), waits, WRITE, on_disk / "file")
+    if not sample.disk_ours and os.major(on_disk.stat().st_dev) == 0:
+        pytest.skip("there is no disk behind the sources")
     assert sample.disk_ours * sample.seconds >= 8
     assert sample.disk_all * sample.seconds >= 8
 

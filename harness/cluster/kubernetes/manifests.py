@@ -77,8 +77,11 @@ class Manifests:
             "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {RUN: self.run, **selected}}}
 
     def links(self, number: int) -> dict[str, Any]:
-        """The real Toxiproxy, for the so-manieth time. A bare pod: a controller that hears late of a Deployment's end,
-        as after an absence of the API server, makes pod after pod for it."""
+        """The real Toxiproxy, after so many before it.
+
+        A bare pod: a controller that hears late of a Deployment's end, as after an absence of the API server, makes pod
+        after pod for it.
+        """
         container = {"name": LINKS, "image": self.settings.links_image, "args": ["-host=0.0.0.0"],
                      "imagePullPolicy": self.settings.pull_policy, "securityContext": _CLOSED,
                      "readinessProbe": {"tcpSocket": {"port": API_PORT}, "periodSeconds": 1},
