@@ -1,0 +1,60 @@
+"""How soon a kill is felt on other machines, and made good:
+`python -m benchmarks.measure.elsewhere --on kubernetes --kills 30`.
+
+As `benchmarks.measure.recovery` has it, at the pace that `--step-time auto` finds there; and how far the machines' clocks
+were apart, and how well that was known. Which cluster: as for a run, by DILOCO_CHAOS_KUBERNETES or DILOCO_CHAOS_SLURM.
+JSON on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import recovery
+from chaos.report.live import NullAudience
+from chaos.runner import backends
+from chaos.runner.run import Result, run_plan
+from chaos.scenario.plan import Plan
+from chaos.scenario.step_time import AUTO, paced
+
+
+def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
+    """All of it, of runs of ten kills each."""
+    backend, ran = backends.named(on), list[Result]()
+
+    def perform(plan: Plan) -> Result:
+        ran.append(result := run_plan(paced(plan, AUTO, backend.most_load), runs, NullAudience(), backend))
+        judged = result.judgement
+        print(f"  exit {judged.exit_code} {judged.inconclusive} {plan_pace(result):.0f} ms a step", file=sys.stderr)
+        return result
+    found = recovery.measure(perform, kills)
+    clocks = [event for result in ran for event in result.history.tape.of("clock")]
+    return {"on": on, "step_ms": [round(plan_pace(result)) for result in ran],
+            "exit_codes": [result.judgement.exit_code for result in ran],
+            "inconclusive": [result.judgement.inconclusive for result in ran if result.judgement.inconclusive],
+            **found, "clocks": {name: recovery.spread([abs(event[name]) for event in clocks])
+                                for name in ("ahead", "error")}}
+
+
+def plan_pace(result: Result) -> float:
+    """Milliseconds that a step was to take."""
+    return result.history.plan.cluster.step_time * 1000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.measure.elsewhere", description=__doc__)
+    parser.add_argument("--on", choices=["kubernetes", "slurm"], required=True)
+    parser.add_argument("--kills", type=int, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="diloco-chaos-bench-") as folder:
+        print(json.dumps(measure(options.on, Path(folder), options.kills), indent=2))
+
+
+if __name__ == "__main__":
+    main()
