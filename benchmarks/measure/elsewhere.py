@@ -1,9 +1,9 @@
 """How soon a kill is felt on other machines, and made good:
 `python -m benchmarks.measure.elsewhere --on kubernetes --kills 30`.
 
-As `benchmarks.measure.recovery` has it, at the pace that `--step-time auto` finds there; and how far the machines' clocks
-were apart, and how well that was known. Which cluster: as for a run, by DILOCO_CHAOS_KUBERNETES or DILOCO_CHAOS_SLURM.
-JSON on standard output.
+As `benchmarks.measure.recovery` has it, at the pace that `--step-time auto` finds there; and how far clocks came apart
+while it ran, and how well that was known. Which cluster: as for a run, what DILOCO_CHAOS_KUBERNETES or
+DILOCO_CHAOS_SLURM says. JSON on standard output.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
 
     def perform(plan: Plan) -> Result:
         ran.append(result := run_plan(paced(plan, AUTO, backend.most_load), runs, NullAudience(), backend))
-        judged = result.judgement
-        print(f"  exit {judged.exit_code} {judged.inconclusive} {plan_pace(result):.0f} ms a step", file=sys.stderr)
+        print(f"  {pace_ms(result)} ms a step: exit {result.judgement.exit_code} {result.judgement.inconclusive}",
+              file=sys.stderr)
         return result
     found = recovery.measure(perform, kills)
     clocks = [event for result in ran for event in result.history.tape.of("clock")]
-    return {"on": on, "step_ms": [round(plan_pace(result)) for result in ran],
+    return {"on": on, "step_ms": [pace_ms(result) for result in ran],
             "exit_codes": [result.judgement.exit_code for result in ran],
             "inconclusive": [result.judgement.inconclusive for result in ran if result.judgement.inconclusive],
             **found, "clocks": {name: recovery.spread([abs(event[name]) for event in clocks])
                                 for name in ("ahead", "error")}}
 
 
-def plan_pace(result: Result) -> float:
+def pace_ms(result: Result) -> int:
     """Milliseconds that a step was to take."""
-    return result.history.plan.cluster.step_time * 1000
+    return round(result.history.plan.cluster.step_time * 1000)
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ _HEADROOM, _HOG_S, _RESIZED_S = 12 << 20, 5, 10.0
 _FILLING = ".filling"
 
 
-class KubernetesCluster(RemoteCluster):
+class KubernetesCluster(RemoteCluster[KubernetesSettings]):
     """Implements `harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: KubernetesSettings) -> None:
@@ -44,7 +44,6 @@ class KubernetesCluster(RemoteCluster):
             KubernetesError: the cluster can't be used.
         """
         super().__init__(run, record, undo_log, settings)
-        self._settings = settings
         self._api = Api(settings.context)
         self._objects = Manifests(settings, run_label(undo_log.token), run)
         self._owes: int | None = None

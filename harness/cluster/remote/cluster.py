@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from harness import memory
 from harness.cleanup.commands import begun, carried_out
@@ -37,19 +38,21 @@ LOOK_S = 0.1
 _CLOCK_READINGS, _LOOK_ANSWERS_S, _CLOCKS_S = 8, 2.0, 2.0
 _AGAIN_S, _COMMAND_S = 1.0, 30.0
 
+Settings = TypeVar("Settings", bound=PlaceSettings)
+
 
 class AwayError(ClusterError):
     """What manages the place does not answer now; it may again."""
 
 
-class RemoteCluster(CommandCluster[RemoteNode]):
+class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
     """See the module."""
 
-    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: PlaceSettings) -> None:
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: Settings) -> None:
         """See `SupervisedCluster`."""
         super().__init__(run, record, undo_log)
         (run / "logs").mkdir(parents=True, exist_ok=True)
-        self._place_settings = settings
+        self._settings = settings
         self._hosts: dict[str, Host] = {}
         self._watching: list[Watching] = []
         self._machines = Machines()
@@ -120,13 +123,13 @@ class RemoteCluster(CommandCluster[RemoteNode]):
         else:
             self._start_nodes(nodes)
         for spec in nodes:
-            self._nodes[spec.name].wait_started(self._place_settings.start_within)
+            self._nodes[spec.name].wait_started(self._settings.start_within)
 
     def _start_nodes(self, nodes: Sequence[NodeSpec]) -> None:
         """Those of ours: who others connect to first."""
         for spec in (node for node in nodes if node.listens):
             self._spawn(spec, spec.incarnation)
-            self._nodes[spec.name].wait_started(self._place_settings.start_within)
+            self._nodes[spec.name].wait_started(self._settings.start_within)
             self._listens[spec.name] = self._listening_port(spec.name)
         for spec in (node for node in nodes if not node.listens):
             self._link(spec)
@@ -144,7 +147,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def _wait_placed(self, node: str) -> None:
         """Until it is known which machine a node is on."""
-        host, until = self._hosts[node], time.monotonic() + self._place_settings.start_within
+        host, until = self._hosts[node], time.monotonic() + self._settings.start_within
         while not self._machine(host):
             self._must_come(host, node, until)
             time.sleep(LOOK_S)
@@ -162,7 +165,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
     def _provide(self, host: Host, spec: NodeSpec) -> None:
         """Wait for its agent, give it the files that the node needs, and compare clocks."""
         self._wait_there(host, spec.name)
-        within = self._place_settings.start_within
+        within = self._settings.start_within
         for name, content in self._needs(spec).items():
             host.agent.ask("put", content, path=name, within=within)
         for _ in range(_CLOCK_READINGS):
@@ -170,7 +173,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def _wait_there(self, host: Host, what: str) -> None:
         """Until its agent can be asked."""
-        until = time.monotonic() + self._place_settings.start_within
+        until = time.monotonic() + self._settings.start_within
         while not host.agent.wait(LOOK_S):
             if host.lost:
                 raise ClusterError(f"{what}: {host.lost}")
@@ -260,7 +263,7 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def restart_control_plane(self) -> None:
         """By the user's command."""
-        begun(self._place_settings.command("restart_control_plane"))
+        begun(self._settings.command("restart_control_plane"))
 
     def control_plane_away(self, within: float) -> float:
         """See `harness.cluster.base.ControlPlane`."""
@@ -285,9 +288,9 @@ class RemoteCluster(CommandCluster[RemoteNode]):
 
     def _command(self, what: Command, machine: str) -> None:
         """Do what only the user can; what undoes it is written down before."""
-        back = self._place_settings.command(BACK[what], machine)
+        back = self._settings.command(BACK[what], machine)
         self._owed_commands.append((what, back, self._undo_log.record(Undoing, argv=back)))
-        _carry_out(self._place_settings.command(what, machine))
+        _carry_out(self._settings.command(what, machine))
 
     def _undo_commands(self, what: str = "") -> None:
         """Undo all of that, or all of one kind."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import NodeSpec, NodeState
+from harness.cluster.base import ClusterError, NodeSpec, NodeState
 from harness.cluster.duty_cycle import QuotaCycle
 from harness.cluster.incarnation import Incarnation
 from harness.cluster.remote.clocks import Clock
@@ -20,6 +20,8 @@ from harness.cluster.remote.connection import AgentError, Connection, GoneError
 _HISTORY = 24
 _LEAST_HISTORY_S, _LEAST = 1.5, 0.005
 _LOST = -int(signal.SIGKILL)
+_REASON_S = 5.0
+"""Whoever waits for the host as long as that knows what it waits for, and is to tell it first."""
 
 
 class Used(NamedTuple):
@@ -120,9 +122,13 @@ class RemoteNode(Incarnation):
         """Until its agent has started it.
 
         Raises:
-            ClusterError: it could not be.
+            ClusterError: it could not be, or was not so soon.
         """
-        self._started.result(seconds)
+        try:
+            self._started.result(seconds + _REASON_S)
+        except TimeoutError as error:
+            raise ClusterError(f"{self.name}: {self.host.name} has not started it within {seconds:g} s. Raise "
+                               f"`start_within`") from error
 
     @property
     def pid(self) -> int:

@@ -50,13 +50,13 @@ class Begun(NamedTuple):
     """There."""
 
 
-class SlurmCluster(RemoteCluster, LinksBeside[RemoteNode]):
+class SlurmCluster(RemoteCluster[SlurmSettings], LinksBeside[RemoteNode]):
     """Implements `harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: SlurmSettings) -> None:
         """See `SupervisedCluster`."""
         super().__init__(run, record, undo_log, settings)
-        self._settings, self._slurm, self._label = settings, Slurm(), run_label(undo_log.token)
+        self._slurm, self._label = Slurm(), run_label(undo_log.token)
         self._watch: Watch | None = None
         self._apart: dict[str, str] = {}  # node -> its word for its machine
         self._begun: dict[str, Begun] = {}  # host -> what it is
