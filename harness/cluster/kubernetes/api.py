@@ -71,7 +71,14 @@ def asked(what: str) -> Iterator[None]:
             raise AwayError(f"{what}: the API server does not answer ({error.status})") from error
         raise KubernetesError(f"{what}: Kubernetes says: {_reason(error)}") from error
     except (urllib3.exceptions.HTTPError, WebSocketException, OSError) as error:
-        raise AwayError(f"{what}: the API server does not answer ({error})") from error
+        raise AwayError(f"{what}: the API server does not answer ({_innermost(error)})") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """What libraries have wrapped, one after the other, each with what it was doing."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def contexts() -> tuple[list[str], str]:
@@ -124,8 +131,11 @@ class Api:
         Raises:
             KubernetesError: it does not answer.
         """
-        with asked(f"look at {self.context}"):
-            return str(client.VersionApi(self._client).get_code(_request_timeout=_ASK_S).git_version)
+        try:
+            with asked(f"look at {self.context}"):
+                return str(client.VersionApi(self._client).get_code(_request_timeout=_ASK_S).git_version)
+        except AwayError as error:
+            raise AwayError(f"{error}. Is that cluster up, and can it be reached from here?") from error
 
     def answers(self) -> bool:
         """Whether it is there now."""

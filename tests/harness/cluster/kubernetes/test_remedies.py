@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from harness.cluster.kubernetes.api import AwayError, KubernetesError, asked
+from harness.cluster.kubernetes.api import Api, AwayError, KubernetesError, asked
 from harness.cluster.kubernetes.watch import in_words
 
 
@@ -27,6 +28,22 @@ def test_what_is_refused_comes_with_a_remedy(said, remedy):
 def test_an_api_server_that_is_away_is_told_apart():
     with pytest.raises(AwayError), asked("look"):
         raise ApiException(status=503)
+
+
+def test_one_that_can_not_be_reached_is_told_in_a_sentence(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    config = tmp_path / "config"
+    config.write_text(f"""{{apiVersion: v1, kind: Config, users: [{{name: me, user: {{}}}}],
+        clusters: [{{name: lab, cluster: {{server: "http://127.0.0.1:{port}"}}}}],
+        contexts: [{{name: lab, context: {{cluster: lab, user: me}}}}]}}""")
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+    api = Api("lab")
+    with pytest.raises(AwayError) as told:
+        api.version()
+    api.close()
+    assert str(told.value) == ("look at lab: the API server does not answer (Connection refused). Is that cluster up, "
+                               "and can it be reached from here?")
 
 
 @pytest.mark.parametrize(("why", "words"), [
