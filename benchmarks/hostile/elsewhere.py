@@ -91,6 +91,15 @@ def _ended(home: Path, number: int) -> ClusterError:
     return ClusterError(f"run {number} ended on its own: {(home / f'{number}.output').read_text()[-500:]}")
 
 
+def _wait_back(on: str) -> None:
+    """Until the place takes runs again after what manages it was away."""
+    until = time.monotonic() + WITHIN_S
+    while subprocess.run([_COMMAND, "doctor", "--on", on], capture_output=True, check=False).returncode:
+        if time.monotonic() > until:
+            raise ClusterError(f"it takes no runs again within {WITHIN_S:g} s: see diloco-chaos doctor --on {on}")
+        time.sleep(_LOOK_S)
+
+
 def _kill(process: subprocess.Popen[bytes], *, reaper_too: bool) -> None:
     if reaper_too:
         process.send_signal(signal.SIGSTOP)  # so that it does not see its reaper's end
@@ -153,6 +162,8 @@ def killed(on: str, kills: int, away: int, seed: int, longest: float) -> dict[st
               f"{'control plane away' if number in gone else '':18s}  "
               f"{'LEFT: ' + '; '.join(there) if there else f'nothing left after {time.monotonic() - began:.1f} s'}",
               file=sys.stderr, flush=True)
+        if number in gone:
+            _wait_back(on)
     return {"on": on, "kills": kills, "seed": seed, "left": found, **{
         f"{where}_{name}_s": round(of(seconds), 1) for where, seconds in took.items() if seconds
         for name, of in (("median", median), ("longest", max))}}
