@@ -46,7 +46,6 @@ class KubernetesCluster(RemoteCluster[KubernetesSettings]):
         super().__init__(run, record, undo_log, settings)
         self._api = Api(settings.context)
         self._objects = Manifests(settings, run_label(undo_log.token), run)
-        self._owes: int | None = None
         self._watch: Watch | None = None
         self._owner: Host | None = None
         self._owner_by = math.inf
@@ -350,17 +349,13 @@ class KubernetesCluster(RemoteCluster[KubernetesSettings]):
             host.close()
         for forward in (*self._forwards.values(), *self._seen.values()):
             forward.close()
-        if self._owes is not None:
-            try:
-                self._undo_commands()
-                self._api.remove(self._objects.namespace, self._objects.run)
-                if left := self._api.wait_removed(self._objects.namespace, self._objects.run, _GONE_S):
-                    raise KubernetesError(f"not removed yet: {', '.join(left)}")
-                self._undo_log.complete(self._owes)
-                self._owes = None
-            except ClusterError as error:
-                self._record("warning", reason=str(error))
+        self._leave_nothing()
         self._api.close()
+
+    def _remove_everything(self) -> None:
+        self._api.remove(self._objects.namespace, self._objects.run)
+        if left := self._api.wait_removed(self._objects.namespace, self._objects.run, _GONE_S):
+            raise KubernetesError(f"not removed yet: {', '.join(left)}")
 
     # -- nodes that are commands ---------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         self._watching: list[Watching] = []
         self._machines = Machines()
         self._avoided: set[str] = set()  # machines
+        self._owes: int | None = None  # everything that is there of the run
         self._owed_commands: list[tuple[str, list[str], int]] = []  # what was done, what undoes it, its number
         self._clocks_at = 0.0
         self._steady_told = False
@@ -293,11 +294,18 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         _carry_out(self._settings.command(what, machine))
 
     def _undo_commands(self, what: str = "") -> None:
-        """Undo all of that, or all of one kind."""
+        """Undo all of that, or all of one kind; one that fails keeps no other from being undone."""
+        failed = []
         for owed in [one for one in self._owed_commands if not what or one[0] == what]:
-            _carry_out(owed[1])
+            try:
+                _carry_out(owed[1])
+            except ClusterError as error:
+                failed.append(str(error))
+                continue
             self._undo_log.complete(owed[2])
             self._owed_commands.remove(owed)
+        if failed:
+            raise ClusterError("; ".join(failed))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -336,6 +344,28 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
             node.reap(until)
         for watching in self._watching:
             watching.close()
+
+    def _leave_nothing(self) -> None:
+        """Undo what commands have done, and remove everything, each though the other fails: what fails stays owed."""
+        for undo in (self._undo_commands, self._remove_owed):
+            try:
+                undo()
+            except ClusterError as error:
+                self._record("warning", reason=str(error))
+
+    def _remove_owed(self) -> None:
+        if self._owes is not None:
+            self._remove_everything()
+            self._undo_log.complete(self._owes)
+            self._owes = None
+
+    @abstractmethod
+    def _remove_everything(self) -> None:
+        """Whatever is there of the run.
+
+        Raises:
+            ClusterError: something of it is there still.
+        """
 
     # -- nodes that are commands ---------------------------------------------------------------------------------------
 

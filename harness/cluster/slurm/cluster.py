@@ -60,7 +60,6 @@ class SlurmCluster(RemoteCluster[SlurmSettings], LinksBeside[RemoteNode]):
         self._watch: Watch | None = None
         self._apart: dict[str, str] = {}  # node -> its word for its machine
         self._begun: dict[str, Begun] = {}  # host -> what it is
-        self._owes: int | None = None
         self._bridges: list[subprocess.Popen[bytes]] = []
         self._bridging = threading.Lock()
         self._address = cache(self._slurm.address)
@@ -233,15 +232,10 @@ class SlurmCluster(RemoteCluster[SlurmSettings], LinksBeside[RemoteNode]):
             bridge.wait()
         self._end_links()
         self._close_echo()
-        if self._owes is None:
-            return
-        try:
-            self._undo_commands()
-            wait_over(self._slurm, self._label, _GONE_S)
-            self._undo_log.complete(self._owes)
-            self._owes = None
-        except ClusterError as error:
-            self._record("warning", reason=str(error))
+        self._leave_nothing()
+
+    def _remove_everything(self) -> None:
+        wait_over(self._slurm, self._label, _GONE_S)
 
     # -- nodes that are commands ---------------------------------------------------------------------------------------
 

@@ -286,6 +286,17 @@ def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_in_anot
     assert "has lost its power" in ground.of("exit")[0]["lost"]
 
 
+def test_a_machine_that_does_not_come_back_keeps_no_job_from_being_cancelled(make_ground):
+    ground = make_ground(commands={"node_power_loss": f"{sys.executable} {fake_slurm.__file__} off {{machine}}",
+                                   "node_power_return": "false"})
+    cluster = ground.start("apart")
+    cluster.lose_machine("worker", None)
+    cluster.stop()
+    assert {job["state"] for job in ground.jobs().values()} <= {"CANCELLED", "COMPLETED"}
+    assert ground.owed() == ["command"]
+    assert ("warning", {"reason": "false: exit status 1: "}) in ground.events
+
+
 def test_a_job_that_waits_too_long_is_told_of_with_what_slurm_says(make_ground):
     ground = make_ground(start_within=5)
     change(ground.path, hold=True)
