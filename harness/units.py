@@ -230,9 +230,9 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most - 1]}…"
 
 
-def names(targets: Sequence[str]) -> str:
-    """`learner-1, learner-2 and learner-3`."""
-    return " and ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
+def names(targets: Sequence[str], last: str = "and") -> str:
+    """`learner-1, learner-2 and learner-3`; `last`: the word before the last one."""
+    return f" {last} ".join(filter(None, [", ".join(targets[:-1]), targets[-1]]))
 
 
 def floor_ms(value: float) -> float:

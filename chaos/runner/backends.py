@@ -15,6 +15,7 @@ from chaos.runner.cleanup import cleanup_guard
 from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from chaos.scenario.problems import Problem, ScenarioError, nearest
 from chaos.scenario.step_time import MOST_LOAD
+from harness import units
 from harness.cleanup.undo_log import NoUndoLog, UndoLog
 from harness.cluster.base import (
     BY_COMMAND,
@@ -161,8 +162,9 @@ class Backend:
             return f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"
         if set(missing) & (SIMULATED - CONTAINERS):
             return "only a simulation can do that: run it with --on simulated"
-        elsewhere = "" if "restart_engine" in missing else " or --on simulated"
-        return f"processes alone can't do that: run it with --on compose{elsewhere}"
+        able = {"kubernetes": KUBERNETES, "simulated": SIMULATED}
+        elsewhere = [name for name, abilities in able.items() if set(missing) <= abilities]
+        return f"processes alone can't do that: run it with --on {units.names(['compose', *elsewhere], 'or')}"
 
     def refuse(self, plan: Plan) -> None:
         """Before anything starts.

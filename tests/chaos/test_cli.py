@@ -72,7 +72,7 @@ def test_clean_says_so_where_there_is_nothing(tmp_path):
     (["run", "restart-engine", "--on", "simulated"], "there is no engine in a simulation: run it with --on compose"),
     (["run", "flagship", "--on", "compose", "--toxiproxy", "./t"], "on compose the links are those of the image"),
     (["run", "out-of-memory"],
-     "out_of_memory: processes alone can't do that: run it with --on compose or --on simulated"),
+     "out_of_memory: processes alone can't do that: run it with --on compose, kubernetes or simulated"),
     (["run", "flagship", "--on", "locl"], "did you mean 'local'"),
     (["run", "flagship", "--corpus", "/nowhere"], "no such file or folder; name one with --corpus"),
     (["run", "flagship", "--corpus", __file__], "needs at least"),

@@ -16,6 +16,7 @@ _ASK_S, _LOOK_S = 20.0, 0.5
 _FIELDS = ("JobID", "Name", "State", "RestartCnt", "NodeList", "exit_code", "Reason")
 _AWAY = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were transmitted",
          "controller not responding")
+_NO_SLURM = ". Set SLURM_CONF to your Slurm's slurm.conf, or run this on a machine from which jobs are submitted"
 _FINAL = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
           "REVOKED", "TIMEOUT"}
 _PREFIX = "diloco-chaos"
@@ -155,7 +156,9 @@ class Slurm:
         if done.returncode:
             why = _reason(argv[0], done.stderr)
             away = any(words in done.stderr for words in _AWAY)
-            raise (SlurmAwayError if away else SlurmError)(f"{argv[0]}: {why or f'exit status {done.returncode}'}")
+            remedy = _NO_SLURM if "configuration source" in done.stderr else ""
+            raise (SlurmAwayError if away else SlurmError)(
+                f"{argv[0]}: {why or f'exit status {done.returncode}'}{remedy}")
         return done.stdout
 
 

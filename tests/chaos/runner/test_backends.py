@@ -20,7 +20,7 @@ def needs_containers(scenario_text):
 
 def test_what_only_containers_have_is_refused_elsewhere_before_anything_starts(needs_containers):
     assert backends.local().refusals(needs_containers) == [
-        "out_of_memory: processes alone can't do that: run it with --on compose or --on simulated"]
+        "out_of_memory: processes alone can't do that: run it with --on compose, kubernetes or simulated"]
     with pytest.raises(ScenarioError, match="processes alone can't do that"):
         backends.local().refuse(needs_containers)
 

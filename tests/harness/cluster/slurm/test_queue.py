@@ -49,6 +49,13 @@ def test_what_a_command_refuses_is_told_once(says):
         Slurm().submit("a", "", [], {})
 
 
+def test_where_there_are_commands_and_no_slurm_it_is_told_what_to_set(says):
+    says("squeue", stderr="squeue: error: fetch_config: DNS SRV lookup failed\nsqueue: fatal: Could not establish a "
+                          "configuration source", status=1)
+    with pytest.raises(SlurmError, match=r"Could not establish a configuration source. Set SLURM_CONF to your Slurm's"):
+        Slurm().jobs("abc")
+
+
 def test_a_number_comes_without_the_cluster_s_name(says):
     says("sbatch", "12;lab")
     assert Slurm().submit("a", "", [], {}) == 12
