@@ -49,6 +49,8 @@ REMEDIES = {"ErrImageNeverPull": "Bring the image to every machine, or say pull_
                                 "pull_secrets)",
             "InvalidImageName": "An image is called NAME:TAG",
             "Unschedulable": "Ask for less (cpu, memory), or for other machines (node_selector, tolerations)"}
+_TOO_FEW = ("Whoever is hit with its machine shares it with nobody: one machine more is needed than there are such "
+            "targets")
 """What keeps a pod from running -> what can be done about it."""
 
 
@@ -66,7 +68,8 @@ def waits_for(pod: Any) -> tuple[str, str]:
 def in_words(why: tuple[str, str]) -> str:
     """What keeps a pod from running, and what can be done about it; empty where nobody says."""
     said = ": ".join(filter(None, why)).rstrip(".")
-    return said + (f". {remedy}" if (remedy := REMEDIES.get(why[0])) else "")
+    remedy = _TOO_FEW if "anti-affinity" in said else REMEDIES.get(why[0])
+    return said + (f". {remedy}" if remedy else "")
 
 
 def _why(pod: Any) -> str:

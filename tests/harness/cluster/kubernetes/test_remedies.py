@@ -49,6 +49,7 @@ def test_one_that_can_not_be_reached_is_told_in_a_sentence(tmp_path, monkeypatch
 @pytest.mark.parametrize(("why", "words"), [
     (("ErrImageNeverPull", "Container image is not present."), "not present. Bring the image to every machine"),
     (("Unschedulable", "0/2 nodes are available"), "0/2 nodes are available. Ask for less"),
+    (("Unschedulable", "2 node(s) didn't match pod anti-affinity rules."), "one machine more is needed than there are"),
     (("ContainerCreating", ""), "ContainerCreating"), (("", ""), "")])
 def test_what_a_pod_waits_for_comes_with_one_too(why, words):
     assert words in in_words(why)
