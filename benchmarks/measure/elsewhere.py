@@ -29,19 +29,19 @@ def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
 
     def perform(plan: Plan) -> Result:
         ran.append(result := run_plan(paced(plan, AUTO, backend.most_load), runs, NullAudience(), backend))
-        print(f"  {pace_ms(result)} ms a step: exit {result.judgement.exit_code} {result.judgement.inconclusive}",
+        print(f"  {_pace_ms(result)} ms a step: exit {result.judgement.exit_code} {result.judgement.inconclusive}",
               file=sys.stderr)
         return result
     found = recovery.measure(perform, kills)
     clocks = [event for result in ran for event in result.history.tape.of("clock")]
-    return {"on": on, "step_ms": [pace_ms(result) for result in ran],
+    return {"on": on, "step_ms": [_pace_ms(result) for result in ran],
             "exit_codes": [result.judgement.exit_code for result in ran],
             "inconclusive": [result.judgement.inconclusive for result in ran if result.judgement.inconclusive],
             **found, "clocks": {name: recovery.spread([abs(event[name]) for event in clocks])
                                 for name in ("ahead", "error")}}
 
 
-def pace_ms(result: Result) -> int:
+def _pace_ms(result: Result) -> int:
     """Milliseconds that a step was to take."""
     return round(result.history.plan.cluster.step_time * 1000)
 

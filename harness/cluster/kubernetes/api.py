@@ -23,6 +23,7 @@ from yaml import YAMLError
 
 from harness.cluster.base import ClusterError
 from harness.cluster.remote import cluster as remote
+from harness.errors import first
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
 """Labels: whose it is, what it is for, and which pods share a machine."""
@@ -78,7 +79,7 @@ def _innermost(error: BaseException) -> str:
     """What libraries have wrapped, one after the other, each with what it was doing."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    return (isinstance(error, OSError) and error.strerror) or first(error)
 
 
 def contexts() -> tuple[list[str], str]:

@@ -49,9 +49,9 @@ REMEDIES = {"ErrImageNeverPull": "Bring the image to every machine, or say pull_
                                 "pull_secrets)",
             "InvalidImageName": "An image is called NAME:TAG",
             "Unschedulable": "Ask for less (cpu, memory), or for other machines (node_selector, tolerations)"}
+"""What keeps a pod from running -> what can be done about it."""
 _TOO_FEW = ("Whoever is hit with its machine shares it with nobody: one machine more is needed than there are such "
             "targets")
-"""What keeps a pod from running -> what can be done about it."""
 
 
 def waits_for(pod: Any) -> tuple[str, str]:
