@@ -24,4 +24,4 @@ def carried_out(argv: Sequence[str], within: float) -> None:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"it takes longer than {within:g} s") from error
     if done.returncode:
-        raise OSError(f"exit status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
+        raise OSError(": ".join([f"exit status {done.returncode}", *done.stderr.strip().splitlines()[-1:]]))
