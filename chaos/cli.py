@@ -4,6 +4,8 @@ doctor|rbac`."""
 
 from __future__ import annotations
 
+import errno
+import signal
 import sys
 from typing import NoReturn
 
@@ -34,6 +36,9 @@ from harness.providers import ProviderError
 from harness.trainer_api.trainer import TrainerError
 
 _INTERRUPTED = 130
+_UNREAD = 128 + signal.SIGPIPE
+"""As a shell tells of a program whose output nobody reads."""
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 _NOTHING_LEFT = "interrupted; no process of ours is left"
 
 
@@ -52,8 +57,11 @@ def main() -> NoReturn:
         code = _fail(str(error), 2)
     except NoReferenceError as error:
         code = _fail(str(error), 3)
-    except OSError as error:  # a full disk, most likely: the run's folder keeps what was written
-        code = _fail(f"{error}; free some space or name another place with --runs-dir", 3)
+    except OSError as error:  # the run's folder keeps what was written
+        advice = "; free some space or name another place with --runs-dir" if error.errno in _NO_ROOM else ""
+        code = _fail(f"{error}{advice}", 3)
+    except SystemExit:  # typer and rich end so where nobody reads what they print; 1 would be a check that failed
+        code = _UNREAD
     except (KeyboardInterrupt, typer.Abort):
         code = _fail(_NOTHING_LEFT, _INTERRUPTED)
     except Exception as error:

@@ -62,6 +62,10 @@ def understood(folder: Path) -> Iterator[None]:
     """Whatever somebody has made of a run's folder ends a command with a sentence, and not as if a check had failed."""
     try:
         yield
+    except OSError as error:
+        if not isinstance(error.filename, str) or not Path(error.filename).is_relative_to(folder.resolve()):
+            raise
+        raise Failure(f"{error.filename}: {error.strerror}", 2) from error
     except NOT_UNDERSTOOD as error:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
 

@@ -65,8 +65,8 @@ def open_(
     page = folder.path / PAGE
     if not folder.over:
         raise Failure(f"{folder.path} has no {PAGE}: this run still goes on; it has one when it is over", 2)
-    if stale(folder):
-        with understood(folder.path):
+    with understood(folder.path):
+        if stale(folder):
             again(judged(folder))
     if show or not webbrowser.open(page.as_uri()):
         typer.echo(page)
@@ -118,7 +118,8 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
     for folder in (before, after):
         with understood(folder):
             results.append(judged(RunFolder.open(folder)))
-    found = difference(*results)
+    with understood(after):
+        found = difference(*results)
     if as_json:
         print_json({"warnings": found.warnings, "checks": [change._asdict() for change in found.changes],
                     "figures": found.figures, "parted": found.parted})

@@ -26,6 +26,7 @@ from harness.cleanup.processes import Identity, identity
 from harness.errors import all_printable, first, printable
 from harness.fingerprint import source_digest
 from harness.node.settings import SETTINGS, NodeSettings
+from harness.storage.reading import bytes_of, last_lines
 from harness.tape import reading
 from harness.tape.event import SCHEMA
 from harness.tape.reading import Tape
@@ -167,9 +168,11 @@ class RunFolder:
         return shortened(told, _LONGEST_PLACE) if isinstance(told, str) else ""
 
     def document(self, name: str) -> dict[str, Any]:
-        """A JSON file of the folder; empty where it is missing or torn."""
+        """A JSON file of the folder; empty where it is missing, torn, longer than any that a run leaves, or no file: a
+        list of runs, and the report of the next one, read folders that nobody has opened."""
+        path = self.path / name
         try:
-            content = json.loads((self.path / name).read_text())
+            content = json.loads(bytes_of(path)) if stat.S_ISREG(path.lstat().st_mode) else {}
         except (OSError, ValueError, RecursionError):
             return {}
         return all_printable(content) if isinstance(content, dict) else {}
@@ -195,7 +198,7 @@ class RunFolder:
     def log_tail(self, node: str, lines: int = 8) -> list[str]:
         """The last lines of a node's newest log; of a stack at its end the innermost frames."""
         logs = sorted((self.path / "logs").glob(f"{node}.*.log"), key=lambda path: path.stat().st_mtime)
-        text = logs[-1].read_text(errors="replace").splitlines() if logs else []
+        text = last_lines(logs[-1]) if logs else []
         stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
         return list(map(printable, text[stacks[-1]:][:lines] if stacks else text[-lines:]))
 

@@ -12,6 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from chaos.scenario.problems import Problem, ScenarioError
 from harness.errors import first
+from harness.storage.reading import bytes_of
 
 HEADER = "diloco_chaos: 1"
 _MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100
@@ -25,13 +26,11 @@ def text_of(path: Path) -> str:
         ScenarioError: it can't be read, or is no scenario by its size.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ScenarioError(path, [Problem(f"more than {_MOST_BYTES >> 20} MB: that is no scenario")])
-        return data.decode()
+        return bytes_of(path, _MOST_BYTES).decode()
     except UnicodeDecodeError as error:
         raise ScenarioError(path, [Problem(f"not a text file: {error.reason}")]) from error
+    except ValueError as error:
+        raise ScenarioError(path, [Problem(f"{error}: that is no scenario")]) from error
     except OSError as error:
         raise ScenarioError(path, [Problem(f"can't be read: {error.strerror}")]) from error
 

@@ -20,6 +20,7 @@ from chaos.scenario.under_test import AnySettings, TrainerName
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.errors import first, printable
 from harness.providers import Registry
+from harness.storage.reading import bytes_of
 from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer
@@ -182,7 +183,7 @@ def load(path: Path) -> Plan:
         ScenarioError: it is not a plan, or it was altered since it was frozen.
     """
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(bytes_of(path))
         if lacking := _lacking(content):
             raise ScenarioError(path, [Problem(why) for why in lacking])
         plan = Plan.model_validate(content["plan"])

@@ -23,8 +23,7 @@ def is_ready(ready: Ready, log: Path, address: tuple[str, int], url: str, patien
         url: of `ready`, with everything in its place.
         patience: seconds that a connection, or an answer, may take.
     """
-    if ready.log and not (log.is_file() and any(re.search(ready.log, line)
-                                                for line in log.read_text(errors="replace").splitlines())):
+    if ready.log and not _says(log, ready.log):
         return False
     if ready.port:
         try:
@@ -32,6 +31,14 @@ def is_ready(ready: Ready, log: Path, address: tuple[str, int], url: str, patien
         except OSError:
             return False
     return not url or _answers(url, patience)
+
+
+def _says(log: Path, expression: str) -> bool:
+    """Whether a line of it is meant."""
+    if not log.is_file():
+        return False
+    with open(log, errors="replace") as lines:
+        return any(re.search(expression, line.rstrip("\n")) for line in lines)
 
 
 def _answers(url: str, patience: float) -> bool:

@@ -19,6 +19,7 @@ from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, st
 from harness.cluster.incarnation import Clock, Incarnation
 from harness.links.client import Toxic
 from harness.memory import Corruption
+from harness.storage.reading import last_lines
 from harness.tape import reading
 
 START_TIMEOUT_S = 30.0
@@ -87,8 +88,7 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
 
     def _last_lines(self, name: str, incarnation: int, count: int = 12) -> str:
         """The end of a node's log."""
-        path = self._run / "logs" / f"{name}.{incarnation}.log"
-        lines = path.read_text(errors="replace").splitlines()[-count:] if path.exists() else []
+        lines = last_lines(self._run / "logs" / f"{name}.{incarnation}.log")[-count:]
         return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
 
     # -- incarnations --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -55,6 +56,14 @@ def test_clean_keeps_the_newest_runs_those_that_go_on_and_whatever_is_no_run(tmp
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == sorted([names[1], *names[3:], "my-own-notes", "20260101-120000-file-00c0ffee"])
     assert done.stdout.count(" removed") == 2
+
+
+def test_what_nobody_reads_is_no_failed_check():
+    with subprocess.Popen([sys.executable, "-m", "chaos.cli", "list"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as listing:
+        listing.stdout.close()
+        assert listing.stderr.read() == b""
+    assert listing.returncode == 128 + signal.SIGPIPE
 
 
 def test_clean_says_so_where_there_is_nothing(tmp_path):

@@ -47,6 +47,7 @@ from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 TOKEN = secrets.token_hex(16)
+TOY = Path(__file__).parents[1] / "support" / "elastic_toy.py"
 LONGEST_S = float(os.environ.get("DILOCO_CHAOS_FUZZ_SECONDS", "5"))
 """Of its own processor time, which a busy machine does not take from it, though it makes it slower."""
 FOREVER_S = 60
@@ -354,6 +355,22 @@ def holding(run, name, content):
             (path / name).unlink()
 
 
+def reader(*words, twice=False, around=False):
+    """What a command that reads a run's folder is given: the folder, the one above it, or it twice."""
+    def given(path):
+        return [*words, *([path] * (1 + twice) if not around else [path.parent])]
+    given.__name__ = " ".join(words)
+    return given
+
+
+READERS = [reader("check"), reader("check", "--json"), reader("tokens"), reader("replay"), reader("resume"),
+           reader("open", "--print"), reader("runs", "--runs-dir", around=True), reader("diff", twice=True),
+           reader("diff", "--json", twice=True),
+           *(reader("report", "--format", form) for form in ("html", "md", "json", "model", "junit", "svg", "perfetto",
+                                                             "prometheus", "otel"))]
+"""Every command that tells what a run's folder holds."""
+
+
 def judged(path):
     """Both ways to ask for a judgement end with an exit code; exit 2 has a message."""
     codes = []
@@ -436,13 +453,13 @@ def test_no_text_of_a_tape_a_log_or_a_manifest_is_obeyed_by_the_terminal(run):
         with (holding(run, "manifest.json", told), holding(run, "tape/harness.9.jsonl", stalled),
               holding(run, "tape/ghost.7.jsonl", refused)):
             code, out, err = command("check", path)
-            asked = command("replay", path)
+            asked = [told for words in READERS for told in command(*words(path))[1:]]
     finally:
         shutil.rmtree(path / "logs")
     assert code == 1
     assert "\\x1b]0;owned" in out
     assert "rm -rf" not in out
-    for text in (out, err, *asked[1:]):
+    for text in (out, err, *asked):
         assert not set(text) & set(ESCAPE.replace("[1A", "").replace("[2K", "").replace("]0;owned", ""))
 
 
@@ -456,14 +473,14 @@ def test_no_text_of_a_scenario_is_obeyed_by_the_terminal(folder):
         assert "\u202e" not in out + err
 
 
-@pytest.mark.parametrize("words", ["check", "replay", "tokens", "resume"])
+@pytest.mark.parametrize("words", READERS)
 @pytest.mark.parametrize(("name", "content"), [
     ("cluster.json", "{}"), ("cluster.json", '{"trainer":{},"cut":"x"}'), ("manifest.json", '{"backend":[5]}'),
     ("manifest.json", '{"resumed":5}'), ("manifest.json", '{"resumed":{"environments":5}}'),
     ("manifest.json", '{"corpus":5,"harness":"x"}'), ("plan.json", '{"plan":{"cluster":5},"digest":1}')])
 def test_a_folder_that_somebody_forged_ends_a_command_with_a_sentence(run, words, name, content):
     with holding(run, name, content.encode()) as path:
-        code, out, err = command(words, path)
+        code, out, err = command(*words(path))
     assert code in (0, 2, 3)
     assert err if code == 2 else out
 
@@ -565,17 +582,41 @@ def strike(folder, kind, one, other, cuts, changes):
                 mine.symlink_to({"link": its, "loop": mine, "device": "/dev/zero"}[kind])
 
 
-@often(150)
-@given(DAMAGE, st.sampled_from([["check"], ["check", "--json"], ["tokens"], ["replay"], ["resume"]]))
-def test_a_folder_that_is_damaged_all_over_ends_a_command_with_an_answer_and_soon(replayable, damage, words):
+@pytest.fixture(scope="module", params=["ours", "shared rounds", "rounds of their own"])
+def left_by(request, tmp_path_factory):
+    """The folder that a trainer of each kind left."""
+    if request.param == "ours":
+        return request.getfixturevalue("replayable")[0]
+    place = tmp_path_factory.mktemp("left")
+    (place / "toy.yaml").write_text(f"""{HEAD}deadline: 30s
+trainer:
+  kind: commands
+  nodes:
+    hub: {{listens: true, run: '{{python}} {TOY} hub {{port}}'}}
+    worker: {{count: 2, worker: true, run: '{{python}} {TOY} worker {{hub}}'}}
+  progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
+  rounds: 40
+  shared: {str(request.param == "shared rounds").lower()}
+faults: [{{pause: hub, at: 500ms, for: 300ms}}]
+""")
+    with mock.patch(f"{__name__}.LONGEST_S", FOREVER_S):
+        code, out, err = command("run", place / "toy.yaml", "--runs-dir", place / "runs")
+    assert code in (0, 1, 3), out + err
+    (path,) = (place / "runs").glob("2*")
+    return path
+
+
+@often(100)
+@given(DAMAGE, st.sampled_from(READERS))
+def test_a_folder_that_is_damaged_all_over_ends_a_command_with_an_answer_and_soon(left_by, damage, words):
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, "run")
-        shutil.copytree(replayable[0], folder)
+        folder = Path(place, "20260101-120000-mine-00c0ffee")
+        shutil.copytree(left_by, folder)
         for one in damage:
             strike(folder, *one)
-        code, out, err = command(*words, folder)
+        code, out, err = command(*words(folder))
         assert code in (0, 1, 2, 3), (code, out, err)
-        assert err.strip() if code == 2 else out.strip()
+        assert err.strip() if code == 2 else out.strip(), (code, err)
         assert "Traceback" not in out + err
 
 

@@ -24,6 +24,20 @@ def test_what_a_link_points_to_is_not_overwritten(folder, tmp_path, name):
     assert not (folder.path / "report.json").is_symlink()
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"),
+                                  lambda path: path.write_text("{"), lambda path: path.mkdir(),
+                                  lambda path: path.touch() or os.truncate(path, 8 << 30)],
+                         ids=["a pipe", "a device", "a torn file", "a folder", "a sparse file"])
+def test_a_document_that_no_run_has_written_tells_nothing_and_holds_nobody_up(folder, make):
+    make(folder.path / "report.json")
+    assert folder.document("report.json") == {}
+
+
+def test_logs_that_are_none_tell_nothing(folder):
+    (folder.path / "logs" / "learner-1.0.log").mkdir(parents=True)
+    assert folder.log_tail("learner-1") == []
+
+
 def test_what_could_not_be_written_leaves_nothing(folder):
     with pytest.raises(TypeError):
         folder.write("report.json", {"verdict": object()})
