@@ -9,6 +9,8 @@ from contextlib import suppress
 
 _CHUNK = 1 << 16
 _LOOPBACK = "127.0.0.1"
+_MOST_OPEN = 64
+"""Connections, each of which has two threads; then the oldest has to go. All who are on this machine can reach it."""
 
 
 class Forward:
@@ -19,7 +21,8 @@ class Forward:
         self._dial = dial
         self._server = socket.create_server((_LOOPBACK, 0))
         self.address = f"{_LOOPBACK}:{self._server.getsockname()[1]}"
-        self._over = False
+        self._open: dict[socket.socket, None] = {}  # in the order in which they came
+        self._guard, self._over = threading.Lock(), False
         threading.Thread(target=self._accept, daemon=True, name=f"forward {self.address}").start()
 
     def close(self) -> None:
@@ -35,20 +38,34 @@ class Forward:
                 here, _ = self._server.accept()
             except OSError:
                 return
+            self._let_in(here)
             threading.Thread(target=self._carry, args=(here,), daemon=True, name=f"forwarded {self.address}").start()
+
+    def _let_in(self, here: socket.socket) -> None:
+        with self._guard:
+            if len(self._open) >= _MOST_OPEN:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):  # it has hung up itself
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[here] = None
 
     def _carry(self, here: socket.socket) -> None:
         """One connection, to its end on either side."""
         try:
-            there = self._dial()
-        except (OSError, RuntimeError, Exception):
+            with suppress(Exception):  # nobody is there, in whatever words the API server says so
+                self._carry_to(self._dial(), here)
+        finally:
+            with self._guard:
+                self._open.pop(here, None)
             here.close()
-            return
+
+    @staticmethod
+    def _carry_to(there: socket.socket, here: socket.socket) -> None:
         back = threading.Thread(target=_pump, args=(there, here), daemon=True)
         back.start()
         _pump(here, there)
         back.join()
-        here.close()
         there.close()
 
 

@@ -37,6 +37,8 @@ _LOOK_S, _LOOK_WHOLE_S = 0.03, 0.3
 _CHUNK = 1 << 20
 _LONGEST_LINE, _LARGEST = 1 << 16, 1 << 31
 _HELLO_S = 5.0
+_MOST_STRANGERS = 64
+"""Connections that have not said hello; then the oldest has to go. All who are on its machine can reach its port."""
 _LAST_WORDS_S, _COUNT_S = 1.5, 0.5
 _ZEROS = bytes(1 << 16)
 
@@ -55,6 +57,7 @@ class Agent:
         self._out_of_memory = _out_of_memory()
         self._heard, self._began = time.monotonic(), time.time()
         self._writer: asyncio.StreamWriter | None = None
+        self._strangers: list[asyncio.StreamWriter] = []  # the oldest first
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
         self._ending: asyncio.Future[None] | None = None
@@ -102,7 +105,7 @@ class Agent:
         """One connection of the harness; a newer one replaces it."""
         sender: asyncio.Task[None] | None = None
         try:
-            hello, _ = await asyncio.wait_for(_read(reader, 0), _HELLO_S)
+            hello = await self._hello(reader, writer)
             if not hmac.compare_digest(str(hello.get("token", "")), self._token):
                 return
             if self._writer is not None:
@@ -123,6 +126,17 @@ class Agent:
             writer.close()
             if self._writer is writer:
                 self._writer = None
+
+    async def _hello(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> dict[str, Any]:
+        """What somebody says first, who has to say it soon."""
+        self._strangers.append(writer)
+        if len(self._strangers) > _MOST_STRANGERS:
+            self._strangers.pop(0).close()
+        try:
+            return (await asyncio.wait_for(_read(reader, 0), _HELLO_S))[0]
+        finally:
+            if writer in self._strangers:
+                self._strangers.remove(writer)
 
     async def _answer(self, writer: asyncio.StreamWriter, asked: dict[str, Any], data: bytes) -> None:
         """Do what is asked for; what can't be done is answered with why."""

@@ -243,6 +243,14 @@ def test_garbage_costs_a_connection_and_nothing_else(place, there):
     until(lambda: there.ask("look")["at"] > 0)
 
 
+def test_strangers_who_say_nothing_keep_nobody_out(place):
+    strangers = [socket.create_connection(("127.0.0.1", place.port), 5.0) for _ in range(300)]
+    assert place.connect().wait(WITHIN_S)
+    until(lambda: len(os.listdir(f"/proc/{place.process.pid}/fd")) < 100, "the end of the oldest")
+    for one in strangers:
+        one.close()
+
+
 def test_who_waits_for_an_answer_gets_none_once_nothing_more_is_asked(place, there):
     place.process.send_signal(signal.SIGSTOP)
     closing = threading.Timer(0.2, there.close)
