@@ -110,6 +110,11 @@ class History:
         steady = self.tape.of("steady", node=SYNCER)
         return steady[0].t if steady else None
 
+    @property
+    def origin(self) -> float:
+        """What reports count seconds from: time zero, or the beginning where there never was a steady state."""
+        return self.zero or 0.0
+
     @cached_property
     def end(self) -> float:
         """Up to where the run is judged: the end of training, or the first cut."""

@@ -38,7 +38,7 @@ _CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
 
 def since_steady(text: str, history: History) -> str:
     """With the times of the run's own clock as those since the steady state."""
-    zero = history.zero or 0.0
+    zero = history.origin
     return _CLOCK.sub(lambda found: f"{float(found[1]) - zero:.2f} s", text)
 
 
@@ -59,7 +59,7 @@ def why(there: Presence, start: float, end: float) -> list[str]:
         head = "the syncer was away"
     else:
         head = f"quorum {cluster.learners_needed} not reachable: {left} of {len(cluster.names)} learners available"
-    zero = history.zero or 0.0
+    zero = history.origin
     return [f"{worst[0].start - zero:.2f}-{worst[-1].end - zero:.2f} s  {head}",
             *(f"  {line}" for line in _absent(history, worst))]
 
@@ -127,7 +127,7 @@ def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
 
 def _when(history: History, away: Sequence[_Away]) -> str:
     """From the first absence to the end of the last; where several come back one after the other, from when on."""
-    zero, first, last = history.zero or 0.0, min(one.until for one in away), max(one.until for one in away)
+    zero, first, last = history.origin, min(one.until for one in away), max(one.until for one in away)
     back = f"{first - zero:.2f}-" if last - first >= _APART_S else ""
     return f"{min(one.since for one in away) - zero:.2f} s to " + (
         "the end" if last >= history.end else f"{back}{last - zero:.2f} s")
@@ -139,7 +139,7 @@ def _faults(history: History, away: _Away) -> str:
 
 
 def _named(history: History, span: Span) -> str:
-    zero = history.zero or 0.0
+    zero = history.origin
     until = "" if span.ended is None else f"-{span.ended - zero:.2f}"
     return f"{span.id} ({span.planned.fault.kind}, {span.began - zero:.2f}{until} s)"
 
@@ -147,7 +147,7 @@ def _named(history: History, span: Span) -> str:
 def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -> list[str]:
     """Nothing proves it: who was away for a part of the time, and what was on meanwhile. `blocked_s`: for how long too
     few were there."""
-    zero, start, end = history.zero or 0.0, moments[0].start, moments[-1].end
+    zero, start, end = history.origin, moments[0].start, moments[-1].end
     away = [one._replace(since=max(start, one.since), until=min(end, one.until)) for one in _away(history, moments)]
     groups: dict[tuple[str, tuple[str, ...]], list[_Away]] = {}
     for one in away:
@@ -199,7 +199,7 @@ def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Why who is hit costs the others, where that is how the mode works."""
     if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.cluster.tells_rounds:
         return []
-    zero = history.zero or 0.0
+    zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
     return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
@@ -217,11 +217,11 @@ def stalls(history: History) -> list[tuple[float, float]]:
 def _longest_stall(there: Presence) -> list[str]:
     """Of a loss that is too high: what kept merges from being made for the longest time, where that is long."""
     history = there.history
-    gaps = history.still(history.zero or 0.0, history.end, history.merges)
+    gaps = history.still(history.origin, history.end, history.merges)
     start, end = max(gaps, key=lambda gap: gap[1] - gap[0], default=(0.0, 0.0))
     if end - start < _LONG_S:
         return []
-    zero = history.zero or 0.0
+    zero = history.origin
     return [f"consistent with {show_seconds(end - start)} without a merge, {start - zero:.2f}-{end - zero:.2f} s:",
             *why(there, start, end)]
 

@@ -122,7 +122,7 @@ def _figures(mode: str, result: Result, quickest: float) -> Compared:
                        checkpoint_every=history.plan.cluster.checkpoint_steps or None)
     if not _finished(result):
         return replace(planned, why=result.outcome.message or result.judgement.inconclusive)
-    zero = history.zero or 0.0
+    zero = history.origin
     return replace(
         planned, goodput=round(goodput_between(history, zero, history.end), 4), loss=history.final.loss,
         loss_at_equal_time=round(loss_at(history.curve, "t", zero + quickest), 5),
@@ -144,7 +144,7 @@ def _finished(result: Result) -> bool:
 
 
 def _wall(history: History) -> float:
-    return history.end - (history.zero or 0.0)
+    return history.end - history.origin
 
 
 def document(plan: Plan, found: Sequence[Compared]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def show(plan: Plan, found: Sequence[Compared], histories: Mapping[str, History]
         if one.why:
             console.print(f"{one.mode}: {one.why}", style="yellow", markup=False)
         console.print(f"saved   {one.run}", style="dim", markup=False, highlight=False, soft_wrap=True)
-    drawn = [charts.Curve(mode, *_LOOKS[mode], [(max(0.0, point.t - (history.zero or 0.0)), point.loss)
+    drawn = [charts.Curve(mode, *_LOOKS[mode], [(max(0.0, point.t - history.origin), point.loss)
                                                  for point in history.curve]) for mode, history in histories.items()]
     if drawn:
         console.print(Text.assemble("\n", ("Held-out loss", "bold"), ("  over time since the steady state", "dim")))

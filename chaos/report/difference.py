@@ -136,11 +136,11 @@ def _parted(before: History, after: History) -> str:
             return ""
         other = there.get((merge["fragment"], merge["version"]))
         what = f"version {merge['version']} of fragment {merge['fragment']}"
-        at = merge.t - (before.zero or 0.0)
+        at = merge.t - before.origin
         if other is None:
             return f"{what}, made at {at:.2f} s, was never made in the second run"
         if other["digest"] != merge["digest"]:
             parts = [[part["learner"] for part in one["contributions"]] for one in (merge, other)]
             who = "" if parts[0] == parts[1] else f": of {', '.join(parts[0])}, and of {', '.join(parts[1])}"
-            return f"{what}, made at {at:.2f} s and at {other.t - (after.zero or 0.0):.2f} s, is another one{who}"
+            return f"{what}, made at {at:.2f} s and at {other.t - after.origin:.2f} s, is another one{who}"
     return ""

@@ -198,7 +198,7 @@ def change(result: Result) -> str:
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
-    zero, accounting, traffic = history.zero or 0.0, result.history.accounting, crossed(result.history)
+    zero, accounting, traffic = history.origin, result.history.accounting, crossed(result.history)
     because = causes(history, result.judgement.checks)
     checks = [_check(history, verdict, because.get(verdict.name, [])) for verdict in result.judgement.checks]
     events, left_out = _events(history, zero)
@@ -226,7 +226,7 @@ def model_of(result: Result) -> ReportModel:
 
 
 def _check(history: History, verdict: Verdict, because: list[str]) -> CheckTold:
-    zero = history.zero or 0.0
+    zero = history.origin
     return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
                      causes=because,
                      evidence=[since_steady(line, history) for line in verdict.evidence],

@@ -88,7 +88,7 @@ def _around(result: Result, at: float) -> list[str]:
     events = [event for event in result.history.tape.events
               if abs(event.t - at) <= _AROUND_S and event.event not in QUIET]
     events.sort(key=lambda event: abs(event.t - at))
-    there, zero = result.history.plan.cluster.all_nodes, result.history.zero or 0.0
+    there, zero = result.history.plan.cluster.all_nodes, result.history.origin
     return [_line(event, SYNCER in there, zero)
             for event in sorted(events[:_MOST_EVENTS], key=lambda event: event.t)]
 

@@ -69,7 +69,7 @@ def _head(result: Result) -> RenderableType:
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of("continued", node="harness"):
-        text.append(f"\nResumed at {event.t - (result.history.zero or 0.0):.2f} s, from global checkpoint "
+        text.append(f"\nResumed at {event.t - result.history.origin:.2f} s, from global checkpoint "
                     f"{event['checkpoint']} of {event['run']}.")
     for gap in result.judgement.gaps:
         text.append(f"\nThe event log is incomplete, and judged up to there: {gap}", "yellow")
@@ -132,7 +132,7 @@ def _faults(result: Result) -> list[RenderableType]:
     for span in result.history.spans:
         observed = measure(result.history, span)
         look = "yellow" if not observed.ok else "" if observed.reacted else "bold red"
-        table.add_row(Text(span.planned.id, "bold red"), _when(span, result.history.zero or 0.0), observed.requested,
+        table.add_row(Text(span.planned.id, "bold red"), _when(span, result.history.origin), observed.requested,
                       Text(f"observed: {observed.observed}", look))
     return [_title("Faults", "requested and observed"), table]
 

@@ -133,7 +133,9 @@ class Backend:
         if refused := {"kubernetes": _not_in_pods, "slurm": _not_in_jobs}.get(self.name):
             found += [f"{name}: {why}" for name, program in plan.under_test.programs(plan.cluster).items()
                       if (why := refused(program))]
-        why = plan.cluster.lacking(containers=contained)
+        # what a job runs is on the job's machine, and told from there where it is missing
+        there = self.name == "slurm" and plan.under_test.programs(plan.cluster)
+        why = "" if there else plan.cluster.lacking(containers=contained)
         return found + ([why] if why else self._no_device(plan.cluster.computes_on))
 
     def _no_device(self, device: str) -> list[str]:

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 OWN = ("python", "run", "name", "index", "incarnation", "host", "port")
@@ -40,6 +42,25 @@ LINKS = "toxiproxy"
 NODE = "DILOCO_CHAOS_NODE"
 """Environment variable: NAME.NUMBER of the process that a command was started as."""
 Restart = Literal["never", "on-failure", "always"]
+
+
+def splittable(text: str) -> str:
+    """A command, as it is.
+
+    Raises:
+        ValueError: no shell could split it into words.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} can't be taken apart: {error}") from error
+    if not words:
+        raise ValueError("it names no program")
+    return text
+
+
+CommandLine = Annotated[str, AfterValidator(splittable)]
+"""Words, as a shell would split them."""
 
 
 class PlaceholderError(ValueError):

@@ -27,6 +27,7 @@ from harness.core.programs import (
     LOG,
     NO_COMPILER,
     WRITTEN,
+    CommandLine,
     PlaceholderError,
     Program,
     Ready,
@@ -130,7 +131,7 @@ class InContainer(_Part):
 class NodeKind(InContainer):
     """One node, or `count` that are alike."""
 
-    run: str = Field(min_length=1)
+    run: CommandLine
     """The command. `{...}` stands for something: docs/any-trainer.md."""
     count: int | None = Field(None, ge=1, le=_MOST_NODES)
     """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
@@ -214,7 +215,7 @@ class ProgressOf(ToldBy):
 class BaselineRun(ToldBy, InContainer):
     """A run that the loss is held against, of a command of its own: alone, and without faults."""
 
-    run: str = Field(min_length=1)
+    run: CommandLine
     """The command; placeholders as of a node that is called `baseline`."""
     env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
     cwd: str = ""
@@ -344,11 +345,7 @@ class CommandSettings(SimpleSettings):
         for name, program in self.programs.items():
             if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
                 found.append(f"{name}: there is no folder {program.cwd!r} to run in")
-            try:
-                first = (shlex.split(program.run) or [""])[0]
-            except ValueError as error:
-                found.append(f"{name}: {program.run!r} can't be taken apart: {error}")
-                continue
+            first = shlex.split(program.run)[0]
             path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
             if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
                 found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")

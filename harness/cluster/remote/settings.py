@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from harness.cluster.base import ClusterError
+from harness.core.programs import CommandLine
 
 Command = Literal["node_power_loss", "node_power_return", "node_partition", "node_partition_heal",
                   "restart_control_plane"]
@@ -31,7 +32,7 @@ class PlaceSettings(BaseModel):
     """Seconds without the harness after which what runs there ends by itself."""
     start_within: Annotated[float, Field(ge=5, le=3600)] = 120.0
     """Seconds that a node's surroundings (a pod, a job) may take to run."""
-    commands: dict[Command, str] = {}
+    commands: dict[Command, CommandLine] = {}
     """What only you can do to your machines: the command that does it. `{machine}` is the name that the place has for
     the machine that is meant."""
 

@@ -89,10 +89,10 @@ def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, s
 @pytest.mark.parametrize(("more", "why"), [
     (", image: mine", "store: image: jobs run what is on their machines"),
     (", service: {file: compose.yml, name: store}", "store: image: jobs run what is on their machines"),
-    (", peers: caught", "store: peers: caught: what catches connections is on one machine"), ("", "")])
-def test_commands_run_in_jobs_as_they_are_on_their_machines(more, why):
-    text = COMMANDS.format(store=more, worker="", progress="written: true").replace("no-such-program", "{python}")
-    plan = freeze(parse(text), 0)
+    (", peers: caught", "store: peers: caught: what catches connections is on one machine"),
+    (", cwd: /only/there", "")])
+def test_commands_run_in_jobs_as_they_are_on_their_machines_and_not_on_this_one(more, why):
+    plan = freeze(parse(COMMANDS.format(store=more, worker="", progress="written: true")), 0)
     found = "; ".join(backends.slurm().refusals(plan))
     assert (why in found) if why else not found
 

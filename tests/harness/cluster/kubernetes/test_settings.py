@@ -20,6 +20,7 @@ def test_an_empty_file_says_what_is_usual(tmp_path):
     ("patience: 5", "patience: Input should be greater than or equal to 30"),
     ("commands: {node_power_loss: x}", "node_power_loss and node_power_return are needed both"),
     ("commands: {reboot: x}", "commands.reboot"),
+    ("commands: {restart_control_plane: \"sh -c 'x\"}", "can't be taken apart: No closing quotation"),
     ("[1, 2]", "the file: Input should be a valid dictionary"),
     ("{", "can't be read")])
 def test_what_is_wrong_in_it_is_told_with_its_place(tmp_path, text, why):
