@@ -10,7 +10,6 @@ import secrets
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from harness.cleanup.processes import Identity, identity
 from harness.errors import all_printable, first, printable
 from harness.fingerprint import source_digest
 from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage.reading import bytes_of, last_lines
+from harness.storage.files import bytes_of, last_lines, strange, write_whole
 from harness.tape import reading
 from harness.tape.event import SCHEMA
 from harness.tape.reading import Tape
@@ -98,8 +97,8 @@ class RunFolder:
         missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
         if missing:
             raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
-        if strange := next(_strange(path), None):
-            raise FolderError(f"{strange}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
+        if odd := next(strange(path), None):
+            raise FolderError(f"{odd}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
                               f"somebody else has put it there; remove it")
         found = cls(path.resolve())
         if (schema := found.manifest().get("tape_schema", SCHEMA)) != SCHEMA:
@@ -183,17 +182,7 @@ class RunFolder:
 
     def write_text(self, name: str, content: str) -> None:
         """Write a file, whole or not at all."""
-        target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.partial")
-        # Nobody can have put a link there whose target would be overwritten.
-        made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-        try:
-            with open(made, "w", encoding="utf-8") as file:
-                file.write(content)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(self.path / name, content)
 
     def log_tail(self, node: str, lines: int = 8) -> list[str]:
         """The last lines of a node's newest log; of a stack at its end the innermost frames."""
@@ -201,16 +190,6 @@ class RunFolder:
         text = last_lines(logs[-1]) if logs else []
         stacks = [index for index, line in enumerate(text) if line.endswith(_STACK)]
         return list(map(printable, text[stacks[-1]:][:lines] if stacks else text[-lines:]))
-
-
-def _strange(path: Path) -> Iterator[Path]:
-    """Whatever is below it that is neither a file nor a folder."""
-    for folder, names, files in os.walk(path):
-        for name in (*names, *files):
-            one = Path(folder, name)
-            with suppress(FileNotFoundError):  # the run goes on, and has removed it
-                if not (stat.S_ISDIR(mode := one.lstat().st_mode) or stat.S_ISREG(mode)):
-                    yield one
 
 
 def all_runs(runs: Path) -> list[Path]:

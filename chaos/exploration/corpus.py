@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from harness.storage.files import bytes_of, strange, write_whole
 from harness.workers import Numbered
 
 _RESULTS = "results.jsonl"
 _SETTINGS = "exploration.json"
 _SEEDS = "seeds.jsonl"
 _EARLIER = "earlier"
-_MOST_SEEDS = 500
+_MOST_SEEDS, _LONGEST_LINE = 500, 1 << 24
 _VERSION = "sources"
 """Of the settings, what may be another one."""
 
@@ -66,8 +69,11 @@ class Corpus:
         self._results = folder / _RESULTS
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if found := next(strange(folder), None):
+                raise ExplorationError(f"{found}: not a plain file; an exploration leaves no links, pipes or devices "
+                                       f"in its folder, so somebody else has put it there; remove it")
             told = folder / _SETTINGS
-            before = json.loads(told.read_text()) if told.exists() else None
+            before = _settings(told) if told.exists() else None
             if before is not None and {**before, _VERSION: ""} != {**settings, _VERSION: ""}:
                 raise ExplorationError(f"{folder}: holds an exploration with other settings; name another folder with "
                                        f"--corpus-dir, or remove this one")
@@ -75,7 +81,7 @@ class Corpus:
             if before is not None and before != settings:
                 self._begin_again()
             if before != settings:
-                write(told, json.dumps(settings, indent=2) + "\n")
+                write_whole(told, json.dumps(settings, indent=2) + "\n")
             self.known = self._known()
         except (OSError, ValueError) as error:
             raise ExplorationError(f"{folder}: can't be used: {error}; name another folder with "
@@ -87,7 +93,7 @@ class Corpus:
 
     def _seeds(self) -> list[Seed]:
         there = self.folder / _SEEDS
-        return [Seed.model_validate_json(line) for line in there.read_text().splitlines()] if there.exists() else []
+        return [Seed.model_validate_json(line) for line in bytes_of(there).splitlines()] if there.exists() else []
 
     def _begin_again(self) -> None:
         """Of an earlier version the seeds are left, and its finds in a folder of their own."""
@@ -99,7 +105,7 @@ class Corpus:
                     kept.append(Seed(number=self.origin(tried.number), faults=tried.faults))
                 traces.update(tried.traces)
             self.seeds = kept
-            write(self.folder / _SEEDS, "".join(seed.model_dump_json() + "\n" for seed in kept))
+            write_whole(self.folder / _SEEDS, "".join(seed.model_dump_json() + "\n" for seed in kept))
             self._results.unlink()
         earlier = self.folder / _EARLIER
         earlier.mkdir(exist_ok=True)
@@ -110,8 +116,8 @@ class Corpus:
         """Results from before. The last line may be torn: whoever wrote it was killed."""
         known: dict[int, Tried] = {}
         whole = 0
-        for line in self._results.read_bytes().splitlines(keepends=True) if self._results.exists() else ():
-            if not line.endswith(b"\n"):
+        for line in self._lines():
+            if not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
                 break
             try:
                 tried = Tried.model_validate_json(line)
@@ -124,6 +130,11 @@ class Corpus:
             with open(self._results, "r+b") as file:
                 file.truncate(whole)
         return known
+
+    def _lines(self) -> Iterator[bytes]:
+        if self._results.exists():
+            with open(self._results, "rb") as file:
+                yield from iter(partial(file.readline, _LONGEST_LINE), b"")
 
     def append(self, tried: Tried) -> None:
         """One more result."""
@@ -140,8 +151,8 @@ class Corpus:
         return self.folder / f"{check.replace('_', '-')}.yaml"
 
 
-def write(path: Path, content: str) -> None:
-    """A whole file, or none."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(content, encoding="utf-8")
-    temporary.replace(path)
+def _settings(path: Path) -> dict[str, Any]:
+    found = json.loads(bytes_of(path))
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} holds no settings")
+    return found

@@ -19,7 +19,7 @@ from typing import Any
 from chaos.checks import DOUBTED, Judgement, judge
 from chaos.checks.base import Verdict
 from chaos.exploration import coverage
-from chaos.exploration.corpus import Corpus, Seed, Tried, write
+from chaos.exploration.corpus import Corpus, Seed, Tried
 from chaos.exploration.coverage import Pair
 from chaos.exploration.generate import ByChance, Document, allowing, held_for, plan_of, sensible, with_faults
 from chaos.exploration.generate import known as known_kinds
@@ -30,6 +30,7 @@ from chaos.runner.simulate import Simulated, simulate
 from chaos.scenario.model import Scenario
 from faults import FAULTS
 from harness.fingerprint import source_digest
+from harness.storage.files import write_whole
 from harness.tape.reading import Tape
 from harness.workers import Numbered, Task, Workers
 
@@ -316,8 +317,8 @@ def _keep(search: Search, corpus: Corpus, state: Exploration, tried: Tried) -> N
             if not path.exists():
                 small = smallest(base, tried.faults, check)
                 name = f"found-{check.replace('_', '-')}"
-                write(path, text(base, small, name, f"Schedule {tried.number} of an exploration breaks {check}."))
+                write_whole(path, text(base, small, name, f"Schedule {tried.number} of an exploration breaks {check}."))
             state.found[check] = (tried, path)
     path = corpus.failing(tried.number)
     if not path.exists():
-        write(path, text(base, tried.faults, f"found-{tried.number}", f"Breaks {', '.join(tried.failed)}."))
+        write_whole(path, text(base, tried.faults, f"found-{tried.number}", f"Breaks {', '.join(tried.failed)}."))

@@ -12,7 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError
 
 from chaos.scenario.problems import Problem, ScenarioError
 from harness.errors import first
-from harness.storage.reading import bytes_of
+from harness.storage.files import bytes_of
 
 HEADER = "diloco_chaos: 1"
 _MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100

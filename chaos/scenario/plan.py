@@ -20,7 +20,7 @@ from chaos.scenario.under_test import AnySettings, TrainerName
 from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from harness.errors import first, printable
 from harness.providers import Registry
-from harness.storage.reading import bytes_of
+from harness.storage.files import bytes_of
 from harness.trainer_api.registry import BUILT_IN, TRAINERS
 from harness.trainer_api.settings import TrainerSettings
 from harness.trainer_api.trainer import Trainer

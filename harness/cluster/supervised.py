@@ -19,7 +19,7 @@ from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, st
 from harness.cluster.incarnation import Clock, Incarnation
 from harness.links.client import Toxic
 from harness.memory import Corruption
-from harness.storage.reading import last_lines
+from harness.storage.files import last_lines
 from harness.tape import reading
 
 START_TIMEOUT_S = 30.0

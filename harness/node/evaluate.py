@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cleanup.parent_death import die_with_parent
+from harness.storage.files import write_whole
 
 if TYPE_CHECKING:
     from harness.tensors import Tensors
@@ -52,9 +53,7 @@ def main() -> None:
     run = Path(sys.argv[1])
     if len(sys.argv) > 2:
         die_with_parent(int(sys.argv[2]))
-    temporary = run / "curve.json.partial"
-    temporary.write_text(json.dumps({"curve": evaluate(run)}) + "\n")
-    temporary.replace(run / "curve.json")
+    write_whole(run / "curve.json", json.dumps({"curve": evaluate(run)}) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import asyncio
 import faulthandler
 import gc
 import os
-import secrets
 import signal
 import sys
 import time
@@ -30,6 +29,7 @@ from harness.node.log import Logged
 from harness.node.settings import SETTINGS, NodeSettings
 from harness.storage import checkpoint, global_checkpoint
 from harness.storage.disk import STATE, Content, FolderDisk
+from harness.storage.files import write_whole
 from harness.tape.writing import NoTape, TapeWriter, earlier, next_incarnation
 from harness.trainer_api.trainer import TrainerError, at
 
@@ -115,9 +115,7 @@ def prepare(run: Path, trainer: str, settings: str) -> None:
         found = at(trainer)
         config = found.settings.model_validate_json(settings)
         data = found.prepare(config, run / "corpora").file
-        unfinished = run / f"{SETTINGS}.{secrets.token_hex(8)}.partial"  # in containers all pids are alike
-        unfinished.write_text(NodeSettings(trainer=trainer, cluster=config, data=data).model_dump_json(indent=2))
-        unfinished.replace(run / SETTINGS)
+        write_whole(run / SETTINGS, NodeSettings(trainer=trainer, cluster=config, data=data).model_dump_json(indent=2))
 
 
 async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> bool:

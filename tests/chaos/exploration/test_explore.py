@@ -108,6 +108,22 @@ def test_a_folder_of_another_exploration_is_refused(tmp_path):
         explore(Search(BASE, 2), tmp_path, InProcess(SCHEDULES), runs=1)
 
 
+@pytest.mark.parametrize(("name", "make", "why"), [
+    ("exploration.json", lambda path: path.write_text("[1]"), "can't be used: exploration.json holds no settings"),
+    ("exploration.json", os.mkfifo, "exploration.json: not a plain file; .* remove it"),
+    ("failing", lambda path: path.symlink_to("/tmp"), "failing: not a plain file; .* remove it"),
+    ("results.jsonl", lambda path: path.symlink_to("/dev/zero"), "results.jsonl: not a plain file; .* remove it"),
+    ("results.jsonl", lambda path: path.write_bytes(b"x" * (1 << 24) + b"\n"), "line 1: is no result")])
+def test_a_folder_in_which_somebody_else_put_something_is_refused(tmp_path, name, make, why):
+    explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
+    there = tmp_path / name
+    if there.is_file():
+        there.unlink()
+    make(there)
+    with pytest.raises(ExplorationError, match=why):
+        explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=1)
+
+
 def test_what_was_there_already_is_told(tmp_path):
     explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=2)
     state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=3)

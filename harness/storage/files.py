@@ -1,0 +1,71 @@
+"""Files that somebody else may have put there, or that grow: no more of one is read than there is room for, and what is
+written is there whole or not at all, and goes through no link."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+MOST_BYTES = 64 << 20
+"""Of a file that is read at once."""
+_TAIL_BYTES = 1 << 18
+_LONGEST_LINE = 2000
+
+
+def bytes_of(path: Path, most: int = MOST_BYTES) -> bytes:
+    """All that a file holds.
+
+    Raises:
+        OSError: it can't be read.
+        ValueError: it has more bytes than that.
+    """
+    with open(path, "rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"more than {most >> 20} MB")
+    return found
+
+
+def last_lines(path: Path) -> list[str]:
+    """The lines at the end of a log, each cut where it is very long; none where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+            file.seek(start)
+            lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    whole = lines[1:] if start and len(lines) > 1 else lines
+    return [line[:_LONGEST_LINE] for line in whole]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
+    # nobody can have put a link there whose target would be overwritten
+    made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    try:
+        with open(made, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def strange(folder: Path) -> Iterator[Path]:
+    """Whatever is below it that is neither a file nor a folder: links, pipes, devices."""
+    for above, names, files in os.walk(folder):
+        for name in (*names, *files):
+            one = Path(above, name)
+            with suppress(FileNotFoundError):  # whoever writes there has removed it
+                if not (stat.S_ISDIR(mode := one.lstat().st_mode) or stat.S_ISREG(mode)):
+                    yield one
