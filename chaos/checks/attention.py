@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 from chaos.checks.base import Figure, Finding, Late, beside, check, need
 from chaos.evidence.availability import SETTLED_S, Availability
 from chaos.evidence.history import History, Span
 from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
 from harness.units import show_seconds
 
 _LEAST_ROUNDS = 20
@@ -45,11 +45,13 @@ def nobody_starves(history: History) -> Finding | None:
               if merge["opened"] >= start and there.quiet(merge["opened"], merge.t)]
     if len(rounds) < _LEAST_ROUNDS:
         return None  # somebody was hit nearly all the time
-    shares = [(_share(rounds, learner, asked=True), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
+    asked = Counter(learner for merge in rounds for learner in set(merge["asked"]))
+    shares = [(asked[learner] / len(rounds), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
               for learner in history.plan.cluster.starters]
     if history.plan.cluster.merges_from_all:
-        shares += [(_share(rounds, learner, asked=False),
-                    f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
+        merged = Counter(learner for merge in rounds
+                         for learner in {part["learner"] for part in merge["contributions"]})
+        shares += [(merged[learner] / len(rounds), f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
                    for learner in history.plan.cluster.starters]
     least = min(share for share, _ in shares)
     return Finding(least >= _MOST, f"least {least:.0%}", f"≥ {_MOST:.0%}",
@@ -62,12 +64,6 @@ def _all_there(history: History) -> float:
     hello = {event["learner"]: event.t for event in reversed(history.tape.of("hello", node=SYNCER))}
     need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
     return max(hello[learner] for learner in history.plan.cluster.starters) + SETTLED_S
-
-
-def _share(rounds: Sequence[Event], learner: str, *, asked: bool) -> float:
-    """Of these rounds, in which it was asked, or merged from."""
-    return sum(learner in (merge["asked"] if asked else {part["learner"] for part in merge["contributions"]})
-               for merge in rounds) / len(rounds)
 
 
 def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:

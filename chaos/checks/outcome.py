@@ -25,6 +25,7 @@ from chaos.checks.rounds import goodput_of_rounds
 from chaos.evidence.availability import Availability
 from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History, Span
+from chaos.evidence.token_accounting import Node
 from chaos.scenario.bounds import Goodput, LossParity
 from chaos.scenario.model import SYNCER
 from harness.tape.packed import times, values
@@ -198,13 +199,16 @@ def _left(history: History, start: float) -> float:
 
 def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
-    awake = history.awake(start, end)
-    useful = sum((nominal or t - began) * shares[step]
-                 for node, events in history.steps.items()
-                 for nominal, shares in [(history.step_time(node[0]), history.accounting.useful(node))]
-                 for t, step, began in zip(times(events), values(events, "step"), values(events, "began"), strict=True)
-                 if any(left <= t < right for left, right in awake))
+    useful = sum(_useful_s(history, node, history.awake(start, end)) for node in history.steps)
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
+
+
+def _useful_s(history: History, node: Node, awake: Sequence[tuple[float, float]]) -> float:
+    """Of the steps that a process ended in these windows, which follow each other."""
+    events, nominal, shares = history.steps[node], history.step_time(node[0]), history.accounting.useful(node)
+    ended, steps, began = times(events), values(events, "step"), values(events, "began")
+    return sum((nominal or ended[one] - began[one]) * shares[steps[one]]
+               for left, right in awake for one in range(bisect_left(ended, left), bisect_left(ended, right)))
 
 
 @check(**PROMISE)

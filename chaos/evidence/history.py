@@ -13,6 +13,7 @@ from typing import Any
 from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.clocks import Clocks, clocks
 from chaos.evidence.outages import Outages
+from chaos.evidence.timeline import Lanes
 from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from chaos.evidence.untold import Untold, untold
 from chaos.scenario.model import SYNCER
@@ -114,6 +115,11 @@ class History:
     def origin(self) -> float:
         """What reports count seconds from: time zero, or the beginning where there never was a steady state."""
         return self.zero or 0.0
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """What every node was doing at every moment."""
+        return Lanes.of(self.plan, self.tape)
 
     @cached_property
     def end(self) -> float:

@@ -16,8 +16,6 @@ from chaos.checks.base import Figure, Verdict, tightest
 from chaos.checks.injection import measure
 from chaos.evidence.history import History, Span
 from chaos.evidence.interference import interference
-from chaos.evidence.timeline import Lanes
-from chaos.evidence.traffic import crossed
 from chaos.report.causes import causes, since_steady, stalls
 from chaos.report.story import QUIET
 from chaos.runner.run import INCONCLUSIVE, Result, exit_code
@@ -198,7 +196,7 @@ def change(result: Result) -> str:
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
-    zero, accounting, traffic = history.origin, result.history.accounting, crossed(result.history)
+    zero, accounting, traffic = history.origin, result.history.accounting, result.traffic
     because = causes(history, result.judgement.checks)
     checks = [_check(history, verdict, because.get(verdict.name, [])) for verdict in result.judgement.checks]
     events, left_out = _events(history, zero)
@@ -252,7 +250,7 @@ def _planned(span: Span) -> tuple[float, float] | None:
 
 
 def _lanes(history: History, zero: float) -> Iterable[LaneTold]:
-    for node, lane in Lanes.of(history.plan, history.tape).nodes.items():
+    for node, lane in history.lanes.nodes.items():
         changes = [change for change in lane.changes if change[0] < history.end]
         borders = pairwise([*changes, (history.end, "")])
         yield LaneTold(node=node, states=[StateTold(start=began - zero, end=until - zero, state=state)

@@ -16,8 +16,6 @@ from chaos.checks.base import Verdict
 from chaos.checks.injection import measure
 from chaos.evidence.history import Span
 from chaos.evidence.interference import Interference, interference
-from chaos.evidence.timeline import Lanes
-from chaos.evidence.traffic import crossed
 from chaos.program import PROGRAM, called
 from chaos.report import charts
 from chaos.report.causes import since_steady
@@ -100,7 +98,7 @@ def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
 
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:
-    view = Lanes.of(result.history.plan, result.history.tape)
+    view = result.history.lanes
     if not result.history.tape.events:
         return []
     end = result.history.end
@@ -183,7 +181,7 @@ def _tokens(result: Result) -> RenderableType:
 
 
 def _wire(result: Result) -> list[RenderableType]:
-    traffic = crossed(result.history)
+    traffic = result.traffic
     if not traffic.tokens:
         return []
     table = Table(box=None, padding=(0, 2, 0, 0))

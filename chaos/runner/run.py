@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from chaos.checks import Judgement, judge
 from chaos.evidence.baseline import Point, Reference
 from chaos.evidence.history import History
 from chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
-from chaos.evidence.traffic import crossed
+from chaos.evidence.traffic import Crossed, crossed
 from chaos.runner.backends import Backend, local
 from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed, told_curve
 from chaos.runner.cleanup import clean
@@ -62,6 +63,11 @@ class Result:
     history: History
     judgement: Judgement
     outcome: Outcome
+
+    @cached_property
+    def traffic(self) -> Crossed:
+        """What crossed the coordinator's sockets."""
+        return crossed(self.history)
 
     @property
     def took(self) -> float:
@@ -225,7 +231,7 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
 
 def document(result: Result) -> dict[str, object]:
     """The report for programs."""
-    accounting, traffic = result.history.accounting, crossed(result.history)
+    accounting, traffic = result.history.accounting, result.traffic
     final = result.history.final if result.history.curve else None
     return {"run": result.folder.path.name, "scenario": result.history.plan.scenario, "seed": result.history.plan.seed,
             "plan": result.history.plan.digest, "outcome": result.outcome.kind, "message": result.outcome.message,

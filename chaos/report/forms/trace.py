@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 from chaos.evidence.history import History
-from chaos.evidence.timeline import Lanes
 from chaos.scenario.model import SYNCER
 from harness.tape.event import Event
 
@@ -72,7 +71,7 @@ def _faults(history: History) -> Iterator[dict[str, Any]]:
 
 
 def _states(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    for node, lane in Lanes.of(history.plan, history.tape).nodes.items():
+    for node, lane in history.lanes.nodes.items():
         for (start, state), (end, _) in pairwise([*lane.changes, (history.end, "")]):
             if state != "done" and end > start:
                 yield _slice(processes[node], _STATES, state, start, end)
