@@ -86,11 +86,12 @@ def _texts(values: Sequence[str]) -> Column:
 
 
 def _documents(values: Sequence[Any]) -> Column:
+    """Of what JSON can hold, but for NaN, which would come out as null."""
     try:
         texts = [orjson.dumps(value).decode() for value in values]
-        if all(orjson.loads(text) == value for text, value in zip(texts, values, strict=True)):
+        if all("null" not in text or orjson.loads(text) == value for text, value in zip(texts, values, strict=True)):
             return _Documents(_texts(texts))
-    except (TypeError, ValueError, RecursionError):  # what only another library reads: NaN, names that are no Unicode
+    except (TypeError, ValueError, RecursionError):  # what only another library reads: names that are no Unicode
         pass
     return tuple(values)
 
