@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from chaos.checks.base import (
     PROMISE,
@@ -199,16 +200,17 @@ def _left(history: History, start: float) -> float:
 
 def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
-    useful = sum(_useful_s(history, node, history.awake(start, end)) for node in history.steps)
+    awake = history.awake(start, end)
+    useful = sum(chain.from_iterable(_useful_s(history, node, awake) for node in history.steps))
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 
-def _useful_s(history: History, node: Node, awake: Sequence[tuple[float, float]]) -> float:
-    """Of the steps that a process ended in these windows, which follow each other."""
+def _useful_s(history: History, node: Node, awake: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """Of each of the steps that a process ended in these windows, which follow each other."""
     events, nominal, shares = history.steps[node], history.step_time(node[0]), history.accounting.useful(node)
     ended, steps, began = times(events), values(events, "step"), values(events, "began")
-    return sum((nominal or ended[one] - began[one]) * shares[steps[one]]
-               for left, right in awake for one in range(bisect_left(ended, left), bisect_left(ended, right)))
+    return ((nominal or ended[one] - began[one]) * shares[steps[one]]
+            for left, right in awake for one in range(bisect_left(ended, left), bisect_left(ended, right)))
 
 
 @check(**PROMISE)
