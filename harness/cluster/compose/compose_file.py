@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from docker.types import Mount
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from harness.cluster.base import ClusterError
+from harness.storage.documents import yaml_of
 
 _HERE = Path(__file__).parents[2]
 _VARIABLE = re.compile(r"\$(?:\$|(?P<bare>\w+)|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
@@ -112,8 +111,8 @@ def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = YAML(typ="safe").load(path.read_text())
-    except (OSError, YAMLError, UnicodeDecodeError) as error:
+        content = yaml_of(path)
+    except (OSError, ValueError) as error:
         raise ClusterError(f"{path}: can't be read: {error}") from error
     if not isinstance(content, dict):
         raise ClusterError(f"{path}: not a compose file")

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from harness.cluster.base import ClusterError
 from harness.core.programs import CommandLine
+from harness.storage.documents import yaml_of
 
 Command = Literal["node_power_loss", "node_power_return", "node_partition", "node_partition_heal",
                   "restart_control_plane"]
@@ -65,8 +64,8 @@ class PlaceSettings(BaseModel):
             ClusterError: it can't be read, or says what is not known.
         """
         try:
-            content = YAML(typ="safe").load(path.read_text())
-        except (OSError, YAMLError, UnicodeDecodeError) as error:
+            content = yaml_of(path)
+        except (OSError, ValueError) as error:
             raise ClusterError(f"{path}: can't be read: {error}") from error
         try:
             return cls.model_validate({} if content is None else content)

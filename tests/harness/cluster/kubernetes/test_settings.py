@@ -22,7 +22,8 @@ def test_an_empty_file_says_what_is_usual(tmp_path):
     ("commands: {reboot: x}", "commands.reboot"),
     ("commands: {restart_control_plane: \"sh -c 'x\"}", "can't be taken apart: No closing quotation"),
     ("[1, 2]", "the file: Input should be a valid dictionary"),
-    ("{", "can't be read")])
+    ("{", "can't be read"), ("[" * 5000, "can't be read: too many brackets"),
+    ("#" * (1 << 20) + "!", "can't be read: more than 1 MB")])
 def test_what_is_wrong_in_it_is_told_with_its_place(tmp_path, text, why):
     (tmp_path / "place.yaml").write_text(text)
     with pytest.raises(ClusterError) as error:
