@@ -27,6 +27,7 @@ from harness.cluster.base import (
     SLURM,
     Ability,
     Cluster,
+    ClusterError,
     Recorder,
 )
 from harness.cluster.kubernetes.settings import KubernetesSettings
@@ -34,7 +35,7 @@ from harness.cluster.local.cluster import LocalCluster
 from harness.cluster.slurm.cluster import SlurmCluster
 from harness.cluster.slurm.queue import must_be_ready as slurm_must_be_ready
 from harness.cluster.slurm.settings import SlurmSettings
-from harness.core.programs import Program
+from harness.core.programs import Program, splittable
 from harness.device import missing as unavailable
 from harness.extras import require
 from harness.node.settings import NodeSettings
@@ -216,6 +217,7 @@ def compose(links_port: int = 0) -> Backend:
 
     Raises:
         EngineError: there is no engine that can be used.
+        ClusterError: what restarts it is no command.
         MissingExtraError: docker-py is not installed.
     """
     require("docker", "compose", "--on compose")
@@ -235,8 +237,17 @@ def compose(links_port: int = 0) -> Backend:
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
         return ComposeCluster(run, record, undo_log, links_port=links_port)
-    able = CONTAINERS if os.environ.get(ENGINE_RESTART) else CONTAINERS - {"restart_engine"}
+    able = CONTAINERS if _restarts_engine() else CONTAINERS - {"restart_engine"}
     return Backend("compose", able, _live(make), ready=ready)
+
+
+def _restarts_engine() -> bool:
+    """Whether somebody said how."""
+    command = os.environ.get(ENGINE_RESTART, "")
+    try:
+        return bool(command and splittable(command))
+    except ValueError as error:
+        raise ClusterError(f"{ENGINE_RESTART}: {error}") from error
 
 
 def kubernetes(settings: KubernetesSettings | None = None) -> Backend:

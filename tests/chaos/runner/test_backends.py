@@ -9,6 +9,7 @@ from chaos.runner.backends import named, names
 from chaos.scenario.loading import parse
 from chaos.scenario.plan import freeze
 from chaos.scenario.problems import ScenarioError
+from harness.cluster.base import ClusterError
 from harness.providers import ProviderError
 from packages import installed
 
@@ -48,6 +49,13 @@ def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "/bin/true")
     plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 3s}")), 0)
     assert "no engine in a simulation" in backends.simulated().refusals(plan)[0]
+
+
+def test_a_command_that_restarts_it_and_can_not_be_split_is_told_before_anything_starts(monkeypatch):
+    monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "sh -c 'restart")
+    monkeypatch.setattr("harness.cluster.compose.engine.Engine", Mock())
+    with pytest.raises(ClusterError, match="DILOCO_CHAOS_ENGINE_RESTART: .* can't be taken apart: No closing"):
+        backends.compose()
 
 
 @pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
