@@ -54,7 +54,7 @@ def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
 def test_a_command_that_restarts_it_and_can_not_be_split_is_told_before_anything_starts(monkeypatch):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "sh -c 'restart")
     monkeypatch.setattr("harness.cluster.compose.engine.Engine", Mock())
-    with pytest.raises(ClusterError, match="DILOCO_CHAOS_ENGINE_RESTART: .* can't be taken apart: No closing"):
+    with pytest.raises(ClusterError, match=r"DILOCO_CHAOS_ENGINE_RESTART: .* can't be taken apart: No closing"):
         backends.compose()
 
 
