@@ -7,7 +7,6 @@ programs that are linked statically, Go's, RDMA, shared memory.
 
 from __future__ import annotations
 
-import hmac
 import os
 import socketserver
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from harness.cleanup.processes import TOKEN
 from harness.cluster.base import ClusterError
 from harness.core.programs import NO_COMPILER, compiler
+from harness.wire.token import matches
 
 _SOURCE = Path(__file__).with_name("catch.c")
 _LIBRARY, _SOCKET = "catch.so", "catch.sock"
@@ -71,7 +71,7 @@ class Catcher(socketserver.ThreadingUnixStreamServer):
 
     def answered(self, token: str, node: str, host: str, port: int) -> str:
         """Where to, see `Way`; as asked where that can't be told, or is asked by a stranger."""
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
+        if not matches(token, self._token):
             return ""
         if host == "-":
             self.loaded.add(node)

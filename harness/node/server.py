@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from harness.tape.writing import TapeWriter
 from harness.tensors import Tensors
 from harness.wire.frames import MAX_HEADER, Decoder, FrameError
 from harness.wire.messages import Echo, Introduction, Message, Probe, Refused
+from harness.wire.token import matches
 from harness.wire.traffic import TOLD_AT, Traffic
 
 _CHUNK = 1 << 18
@@ -154,7 +154,7 @@ class ServerDriver(Driver):
     def _admit(self, connection: int, message: Message, writer: asyncio.StreamWriter) -> bool:
         """Whether who this is, by the beginning of the first frame, may talk to us."""
         token = message.token if isinstance(message, (Introduction, Probe)) else ""
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
+        if not matches(token, self._token):
             self._refusals.tell("refused_frame", peer=STRANGER, reason=f"no valid token in the first {message.type}")
             writer.write(self.frame(Refused(reason="wrong token: this is another run's syncer")))
             return False

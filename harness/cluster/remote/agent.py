@@ -41,6 +41,8 @@ _MOST_STRANGERS = 64
 """Connections that have not said hello; then the oldest has to go. All who are on its machine can reach its port."""
 _LAST_WORDS_S, _COUNT_S = 1.5, 0.5
 _ZEROS = bytes(1 << 16)
+_NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
+"""What comes of reading something else."""
 
 
 class Agent:
@@ -117,8 +119,8 @@ class Agent:
                 asked, data = await _read(reader)
                 self._heard = time.monotonic()
                 await self._answer(writer, asked, data)
-        except (asyncio.TimeoutError, OSError, ValueError, asyncio.IncompleteReadError,  # noqa: UP041 - as above
-                asyncio.LimitOverrunError):
+        except (asyncio.TimeoutError, OSError, asyncio.IncompleteReadError,  # noqa: UP041 - as above
+                asyncio.LimitOverrunError, *_NO_FRAME):
             pass  # it comes again, or it never was the harness
         finally:
             if sender is not None:

@@ -68,8 +68,9 @@ def test_nobody_asks_with_another_token(beside, echo):
         asking(beside, "another").ask(echo.address, **QUESTION)
 
 
-@pytest.mark.parametrize("garbage", [b"\n", b"{}\n", b"[]\n", b"x" * 10_000 + b"\n", b'{"token": 1}\n'])
-def test_garbage_is_answered_by_nothing(beside, echo, garbage):
+@pytest.mark.parametrize("garbage", [b"\n", b"{}\n", b"[]\n", b"x" * 10_000 + b"\n", b'{"token": 1}\n',
+                                     '{"token": "\u00e9"}\n'.encode(), b'{"token": "\\ud800"}\n', b"[" * 4000 + b"\n"])
+def test_garbage_is_answered_by_nothing(beside, echo, garbage, capfd):
     with dial(beside) as stranger:
         stranger.sendall(garbage)
         stranger.settimeout(5.0)
@@ -78,3 +79,4 @@ def test_garbage_is_answered_by_nothing(beside, echo, garbage):
         except ConnectionResetError:
             pass
     assert asking(beside).ask(echo.address, **QUESTION).answered
+    assert capfd.readouterr().err == ""

@@ -40,9 +40,11 @@ class Place:
         self.there, self.here = folder / "there", folder / "here"
         self.there.mkdir()
         self.here.mkdir()
-        self.process = subprocess.Popen(
-            [sys.executable, agent.__file__, "--run", str(self.there), "--port", "0", "--patience", str(patience)],
-            env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.PIPE, text=True)
+        self.errors = folder / "errors"
+        with open(self.errors, "wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, agent.__file__, "--run", str(self.there), "--port", "0", "--patience", str(patience)],
+                env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.port = int(self.process.stdout.readline().split()[-1])
         self.connections = []
 
@@ -237,10 +239,14 @@ def test_links_in_the_run_s_folder_here_are_not_followed(place, there):
 
 def test_garbage_costs_a_connection_and_nothing_else(place, there):
     for garbage in (b"\n", b"{}\n", b"[1]\n", b"x" * 100_000, b'{"token": 5}\n', b'{"token": "' + TOKEN.encode(),
-                    b'{"token": "x", "bytes": 4000000000}\n' + b"x" * 100_000, b'{"bytes": -1}\n', b'{"bytes": "x"}\n'):
+                    b'{"token": "x", "bytes": 4000000000}\n' + b"x" * 100_000, b'{"bytes": -1}\n', b'{"bytes": "x"}\n',
+                    b'{"bytes": 1e999}\n', b'{"bytes": []}\n', b"[" * 60_000 + b"\n",
+                    '{"token": "\u00e9"}\n'.encode()):
         with socket.create_connection(("127.0.0.1", place.port), 5.0) as stranger:
             stranger.sendall(garbage)
     until(lambda: there.ask("look")["at"] > 0)
+    place.close()
+    assert place.errors.read_text() == ""
 
 
 def test_strangers_who_say_nothing_keep_nobody_out(place):
