@@ -32,6 +32,10 @@ _LONGEST_LINE = 1 << 16
 _LARGEST = 1 << 31
 
 
+_NO_FRAME = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What comes of frames that no agent sends: whoever took a node over may."""
+
+
 class AgentError(ClusterError):
     """An agent can't be reached, or could not do what it was asked for."""
 
@@ -143,7 +147,7 @@ class Connection:
                     self._greet(connection, frames)
                     while not self._over.is_set():
                         self._take(*_frame(frames))
-            except (OSError, ValueError, ClusterError, EOFError) as error:
+            except (OSError, ClusterError, EOFError, *_NO_FRAME) as error:
                 self._why = f"{type(error).__name__}: {error}"
             finally:
                 self._connected.clear()

@@ -249,6 +249,28 @@ def test_garbage_costs_a_connection_and_nothing_else(place, there):
     assert place.errors.read_text() == ""
 
 
+@pytest.mark.parametrize("garbage", [
+    b"\n", b"null\n", b"{}", b"[" * 60_000 + b"\n", b'{"bytes": 1e999}\n', b'{"began": "x"}\n', b'{"began": []}\n',
+    b"{}\n" + b'{"push": "exit"}\n', b"{}\n" + b'{"push": "exit", "name": "a", "status": []}\n',
+    b"{}\n" + b'{"push": "more", "path": "tape/worker.0.jsonl", "at": {}}\n', b"{}\n" + b'{"id": [1]}\n',
+    b"{}\n" + b'{"push": []}\n', b"{}\n" + b'{"push": "file", "path": 5}\n'], ids=lambda garbage: str(garbage[:40]))
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_node_that_was_taken_over_and_sends_garbage_is_connected_with_again(tmp_path, garbage):
+    answers = [garbage, b'{"boot": "here", "began": 1.5}\n']
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WITHIN_S)
+        one = Connection("worker", tmp_path, TOKEN, lambda: socket.create_connection(server.getsockname(), 5.0))
+        for answer in answers:
+            taken, _ = server.accept()
+            taken.makefile("rb").readline()
+            taken.sendall(answer)
+            if answer is garbage:
+                taken.shutdown(socket.SHUT_WR)
+        until(lambda: one.began == 1.5, "the agent")
+        assert one.wait(WITHIN_S)
+        one.close()
+
+
 def test_strangers_who_say_nothing_keep_nobody_out(place):
     strangers = [socket.create_connection(("127.0.0.1", place.port), 5.0) for _ in range(300)]
     assert place.connect().wait(WITHIN_S)
