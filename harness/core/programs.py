@@ -15,9 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator
+from typing import Literal
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 OWN = ("python", "run", "name", "index", "incarnation", "host", "port")
@@ -57,10 +55,6 @@ def splittable(text: str) -> str:
     if not words:
         raise ValueError("it names no program")
     return text
-
-
-CommandLine = Annotated[str, AfterValidator(splittable)]
-"""Words, as a shell would split them."""
 
 
 class PlaceholderError(ValueError):

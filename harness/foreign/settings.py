@@ -27,7 +27,6 @@ from harness.core.programs import (
     LOG,
     NO_COMPILER,
     WRITTEN,
-    CommandLine,
     PlaceholderError,
     Program,
     Ready,
@@ -37,6 +36,7 @@ from harness.core.programs import (
     link_name,
     named,
     search_path,
+    splittable,
     taken,
     target,
 )
@@ -131,7 +131,7 @@ class InContainer(_Part):
 class NodeKind(InContainer):
     """One node, or `count` that are alike."""
 
-    run: CommandLine
+    run: Annotated[str, AfterValidator(splittable)]
     """The command. `{...}` stands for something: docs/any-trainer.md."""
     count: int | None = Field(None, ge=1, le=_MOST_NODES)
     """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
@@ -215,7 +215,7 @@ class ProgressOf(ToldBy):
 class BaselineRun(ToldBy, InContainer):
     """A run that the loss is held against, of a command of its own: alone, and without faults."""
 
-    run: CommandLine
+    run: Annotated[str, AfterValidator(splittable)]
     """The command; placeholders as of a node that is called `baseline`."""
     env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
     cwd: str = ""

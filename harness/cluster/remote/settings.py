@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.cluster.base import ClusterError
-from harness.core.programs import CommandLine
+from harness.core.programs import splittable
 from harness.storage.documents import yaml_of
 
 Command = Literal["node_power_loss", "node_power_return", "node_partition", "node_partition_heal",
@@ -31,7 +31,7 @@ class PlaceSettings(BaseModel):
     """Seconds without the harness after which what runs there ends by itself."""
     start_within: Annotated[float, Field(ge=5, le=3600)] = 120.0
     """Seconds that a node's surroundings (a pod, a job) may take to run."""
-    commands: dict[Command, CommandLine] = {}
+    commands: dict[Command, Annotated[str, AfterValidator(splittable)]] = {}
     """What only you can do to your machines: the command that does it. `{machine}` is the name that the place has for
     the machine that is meant."""
 
