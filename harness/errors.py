@@ -11,6 +11,10 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u20
 """Control characters but tab and newline, and what changes the direction of text or has no width (Unicode, UAX 9)."""
 
 
+NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What may come of a tape, or of frames, that nobody of ours wrote."""
+
+
 def printable(text: str) -> str:
     """The same, with a visible escape for everything that a terminal would obey, or not show."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

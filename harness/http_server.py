@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, TypeVar
+
+from harness.open_sockets import OpenSockets
 
 ANSWER_S = 10.0
 """The loop has so long to answer."""
@@ -40,8 +39,7 @@ class HttpServer(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, handler: type[JsonHandler]) -> None:
         super().__init__((host, port), handler)
-        self._open: dict[socket.socket, None] = {}  # in the order in which they came
-        self._guard = threading.Lock()
+        self._open = OpenSockets(self.most_open)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.fileno(), self.handle_request)
 
@@ -51,20 +49,13 @@ class HttpServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread of its own."""
-        with self._guard:
-            oldest = next(iter(self._open)) if len(self._open) >= self.most_open else None
-            self._open[request] = None
-            if oldest is not None:
-                del self._open[oldest]
-                with suppress(OSError):  # it has hung up itself
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread wakes up, and closes it
+        self._open.enter(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """It was answered, or is lost."""
-        with self._guard:
-            self._open.pop(request, None)
-            super().shutdown_request(request)
+        self._open.leave(request)
+        super().shutdown_request(request)
 
     def close(self) -> None:
         """Take no more requests."""

@@ -15,6 +15,7 @@ import typer
 
 from chaos.evidence.run_folder import named
 from chaos.scenario.problems import nearest
+from harness.errors import NOT_UNDERSTOOD
 
 if TYPE_CHECKING:
     from harness.workers import Job, Result, Task, Workers
@@ -51,10 +52,6 @@ JsonOption = Annotated[bool, typer.Option(
 
 VerboseOption = Annotated[bool, typer.Option(
     "--verbose", "-v", help="Also the figures of every check, the loss, tokens, the wire, events and logs.")]
-
-
-NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What a tape that somebody wrote by hand may bring about."""
 
 
 @contextmanager

@@ -97,9 +97,8 @@ class RunFolder:
         missing = [name for name in ("plan.json", "tape") if not (path / name).exists()]
         if missing:
             raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
-        if odd := next(strange(path), None):
-            raise FolderError(f"{odd}: not a plain file; a run leaves no links, pipes or devices in its folder, so "
-                              f"somebody else has put it there; remove it")
+        if odd := strange(path, "a run"):
+            raise FolderError(odd)
         found = cls(path.resolve())
         if (schema := found.manifest().get("tape_schema", SCHEMA)) != SCHEMA:
             raise FolderError(f"{path}: its tape is of schema {schema!s:.20}, and this version reads {SCHEMA}: "

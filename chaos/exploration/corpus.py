@@ -69,9 +69,8 @@ class Corpus:
         self._results = folder / _RESULTS
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if found := next(strange(folder), None):
-                raise ExplorationError(f"{found}: not a plain file; an exploration leaves no links, pipes or devices "
-                                       f"in its folder, so somebody else has put it there; remove it")
+            if odd := strange(folder, "an exploration"):
+                raise ExplorationError(odd)
             told = folder / _SETTINGS
             before = _settings(told) if told.exists() else None
             if before is not None and {**before, _VERSION: ""} != {**settings, _VERSION: ""}:

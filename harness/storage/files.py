@@ -61,8 +61,14 @@ def write_whole(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def strange(folder: Path) -> Iterator[Path]:
-    """Whatever is below it that is neither a file nor a folder: links, pipes, devices."""
+def strange(folder: Path, owner: str) -> str:
+    """Which link, pipe or device is below it, that `owner` has not left, and what to do; empty where there is none."""
+    found = next(_no_files(folder), None)
+    return "" if found is None else (f"{found}: not a plain file; {owner} leaves no links, pipes or devices in its "
+                                     f"folder, so somebody else has put it there; remove it")
+
+
+def _no_files(folder: Path) -> Iterator[Path]:
     for above, names, files in os.walk(folder):
         for name in (*names, *files):
             one = Path(above, name)

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from harness.open_sockets import OpenSockets
+
 _CHUNK = 1 << 16
 _LOOPBACK = "127.0.0.1"
 _MOST_OPEN = 64
@@ -21,8 +23,7 @@ class Forward:
         self._dial = dial
         self._server = socket.create_server((_LOOPBACK, 0))
         self.address = f"{_LOOPBACK}:{self._server.getsockname()[1]}"
-        self._open: dict[socket.socket, None] = {}  # in the order in which they came
-        self._guard, self._over = threading.Lock(), False
+        self._open, self._over = OpenSockets(_MOST_OPEN), False
         threading.Thread(target=self._accept, daemon=True, name=f"forward {self.address}").start()
 
     def close(self) -> None:
@@ -38,17 +39,8 @@ class Forward:
                 here, _ = self._server.accept()
             except OSError:
                 return
-            self._let_in(here)
+            self._open.enter(here)
             threading.Thread(target=self._carry, args=(here,), daemon=True, name=f"forwarded {self.address}").start()
-
-    def _let_in(self, here: socket.socket) -> None:
-        with self._guard:
-            if len(self._open) >= _MOST_OPEN:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                with suppress(OSError):  # it has hung up itself
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._open[here] = None
 
     def _carry(self, here: socket.socket) -> None:
         """One connection, to its end on either side."""
@@ -56,8 +48,7 @@ class Forward:
             with suppress(Exception):  # nobody is there, in whatever words the API server says so
                 self._carry_to(self._dial(), here)
         finally:
-            with self._guard:
-                self._open.pop(here, None)
+            self._open.leave(here)
             here.close()
 
     @staticmethod

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from harness.cluster.base import ClusterError
 from harness.cluster.remote.agent import GROWING, WHOLE
 from harness.cluster.remote.clocks import Reading
+from harness.errors import NOT_UNDERSTOOD
 
 Dial = Callable[[], socket.socket]
 """A connection to the agent's port. Raises OSError, or ClusterError, where there is none now."""
@@ -30,10 +31,6 @@ ANSWER_S = 30.0
 _AGAIN_S = 0.2
 _LONGEST_LINE = 1 << 16
 _LARGEST = 1 << 31
-
-
-_NO_FRAME = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What comes of frames that no agent sends: whoever took a node over may."""
 
 
 class AgentError(ClusterError):
@@ -147,7 +144,7 @@ class Connection:
                     self._greet(connection, frames)
                     while not self._over.is_set():
                         self._take(*_frame(frames))
-            except (OSError, ClusterError, EOFError, *_NO_FRAME) as error:
+            except (OSError, ClusterError, EOFError, *NOT_UNDERSTOOD) as error:
                 self._why = f"{type(error).__name__}: {error}"
             finally:
                 self._connected.clear()
