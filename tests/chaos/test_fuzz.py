@@ -584,7 +584,8 @@ def strike(folder, kind, one, other, cuts, changes):
 
 @pytest.fixture(scope="module", params=["ours", "shared rounds", "rounds of their own"])
 def left_by(request, tmp_path_factory):
-    """The folder that a trainer of each kind left."""
+    """The folder that a trainer of each kind left. The port is the hub's own choice: one that others may take before it
+    listens would leave its traceback in its log."""
     if request.param == "ours":
         return request.getfixturevalue("replayable")[0]
     place = tmp_path_factory.mktemp("left")
@@ -592,12 +593,12 @@ def left_by(request, tmp_path_factory):
 trainer:
   kind: commands
   nodes:
-    hub: {{listens: true, run: '{{python}} {TOY} hub {{port}}'}}
-    worker: {{count: 2, worker: true, run: '{{python}} {TOY} worker {{hub}}'}}
+    hub: {{run: '{{python}} {TOY} hub @{{run}}/hub'}}
+    worker: {{count: 2, worker: true, run: '{{python}} {TOY} worker @{{run}}/hub'}}
   progress: [{{node: worker, log: 'round=(?P<round>\\d+) members=(?P<members>\\d+) loss=(?P<loss>\\S+)'}}]
-  rounds: 40
+  rounds: 90
   shared: {str(request.param == "shared rounds").lower()}
-faults: [{{pause: hub, at: 500ms, for: 300ms}}]
+faults: [{{pause: hub, at: 2s, for: 300ms}}]
 """)
     with mock.patch(f"{__name__}.LONGEST_S", FOREVER_S):
         code, out, err = command("run", place / "toy.yaml", "--runs-dir", place / "runs")
