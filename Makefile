@@ -64,7 +64,7 @@ check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile
 
 coverage: setup
-	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov chaos --cov faults --cov harness \
+	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile --cov diloco_chaos \
 	  --cov-report term:skip-covered --no-cov-on-fail
 
 # Three at a time where time does not matter (a third of it is spent waiting); scenarios are judged by their pace, and run alone.

@@ -31,11 +31,11 @@ from benchmarks.measure import (
     simulated,
     wire,
 )
-from chaos.evidence.history import History
-from chaos.report.live import NullAudience
-from chaos.runner.run import Result, run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.run import Result, run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 
 KILLS = """diloco_chaos: 1
 name: bench-kill

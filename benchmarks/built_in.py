@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.scenario.plan import Plan
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
 def config_of(plan: Plan) -> TrainerConfig:

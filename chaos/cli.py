@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from chaos.commands import (  # noqa: F401 - each adds its commands to the application
+from diloco_chaos.chaos.commands import (  # noqa: F401 - each adds its commands to the application
     comparing,
     exploring,
     fleet,
@@ -23,17 +23,17 @@ from chaos.commands import (  # noqa: F401 - each adds its commands to the appli
     running,
     sweeps,
 )
-from chaos.commands.common import Failure, app
-from chaos.evidence.run_folder import FolderError
-from chaos.program import PROGRAM
-from chaos.runner.baselines import NoReferenceError
-from chaos.scenario.problems import ScenarioError
-from harness.cleanup.undo_log import UndoLogError
-from harness.cluster.base import ClusterError
-from harness.errors import printable
-from harness.extras import MissingExtraError
-from harness.providers import ProviderError
-from harness.trainer_api.trainer import TrainerError
+from diloco_chaos.chaos.commands.common import Failure, app
+from diloco_chaos.chaos.evidence.run_folder import FolderError
+from diloco_chaos.chaos.program import PROGRAM
+from diloco_chaos.chaos.runner.baselines import NoReferenceError
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.harness.cleanup.undo_log import UndoLogError
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.extras import MissingExtraError
+from diloco_chaos.harness.providers import ProviderError
+from diloco_chaos.harness.trainer_api.trainer import TrainerError
 
 _INTERRUPTED = 130
 _UNREAD = 128 + signal.SIGPIPE

@@ -1,6 +1,6 @@
 """Experiments from Python: a run that goes on while a test's own lines decide what happens to it.
 
-    with chaos.launch("kill-one.yaml") as run:
+    with diloco_chaos.launch("kill-one.yaml") as run:
         run.wait_steady()
         run.kill("learner-1", restart_after="1s")
         with run.during("latency", "learner-2", delay="50ms"):
@@ -23,24 +23,24 @@ from typing import Any
 
 from rich.console import Console
 
-from chaos.checks.base import Verdict
-from chaos.report.live import NullAudience
-from chaos.report.saved import kept
-from chaos.report.story import headline
-from chaos.report.terminal import show
-from chaos.runner import backends
-from chaos.runner.backends import Backend
-from chaos.runner.director import Director, RunOverError, Seen
-from chaos.runner.experiment import Experiment
-from chaos.runner.run import Audience, Result, exit_code, run_plan
-from chaos.scenario.additions import added
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
-from chaos.scenario.problems import nearest
-from chaos.scenario.step_time import duration, paced
-from faults import FAULTS
-from harness.units import floor_ms
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.report.saved import kept
+from diloco_chaos.chaos.report.story import headline
+from diloco_chaos.chaos.report.terminal import show
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.runner.director import Director, RunOverError, Seen
+from diloco_chaos.chaos.runner.experiment import Experiment
+from diloco_chaos.chaos.runner.run import Audience, Result, exit_code, run_plan
+from diloco_chaos.chaos.scenario.additions import added
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.scenario.problems import nearest
+from diloco_chaos.chaos.scenario.step_time import duration, paced
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.units import floor_ms
 
 Duration = str | float
 """`"500ms"`, or seconds."""
@@ -247,7 +247,7 @@ def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend 
 
     Raises:
         DidNotPassError: see `must_pass`.
-        ScenarioError, PaceError, TrainerError, FolderError, NoReferenceError, ...: as `chaos.run`.
+        ScenarioError, PaceError, TrainerError, FolderError, NoReferenceError, ...: as `diloco_chaos.run`.
     """
     run = start(scenario, seed=seed, on=on, step_time=step_time, runs=runs, audience=audience)
     try:

@@ -1,8 +1,11 @@
-"""What a trainer calls to say how far it is: `from chaos import progress; progress.round(7, loss=0.3)`. And where it
-can be hit at a point of its own: `progress.hold("checkpoint.before_rename")`.
+"""What a trainer calls to report its progress, and to name points of its own at which faults can hit it.
 
-Outside a run of `diloco-chaos` it does nothing. It never raises, and waits for nobody: a line is appended to a file in
-the run's folder. It needs nothing but Python. A scenario reads it with `progress: [{node: replica, written: true}]`.
+    from diloco_chaos import progress
+    progress.round(7, loss=0.3)
+    progress.hold("checkpoint.before_rename")
+
+Outside a run of `diloco-chaos` both do nothing. They never raise, and never wait: a line is appended to a file in the
+run's folder. Nothing but Python is needed. A scenario reads the file with `progress: [{node: replica, written: true}]`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import signal
 import time
 from contextlib import suppress
 
-from harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
+from diloco_chaos.harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

@@ -1,4 +1,5 @@
-"""Every check by its name, from whichever package provides it. `chaos.checks.base.check` makes one of a function."""
+"""Every check by its name, from whichever package provides it. The decorator `diloco_chaos.check` makes one of a
+function."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from harness.providers import Provided, ProviderError, Registry
-from harness.trainer_api.settings import Evidence
+from diloco_chaos.harness.providers import Provided, ProviderError, Registry
+from diloco_chaos.harness.trainer_api.settings import Evidence
 
 GROUP = "diloco_chaos.checks"
 """Of entry points; each names a check, or several of them in a tuple."""
 Need = Evidence | Literal["sound run"]
-"""Evidence that a trainer's event log has (`harness.trainer_api.settings.Evidence`): without it the check is out of
-reach, and left out. `sound run`: the machine kept its pace and the run came to its end, or the verdict is unknown."""
+"""Evidence that a trainer's event log has (`Evidence`): without it the check is out of reach, and left out. `sound
+run`: the machine kept its pace and the run came to its end, or the verdict is unknown."""
 
 
 class Nothing(BaseModel):
@@ -77,7 +78,7 @@ def _provided(one: Provided) -> list[tuple[str, Check]]:
     checks = list(one.content) if isinstance(one.content, Iterable) else [one.content]
     if not checks or not all(isinstance(check, Check) for check in checks):
         raise ProviderError(f"{one.name} of {one.provider} provides no check: an entry point of {GROUP} names a "
-                            f"function with the decorator chaos.check, or a tuple of such functions")
+                            f"function with the decorator diloco_chaos.check, or a tuple of such functions")
     return [(check.name, check) for check in checks]
 
 

@@ -45,7 +45,7 @@ if have "$TOXIPROXY"; then say "$TOXIPROXY: there"; else
 fi
 
 # The image is made anew whenever anything that goes into it has changed.
-state=$(cat docker/Dockerfile docker/requirements.txt docker/cluster.json $(find harness -name '*.py' | sort) | sha256sum | cut -c1-16)
+state=$(cat docker/Dockerfile docker/requirements.txt docker/cluster.json src/diloco_chaos/__init__.py $(find harness -name '*.py' | sort) | sha256sum | cut -c1-16)
 state="$state-$(docker image inspect --format '{{.Id}}' "$BASE" | cut -c8-23)"
 if [ "$(docker image inspect --format '{{index .Config.Labels "diloco-chaos.made-from"}}' "$IMAGE" 2>/dev/null)" = "$state" ]; then
   say "$IMAGE: there"

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from faults.base import Drawn, Fault, FaultContext, Observation
-from faults.byzantine import Impersonation, Lie, Poison
-from faults.composite import Composite, CrashLoop, Flapping, Storm
-from faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
-from faults.evidence import Effect, Evidence, Injection
-from faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
-from faults.links.base import LinkFault
-from faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
-from faults.links.network import Bandwidth, Latency, Partition
-from faults.machines import DeletePod, DrainNode, Evict, NodePartition, NodePowerLoss, Requeue, RestartControlPlane
-from faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
-from faults.registry import FAULTS, AnyEntry, AnyFault
-from faults.simulated import ClockJump, PowerLoss
-from faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
-from faults.straggler import Straggler
-from faults.triggers import AbortWhen, After, Condition, When
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.byzantine import Impersonation, Lie, Poison
+from diloco_chaos.faults.composite import Composite, CrashLoop, Flapping, Storm
+from diloco_chaos.faults.containers import Disconnect, FullDisk, OutOfMemory, RestartEngine, RestartLinks
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.inner import KillProcess, OfProcess, PauseProcess, TerminateProcess
+from diloco_chaos.faults.links.base import LinkFault
+from diloco_chaos.faults.links.disruption import LimitData, Reset, Slicer, SlowClose, Timeout
+from diloco_chaos.faults.links.network import Bandwidth, Latency, Partition
+from diloco_chaos.faults.machines import (
+    DeletePod,
+    DrainNode,
+    Evict,
+    NodePartition,
+    NodePowerLoss,
+    Requeue,
+    RestartControlPlane,
+)
+from diloco_chaos.faults.process import Ending, Join, Kill, Pause, Restart, Terminate, Zombie
+from diloco_chaos.faults.registry import FAULTS, AnyEntry, AnyFault
+from diloco_chaos.faults.simulated import ClockJump, PowerLoss
+from diloco_chaos.faults.state import Corrupt, CorruptMemory, Damage, Delete, FailingWrites, Truncate, WriteLimit
+from diloco_chaos.faults.straggler import Straggler
+from diloco_chaos.faults.triggers import AbortWhen, After, Condition, When
 
 __all__ = [
     "FAULTS",

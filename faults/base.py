@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Type
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from faults.evidence import Effect, Evidence, Injection
-from faults.triggers import After, When
-from harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
-from harness.core.programs import ends
-from harness.links.probe import Sounding
-from harness.units import Seconds, Written, show_seconds
-from harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.triggers import After, When
+from diloco_chaos.harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
+from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.units import Seconds, Written, show_seconds
+from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
 
 C = TypeVar("C")
-"""A capability: one of `harness.cluster.base.CAPABILITIES`."""
+"""A capability: one of `diloco_chaos.harness.cluster.base.CAPABILITIES`."""
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
@@ -44,7 +44,7 @@ class AskProbe(Protocol):
     """A question through a link."""
 
     def __call__(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        """See `harness.wire.probe.probe`."""
+        """See `diloco_chaos.harness.wire.probe.probe`."""
         ...
 
 

@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Drawn, Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection
-from harness.cluster.base import Ability
-from harness.tape.event import Event
-from harness.units import names
-from harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.harness.cluster.base import Ability
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import names
+from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from faults.base import Fault
-from faults.process import TYPICAL_START_S
-from faults.registry import FAULTS
-from harness.cluster.base import Ability
-from harness.errors import first
-from harness.units import Seconds, names, show_seconds
+from diloco_chaos.faults.base import Fault
+from diloco_chaos.faults.process import TYPICAL_START_S
+from diloco_chaos.faults.registry import FAULTS
+from diloco_chaos.harness.cluster.base import Ability
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.units import Seconds, names, show_seconds
 
 _MOST_PARTS = 200
 _CHOSEN = {"targets", "at", "when", "after", "id", "kind"}

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
-from faults.evidence import (
+from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import (
     SILENT,
     Effect,
     Evidence,
@@ -17,10 +17,10 @@ from faults.evidence import (
     exits,
     status_words,
 )
-from faults.process import Ending
-from faults.state import FailingWrites
-from harness.cluster.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
-from harness.units import names, show_seconds
+from diloco_chaos.faults.process import Ending
+from diloco_chaos.faults.state import FailingWrites
+from diloco_chaos.harness.cluster.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
+from diloco_chaos.harness.units import names, show_seconds
 
 _TYPICAL_RESTART_S = 1.0
 _BACK_S = 5.0

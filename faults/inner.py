@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection
-from harness.cluster.base import Ability, Processes
-from harness.units import Written, names
+from diloco_chaos.faults.base import Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.harness.cluster.base import Ability, Processes
+from diloco_chaos.harness.units import Written, names
 
 
 class OfProcess(Fault):

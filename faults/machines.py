@@ -6,11 +6,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from faults.base import Fault, FaultContext, Observation
-from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
-from faults.process import Ending, Killed
-from harness.cluster.base import Ability, ControlPlane, Drains, Jobs, Machines, Pods
-from harness.units import names, show_seconds
+from diloco_chaos.faults.base import Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
+from diloco_chaos.faults.process import Ending, Killed
+from diloco_chaos.harness.cluster.base import Ability, ControlPlane, Drains, Jobs, Machines, Pods
+from diloco_chaos.harness.units import names, show_seconds
 
 _AWAY_WITHIN_S = 90.0
 

@@ -7,12 +7,12 @@ import signal
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
-from faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
-from harness.cluster.base import Ability
-from harness.tape.event import Event
-from harness.tape.packed import times
-from harness.units import Seconds, names, show_seconds
+from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
+from diloco_chaos.harness.cluster.base import Ability
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.packed import times
+from diloco_chaos.harness.units import Seconds, names, show_seconds
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""

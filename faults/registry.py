@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_origin
 
 from pydantic import BeforeValidator, Discriminator, SerializeAsAny, TypeAdapter
 
-from faults.base import Fault
-from harness.providers import Provided, ProviderError, Registry
+from diloco_chaos.faults.base import Fault
+from diloco_chaos.harness.providers import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.faults"
 """Of entry points; each names a subclass of Fault, or a module or package in which there are some."""
@@ -23,7 +23,7 @@ def _provided(one: Provided) -> list[tuple[str, type[Fault]]]:
     classes = list(_classes(one.content))
     if not classes:
         raise ProviderError(f"{one.name} of {one.provider} provides no fault: an entry point of {GROUP} names a "
-                            f"subclass of faults.Fault whose `kind` is a Literal, or a module with some")
+                            f"subclass of diloco_chaos.Fault whose `kind` is a Literal, or a module with some")
     return [(fault.model_fields["kind"].default, fault) for fault in classes]
 
 

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import RETURNS, Drawn, Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection
-from faults.process import Killed
-from harness.cluster.base import Ability, Clocks, Power
-from harness.units import Seconds, names, show_seconds
+from diloco_chaos.faults.base import RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.faults.process import Killed
+from diloco_chaos.harness.cluster.base import Ability, Clocks, Power
+from diloco_chaos.harness.units import Seconds, names, show_seconds
 
 
 class PowerLoss(Killed):

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import Drawn, Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection, exits, status_words
-from faults.process import TYPICAL_START_S, Ending
-from harness.cluster.base import Ability
-from harness.memory import Content, Corruption, Part
-from harness.storage.checkpoint import PARTIAL
-from harness.units import Seconds, names, show_seconds
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
+from diloco_chaos.faults.process import TYPICAL_START_S, Ending
+from diloco_chaos.harness.cluster.base import Ability
+from diloco_chaos.harness.memory import Content, Corruption, Part
+from diloco_chaos.harness.storage.checkpoint import PARTIAL
+from diloco_chaos.harness.units import Seconds, names, show_seconds
 
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import Drawn, Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection
-from harness.cluster.base import Ability
-from harness.units import names
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.harness.cluster.base import Ability
+from diloco_chaos.harness.units import names
 
 _SLACK = 0.12
 """A duty cycle of a second and steps of tens of milliseconds round a straggler's speed by about so much."""

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any, TypeVar
 
-from harness.open_sockets import OpenSockets
+from diloco_chaos.harness.open_sockets import OpenSockets
 
 ANSWER_S = 10.0
 """The loop has so long to answer."""

@@ -17,7 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from harness.cleanup.processes import Carriers, cpu_seconds_of_family, disk_bytes_of_family, family, memory_of_family
+from diloco_chaos.harness.cleanup.processes import (
+    Carriers,
+    cpu_seconds_of_family,
+    disk_bytes_of_family,
+    family,
+    memory_of_family,
+)
 
 SAMPLE = "machine"
 """The event on the harness' tape, see docs/evidence.md."""

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.cleanup.parent_death import die_with_parent
+from diloco_chaos.harness.cleanup.parent_death import die_with_parent
 
 _MOST_DEATHS = 20
 _CHUNK = 4  # jobs that a Ray task does

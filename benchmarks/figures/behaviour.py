@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures.canonical import RUNS, perform
-from chaos.runner.simulate import Performed
-from harness.tape.event import Event
-from harness.tensors import Tensors
+from diloco_chaos.chaos.runner.simulate import Performed
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tensors import Tensors
 
 _LENGTH = 16
 """Hexadecimal digits of a digest."""

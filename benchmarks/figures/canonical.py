@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.built_in import config_of
-from chaos.runner.baselines import synchronous
-from chaos.runner.experiment import Experiment
-from chaos.runner.simulate import NullObserver, Performed, data_file
-from chaos.runner.virtual_runtime import VirtualStage
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
-from harness.simulation.parameters import Parameters
-from harness.tensors import Tensors
+from diloco_chaos.chaos.runner.baselines import synchronous
+from diloco_chaos.chaos.runner.experiment import Experiment
+from diloco_chaos.chaos.runner.simulate import NullObserver, Performed, data_file
+from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.tensors import Tensors
 
 STEADY = Parameters(start_learner=1.5931, start_syncer=0.4517, cores=16, delay=0.00061803, jitter=0, compute=0.020173,
                     compute_spread=0, write=0.00041411, sync=0.00039793, late=0, tick=0.01)

@@ -16,9 +16,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.report.terminal import show
-from chaos.runner.run import judged
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.report.terminal import show
+from diloco_chaos.chaos.runner.run import judged
 
 _WIDTH = 100
 """Columns: commands are not broken."""

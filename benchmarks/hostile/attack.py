@@ -27,8 +27,8 @@ from typing import Any
 
 import psutil
 
-from harness.trainer.protocol.messages import Hello, Report
-from harness.wire.frames import encode
+from diloco_chaos.harness.trainer.protocol.messages import Hello, Report
+from diloco_chaos.harness.wire.frames import encode
 
 SCENARIO = """diloco_chaos: 1
 name: attacked

@@ -25,10 +25,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.cleanup.commands import begun as begin
-from harness.cleanup.undo_log import undo_logs_folder
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.settings import PlaceSettings
+from diloco_chaos.harness.cleanup.commands import begun as begin
+from diloco_chaos.harness.cleanup.undo_log import undo_logs_folder
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
 
 SCENARIO = """diloco_chaos: 1
 name: elsewhere
@@ -43,9 +43,9 @@ Left = Callable[[str], list[str]]
 
 def on_kubernetes() -> tuple[PlaceSettings, Left]:
     """Of pods."""
-    from harness.cluster.kubernetes.access import named
-    from harness.cluster.kubernetes.api import Api
-    from harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.cluster.kubernetes.access import named
+    from diloco_chaos.harness.cluster.kubernetes.api import Api
+    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
     settings = KubernetesSettings.given()
     api = Api(named(settings).context)
 
@@ -58,8 +58,8 @@ def on_kubernetes() -> tuple[PlaceSettings, Left]:
 
 def on_slurm() -> tuple[PlaceSettings, Left]:
     """Of jobs."""
-    from harness.cluster.slurm.queue import Slurm
-    from harness.cluster.slurm.settings import SlurmSettings
+    from diloco_chaos.harness.cluster.slurm.queue import Slurm
+    from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
     settings, slurm = SlurmSettings.given(), Slurm()
 
     def left(label: str) -> list[str]:
@@ -116,7 +116,7 @@ def _reapers(harness: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().decode(errors="replace")
-            if "harness.reaper" in words and f"-{harness}-" in words:
+            if "diloco_chaos.harness.reaper" in words and f"-{harness}-" in words:
                 found.append(int(entry.parent.name))
     return found
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 import psutil
 
-from harness.cleanup.processes import Identity, identity, state, with_token
-from harness.cleanup.undo_log import UndoLogError, read, undo_logs_folder
+from diloco_chaos.harness.cleanup.processes import Identity, identity, state, with_token
+from diloco_chaos.harness.cleanup.undo_log import UndoLogError, read, undo_logs_folder
 
 MARK = "DILOCO_CHAOS_SOAK"
 """The variable by which all descendants of a run are known."""
@@ -82,7 +82,7 @@ class SoakVictim:
 
     def reapers(self) -> list[Identity]:
         """Those that watch over it."""
-        return [who for who in marked(self.mark) if b"harness.reaper" in _command_line(who)]
+        return [who for who in marked(self.mark) if b"diloco_chaos.harness.reaper" in _command_line(who)]
 
     def still_there(self, others: Sequence[SoakVictim]) -> dict[str, list[str]]:
         """What is left of it, by kind, in words."""

@@ -30,9 +30,9 @@ from typing import Any
 
 from benchmarks.hostile.prey import MARK, Mode, SoakVictim, kill, listening, marked
 from benchmarks.hostile.trouble import drawn
-from chaos.runner.cleanup import clean
-from harness.cleanup.processes import identity
-from harness.tape import reading
+from diloco_chaos.chaos.runner.cleanup import clean
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.tape import reading
 
 WITHIN_S = 5.0
 AT_ONCE = 2
@@ -107,7 +107,7 @@ class Soak:
             file.write_text(drawn(chance, reference))
         with open(folder / "output", "wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.cli", "run", str(file), "--seed", str(number // AT_ONCE), "--runs-dir",
+                [sys.executable, "-m", "diloco_chaos", "run", str(file), "--seed", str(number // AT_ONCE), "--runs-dir",
                  str(folder / "runs")], env=os.environ | {MARK: str(folder)}, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, start_new_session=True)
         return SoakVictim(number, mode, moment, from_fault, reference, folder, process)

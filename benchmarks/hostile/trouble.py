@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 
 _SCENARIO = """diloco_chaos: 1
 name: soak

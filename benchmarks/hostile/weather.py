@@ -28,8 +28,8 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from chaos.scenario.loading import load
-from scenarios import find
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.scenarios import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,17 +23,17 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import recovery
-from chaos.evidence.history import History
-from chaos.report.live import NullAudience
-from chaos.runner import backends
-from chaos.runner.cleanup import clean
-from chaos.runner.run import Result, run_plan
-from chaos.scenario.loading import load
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, freeze
-from harness.cleanup.processes import Identity, identity
-from harness.cluster.compose import compose_file
-from harness.cluster.compose.engine import Engine
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.cleanup import clean
+from diloco_chaos.chaos.runner.run import Result, run_plan
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.cleanup.processes import Identity, identity
+from diloco_chaos.harness.cluster.compose import compose_file
+from diloco_chaos.harness.cluster.compose.engine import Engine
 
 WITHIN_S = 60.0
 _LONGEST_S = 9.0
@@ -104,7 +104,7 @@ def soak(kills: int, engine: Engine, say: Callable[[str], None]) -> dict[str, An
         for number in range(kills):
             moment, both = chance.uniform(0.5, _LONGEST_S), chance.random() < _BOTH
             process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.cli", "run", str(file), "--on", "compose", "--runs-dir", folder],
+                [sys.executable, "-m", "diloco_chaos", "run", str(file), "--on", "compose", "--runs-dir", folder],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
             time.sleep(moment)
             _strike(process, both)
@@ -135,7 +135,7 @@ def _reapers(harness: int) -> list[Identity]:
     for task in Path(f"/proc/{harness}/task").iterdir():
         for child in (task / "children").read_text().split():
             who = identity(int(child))
-            if who and b"harness.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if who and b"diloco_chaos.harness.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(who)
     return found
 

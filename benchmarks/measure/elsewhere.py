@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import recovery
-from chaos.report.live import NullAudience
-from chaos.runner import backends
-from chaos.runner.run import Result, run_plan
-from chaos.scenario.plan import Plan
-from chaos.scenario.step_time import AUTO, paced
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.run import Result, run_plan
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.chaos.scenario.step_time import AUTO, paced
 
 
 def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:

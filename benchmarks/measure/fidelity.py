@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chaos.checks.outcome import goodput_between
-from chaos.evidence.history import History
-from chaos.runner.run import Audience, run_plan
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import load
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, freeze
-from harness.simulation.parameters import measured
+from diloco_chaos.chaos.checks.outcome import goodput_between
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.runner.run import Audience, run_plan
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.simulation.parameters import measured
 
 SCENARIOS = ("kill-one", "straggler", "split")
 """A kill in the middle of an upload, a learner at a quarter of its speed, a partition."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chaos.report.live import NullAudience
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
-from harness.tape.event import Event
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.tape.event import Event
 
 PAIRS = 5
 _RATES = (2, 100)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chaos.evidence.history import History
-from chaos.runner.run import Result
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 
 QUORUMS, TIMES_S = (1, 2, 3), (15, 30, 60)
 _AFTER_S = 10

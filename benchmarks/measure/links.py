@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from harness.cluster.base import ClusterError
-from harness.cluster.local.link_server import LinkServer, real_server
-from harness.links.client import Links, Toxic
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.local.link_server import LinkServer, real_server
+from diloco_chaos.harness.links.client import Links, Toxic
 
 ROUNDS = 5
 _BYTES = 100_000_000

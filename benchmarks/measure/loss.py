@@ -15,14 +15,14 @@ from typing import Any
 from benchmarks.interval import interval
 from benchmarks.tuning.sweep import BASE
 from benchmarks.tuning.training import ended, with_cluster
-from chaos.checks.outcome import extra_tokens, relative_gap
-from chaos.evidence.baseline import Point
-from chaos.evidence.history import History
-from chaos.runner.run import Result
-from chaos.runner.simulate import initial_values, performed, simulate
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.checks.outcome import extra_tokens, relative_gap
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.runner.simulate import initial_values, performed, simulate
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 
 _WORKERS = 2
 _SMALL = "int4"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.trainer.algorithm.merge import merge
+from diloco_chaos.harness.trainer.algorithm.merge import merge
 
 LEARNERS, PARAMETERS, TENSORS, ROUNDS = 8, 10_000_000, 10, 7
 

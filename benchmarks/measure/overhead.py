@@ -12,18 +12,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.report.live import NullAudience
-from chaos.runner.backends import local
-from chaos.runner.cleanup import cleanup_guard
-from chaos.runner.experiment import Experiment
-from chaos.runner.node_specs import node_specs
-from chaos.runner.simulate import data_file
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
-from harness.cleanup.processes import TOKEN
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage import checkpoint
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.backends import local
+from diloco_chaos.chaos.runner.cleanup import cleanup_guard
+from diloco_chaos.chaos.runner.experiment import Experiment
+from diloco_chaos.chaos.runner.node_specs import node_specs
+from diloco_chaos.chaos.runner.simulate import data_file
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.storage import checkpoint
 
 SCENARIO = """diloco_chaos: 1
 name: bench-overhead

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from chaos.exploration.strategies import scenario
-from harness.core.effects import Commit, Effect, Failpoint
-from harness.storage import checkpoint
-from harness.storage.disk import Content, Disk
-from harness.tensors import Tensors
-from harness.trainer.coordinator.fragment_state import FragmentState
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import Broadcast, Hello
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.harness.core.effects import Commit, Effect, Failpoint
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import Content, Disk
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Hello
 
 BASE = scenario()
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from chaos.evidence.history import History
-from chaos.runner.run import Result
-from chaos.scenario.loading import parse
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
 
 RESTART_AFTER_S = 0.5
 _KILLS_PER_RUN = 10

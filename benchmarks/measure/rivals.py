@@ -19,16 +19,16 @@ from typing import Any
 
 from benchmarks.built_in import config_of
 from benchmarks.interval import interval
-from chaos.checks.outcome import goodput_between
-from chaos.evidence.history import History
-from chaos.report.compare import under
-from chaos.runner.run import Result
-from chaos.runner.simulate import record
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
-from faults import Kill
-from harness.simulation.parameters import Parameters
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.checks.outcome import goodput_between
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.report.compare import under
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.runner.simulate import record
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.faults import Kill
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 LEARNERS, KILLS, AVAILABLE = 8, 16, 0.9
 OTHER_RATES = (2, 4, 8, 32)

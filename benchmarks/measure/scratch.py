@@ -15,12 +15,12 @@ from rich.console import Console
 
 from benchmarks.interval import interval
 from benchmarks.tuning import training, tune
-from chaos.checks.outcome import extra_tokens
-from chaos.evidence.baseline import Point
-from chaos.report import charts
-from chaos.runner.run import Result
-from chaos.scenario.plan import Plan
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.checks.outcome import extra_tokens
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 LENGTHS = (400, 800, 1600)
 """Steps."""

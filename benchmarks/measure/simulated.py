@@ -12,14 +12,14 @@ from typing import Any
 
 from benchmarks.built_in import config_of
 from benchmarks.measure.planted import BASE, HARDER, PLANTED, Patch
-from chaos.exploration.explore import SCHEDULES, Search, explore
-from chaos.exploration.generate import plan_of
-from chaos.runner.simulate import data_file, performed, record
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan
-from harness.trainer.config.schedule import learning_rate
-from harness.trainer.runtime.replica_factory import replicas
-from harness.workers import Processes
+from diloco_chaos.chaos.exploration.explore import SCHEDULES, Search, explore
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.runner.simulate import data_file, performed, record
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.trainer.config.schedule import learning_rate
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.harness.workers import Processes
 
 _RUNS = 10
 _CALIBRATION = 5_000_000

@@ -15,14 +15,14 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.interval import interval
-from chaos.evidence.history import History
-from chaos.report.compare import under
-from chaos.runner.run import Result
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
-from harness.tape.event import Event
-from harness.trainer.algorithm.codec import bits_per_value
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.report.compare import under
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.trainer.algorithm.codec import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480
 ROUND_TRIP_S, RATE = 0.1, "1MB/s"

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.tuning import training, trials
 from benchmarks.tuning.trials import Setting, key_of
-from chaos.evidence.run_folder import cache_folder
-from chaos.runner.simulate import performed
-from harness.fingerprint import source_digest
-from harness.storage import checkpoint
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.evidence.run_folder import cache_folder
+from diloco_chaos.chaos.runner.simulate import performed
+from diloco_chaos.harness.fingerprint import source_digest
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
 BASE: Setting = {

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from chaos.evidence.baseline import Point
-from chaos.exploration.strategies import scenario
-from chaos.runner import baselines
-from chaos.runner.run import Result
-from chaos.runner.simulate import Performed, Simulated, data_file, performed
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
-from harness.node.evaluate import point
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import learning_rate, snapshot_marks
-from harness.trainer.data_parallel.hub import averaged
-from harness.trainer.model.corpus import HeldOut
-from harness.trainer.model.replica import start
-from harness.trainer.runtime.replica_factory import evaluator, replicas
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner import baselines
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.runner.simulate import Performed, Simulated, data_file, performed
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.node.evaluate import point
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
+from diloco_chaos.harness.trainer.data_parallel.hub import averaged
+from diloco_chaos.harness.trainer.model.corpus import HeldOut
+from diloco_chaos.harness.trainer.model.replica import start
+from diloco_chaos.harness.trainer.runtime.replica_factory import evaluator, replicas
 
 Ended = TypeVar("Ended", Performed, Simulated, Result)
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from benchmarks.tuning import training, trials
 from benchmarks.tuning.trials import Setting, key_of
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.corpus import HELD_OUT_WINDOWS
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.corpus import HELD_OUT_WINDOWS
 
 RESULTS = Path(__file__).with_name("tuning.jsonl")
 Place = npt.NDArray[np.float64]

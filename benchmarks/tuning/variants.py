@@ -21,10 +21,10 @@ from rich.table import Table
 from benchmarks.interval import interval
 from benchmarks.tuning import training, trials, tune
 from benchmarks.tuning.trials import Setting, key_of
-from chaos.checks.outcome import extra_tokens, first_at
-from chaos.evidence.baseline import Point
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.corpus import HeldOut
+from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.corpus import HeldOut
 
 RESULTS = Path(__file__).with_name("variants.jsonl")
 SEEDS = 3

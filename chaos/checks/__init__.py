@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Doubt, Finding, Unknown, Verdict
-from chaos.checks.preconditions import doubt, ended_early
-from chaos.checks.stalls import no_global_stall
-from chaos.evidence.history import History
-from chaos.evidence.interference import describe, interference, seconds_within
-from chaos.registry import CHECKS, Check
+from diloco_chaos.chaos.checks.base import Doubt, Finding, Unknown, Verdict
+from diloco_chaos.chaos.checks.preconditions import doubt, ended_early
+from diloco_chaos.chaos.checks.stalls import no_global_stall
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.interference import describe, interference, seconds_within
+from diloco_chaos.chaos.registry import CHECKS, Check
 
 EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.checks.base import Finding, Unknown, check
-from chaos.evidence.history import History
+from diloco_chaos.chaos.checks.base import Finding, Unknown, check
+from diloco_chaos.chaos.evidence.history import History
 
 
 @check(unverified="judged")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from chaos.checks.base import Figure, Finding, Late, beside, check, need
-from chaos.evidence.availability import SETTLED_S, Availability
-from chaos.evidence.history import History, Span
-from chaos.scenario.model import SYNCER
-from harness.units import show_seconds
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need
+from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.units import show_seconds
 
 _LEAST_ROUNDS = 20
 _MOST = 0.5

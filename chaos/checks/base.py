@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from chaos.evidence.history import History
-from chaos.registry import Check, Need
-from harness.trainer_api.settings import FragmentRules
-from harness.units import show_seconds
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.registry import Check, Need
+from diloco_chaos.harness.trainer_api.settings import FragmentRules
+from diloco_chaos.harness.units import show_seconds
 
 Word = Literal["passed", "failed", "unknown"]
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from chaos.checks.arithmetic import arithmetic_correct
-from chaos.checks.attention import nobody_starves, silence_noticed
-from chaos.checks.ends import end_correct, no_unplanned_exit
-from chaos.checks.liveness import (
+from diloco_chaos.chaos.checks.arithmetic import arithmetic_correct
+from diloco_chaos.chaos.checks.attention import nobody_starves, silence_noticed
+from diloco_chaos.chaos.checks.ends import end_correct, no_unplanned_exit
+from diloco_chaos.chaos.checks.liveness import (
     blast_radius,
     participation,
     reintegration,
     self_healing,
 )
-from chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
-from chaos.checks.protocol import (
+from diloco_chaos.chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
+from diloco_chaos.chaos.checks.protocol import (
     exactly_once,
     quorum_respected,
     replica_consistency,
     staleness_bounded,
     weights_correct,
 )
-from chaos.checks.rounds import round_quorum, rounds_never_go_back
-from chaos.checks.stalls import fragments_in_turn, no_global_stall, uptime
-from chaos.checks.totals import learning_rate_correct, processed_correct
+from diloco_chaos.chaos.checks.rounds import round_quorum, rounds_never_go_back
+from diloco_chaos.chaos.checks.stalls import fragments_in_turn, no_global_stall, uptime
+from diloco_chaos.chaos.checks.totals import learning_rate_correct, processed_correct
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
           rounds_never_go_back, round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 
-from chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, nothing_told, violations
-from chaos.evidence.clocks import WRITTEN_S
-from chaos.evidence.history import History
-from chaos.scenario.model import SYNCER
-from harness.cluster.base import status_words
-from harness.tape.event import Event
-from harness.units import show_seconds
+from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, nothing_told, violations
+from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.cluster.base import status_words
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import show_seconds
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 """Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chaos.evidence.history import History, Span
-from faults import Fault
-from harness.node.failpoints import PASSED, STOPPED
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.faults import Fault
+from diloco_chaos.harness.node.failpoints import PASSED, STOPPED
 
 
 class InjectionResult(NamedTuple):

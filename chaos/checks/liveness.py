@@ -8,15 +8,26 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from chaos.checks.base import Figure, Finding, Late, Unknown, beside, check, longer, need, need_before, zero
-from chaos.evidence.availability import Availability
-from chaos.evidence.history import History, Span
-from chaos.scenario.bounds import AtLeast, Participation, Within
-from chaos.scenario.model import SYNCER
-from faults import CorruptMemory, Latency, Zombie
-from harness.tape.event import Event
-from harness.tape.packed import times, values
-from harness.units import show_seconds
+from diloco_chaos.chaos.checks.base import (
+    Figure,
+    Finding,
+    Late,
+    Unknown,
+    beside,
+    check,
+    longer,
+    need,
+    need_before,
+    zero,
+)
+from diloco_chaos.chaos.evidence.availability import Availability
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.faults import CorruptMemory, Latency, Zombie
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.packed import times, values
+from diloco_chaos.harness.units import show_seconds
 
 WINDOW_S = 2.0
 """Merge rate and contributors are measured over windows of this length."""

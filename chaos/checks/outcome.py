@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from chaos.checks.base import (
+from diloco_chaos.chaos.checks.base import (
     PROMISE,
     QUIET_S,
     Figure,
@@ -21,15 +21,15 @@ from chaos.checks.base import (
     violations,
     zero,
 )
-from chaos.checks.injection import measure
-from chaos.checks.rounds import goodput_of_rounds
-from chaos.evidence.availability import Availability
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.history import History, Span
-from chaos.evidence.token_accounting import Node
-from chaos.scenario.bounds import Goodput, LossParity
-from chaos.scenario.model import SYNCER
-from harness.tape.packed import times, values
+from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
+from diloco_chaos.chaos.evidence.availability import Availability
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.packed import times, values
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""

@@ -6,13 +6,13 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from chaos.checks.base import Doubt, nothing_told
-from chaos.evidence.clocks import TOO_FAR_S
-from chaos.evidence.history import History
-from chaos.evidence.interference import describe, interference, stopped_for
-from chaos.scenario.model import SYNCER
-from harness.machine import SAMPLE
-from harness.tape.packed import times
+from diloco_chaos.chaos.checks.base import Doubt, nothing_told
+from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.machine import SAMPLE
+from diloco_chaos.harness.tape.packed import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05

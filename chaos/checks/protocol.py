@@ -9,17 +9,17 @@ from math import inf, isclose
 from operator import itemgetter
 from typing import Any
 
-from chaos.checks.base import PROMISE, Figure, Finding, Unknown, check, need, rules_of, violations
-from chaos.evidence.clocks import WRITTEN_S
-from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node, closing_intervals
-from chaos.scenario.model import SYNCER
-from faults import ClockJump
-from faults.byzantine import Impersonation
-from harness.tape.columns import packed
-from harness.tape.event import Event
-from harness.tape.packed import values
-from harness.trainer_api.settings import FragmentRules
+from diloco_chaos.chaos.checks.base import PROMISE, Figure, Finding, Unknown, check, need, rules_of, violations
+from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.token_accounting import Node, closing_intervals
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.faults import ClockJump
+from diloco_chaos.faults.byzantine import Impersonation
+from diloco_chaos.harness.tape.columns import packed
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.packed import values
+from diloco_chaos.harness.trainer_api.settings import FragmentRules
 
 Sent = tuple[Any, ...]
 _SENT = itemgetter("digest", "base", "first", "step")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.checks.base import QUIET_S, Figure, Finding, check, need, need_before, zero
-from chaos.evidence.history import History
-from chaos.scenario.bounds import Lost, RoundQuorum
+from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, check, need, need_before, zero
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.bounds import Lost, RoundQuorum
 
 
 @check(Lost, needs={"rounds"}, unverified="judged")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from chaos.checks.base import Figure, Finding, Late, beside, check, need, rules_of, zero
-from chaos.evidence.availability import Availability
-from chaos.evidence.history import History
-from chaos.scenario.bounds import AtLeast, Stall
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
-from harness.units import show_seconds
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need, rules_of, zero
+from diloco_chaos.chaos.evidence.availability import Availability
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import show_seconds
 
 _TELLS_APART = 0.0005
 """Shares that are nearer to each other look the same with one decimal."""

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.checks.base import Finding, Late, check, need, rules_of, violations
-from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node
-from chaos.scenario.model import SYNCER
-from faults.byzantine import Impersonation
-from harness.tape.event import Event
-from harness.tape.packed import times, values
-from harness.trainer_api.settings import Numbers
+from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.faults.byzantine import Impersonation
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.packed import times, values
+from diloco_chaos.harness.trainer_api.settings import Numbers
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""

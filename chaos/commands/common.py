@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chaos.evidence.run_folder import named
-from chaos.scenario.problems import nearest
-from harness.errors import NOT_UNDERSTOOD
+from diloco_chaos.chaos.evidence.run_folder import named
+from diloco_chaos.chaos.scenario.problems import nearest
+from diloco_chaos.harness.errors import NOT_UNDERSTOOD
 
 if TYPE_CHECKING:
-    from harness.workers import Job, Result, Task, Workers
+    from diloco_chaos.harness.workers import Job, Result, Task, Workers
 
 _HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from recorded events whether it healed.
 
@@ -87,7 +87,7 @@ def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -
     Raises:
         Failure: there are none such.
     """
-    from harness.workers import WorkersError, workers_for
+    from diloco_chaos.harness.workers import WorkersError, workers_for
     one_of("--workers", workers, ["local", "ray"])
     if address and workers != "ray":
         raise Failure("--address: of a Ray cluster; say --workers ray, too", 2)
@@ -105,7 +105,7 @@ def at_work(task: Task[Job, Result], where: tuple[int, str, str]) -> Iterator[Wo
     Raises:
         Failure: there are none such, or they die again and again.
     """
-    from harness.workers import WorkersError
+    from diloco_chaos.harness.workers import WorkersError
     jobs, place, address = where
     workers = workers_of(task, jobs or len(os.sched_getaffinity(0)), place, address)
     try:

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.commands.running import backend_of, with_options
-from chaos.scenario.loading import load
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import nearest
-from chaos.scenario.warnings import warnings_of
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.commands.running import backend_of, with_options
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import nearest
+from diloco_chaos.chaos.scenario.warnings import warnings_of
 
 
 @app.command()
@@ -34,7 +34,7 @@ def compare(
 
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
-    from chaos.report.compare import compared, document, plans, show
+    from diloco_chaos.chaos.report.compare import compared, document, plans, show
     backend = backend_of(on, 0, "embedded")
     plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device,
                         most_load=backend.most_load)

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from chaos.commands.common import Failure, JsonOption, app, one_of, print_json, workers_of
-from harness.units import seconds
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, one_of, print_json, workers_of
+from diloco_chaos.harness.units import seconds
 
 _MOST_RUNS = 1_000_000
 _RUNS = 1000
@@ -46,13 +46,13 @@ def explore(
 
     Example: `diloco-chaos explore base --for 60s --jobs 2`
     """
-    from chaos.exploration.corpus import ExplorationError
-    from chaos.exploration.explore import SCHEDULES, Exploration, Search
-    from chaos.exploration.explore import explore as search
-    from chaos.exploration.generate import known
-    from chaos.exploration.report import document, show
-    from chaos.scenario.loading import load
-    from harness.workers import WorkersError
+    from diloco_chaos.chaos.exploration.corpus import ExplorationError
+    from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search
+    from diloco_chaos.chaos.exploration.explore import explore as search
+    from diloco_chaos.chaos.exploration.generate import known
+    from diloco_chaos.chaos.exploration.report import document, show
+    from diloco_chaos.chaos.scenario.loading import load
+    from diloco_chaos.harness.workers import WorkersError
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, app, at_work, print_json
-from chaos.commands.options import AddressOption, JobsOption, draw, drawable, options_of, parts, read, setting, written
-from chaos.program import called
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, at_work, print_json
+from diloco_chaos.chaos.commands.options import (
+    AddressOption,
+    JobsOption,
+    draw,
+    drawable,
+    options_of,
+    parts,
+    read,
+    setting,
+    written,
+)
+from diloco_chaos.chaos.program import called
 
 if TYPE_CHECKING:
-    from harness.fleet.fleet import Fleet
-    from harness.fleet.replications import Summary
+    from diloco_chaos.harness.fleet.fleet import Fleet
+    from diloco_chaos.harness.fleet.replications import Summary
 
 _SEVERAL = ("chips", "mode", "learners", "repair")
 """Of these there may be several, separated by commas."""
@@ -79,11 +89,11 @@ def fleet(
     if context.invoked_subcommand:
         return
     drawable(plot)
-    from chaos.report import fleet as told
-    from harness.fleet.fleet import Fleet
+    from diloco_chaos.chaos.report import fleet as told
+    from diloco_chaos.harness.fleet.fleet import Fleet
     given, console = options_of(context, Fleet), Console()
     if paper:
-        from harness.fleet.paper import PUBLISHED, fitted, fleet_of, swept
+        from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of, swept
         _alone("fleet", [*given, *(name for name in ("plot", "as_scenario") if context.params[name] is not None)])
         base = fitted()
         where = (jobs, workers, address)
@@ -128,8 +138,8 @@ def bandwidth(
     as_json: JsonOption = False,
 ) -> None:
     """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
-    from chaos.report import bandwidth as told
-    from harness.fleet.bandwidth import PUBLISHED, Exchange
+    from diloco_chaos.chaos.report import bandwidth as told
+    from diloco_chaos.harness.fleet.bandwidth import PUBLISHED, Exchange
     given = options_of(context, Exchange)
     if paper:
         _alone("exchange", [*given, *(["link"] if link is not None else [])])
@@ -154,7 +164,7 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
     """
     from typing import get_args
 
-    from harness.fleet.fleet import Fleet, Mode
+    from diloco_chaos.harness.fleet.fleet import Fleet, Mode
     several = {name: parts(str(given.get(name, ""))) for name in _SEVERAL}
     several["mode"] = several["mode"] or list(get_args(Mode))
     found, wrong = [], []
@@ -173,7 +183,7 @@ def _fleets(given: dict[str, Any]) -> list[Fleet]:
 
 def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, where: tuple[int, str, str]
                ) -> list[Summary]:
-    from harness.fleet.replications import TRIALS, FleetError, replicated
+    from diloco_chaos.harness.fleet.replications import TRIALS, FleetError, replicated
     with at_work(TRIALS, where) as workers:
         try:
             return replicated(fleets, days * _DAY_S, replications, seed, workers)
@@ -183,10 +193,10 @@ def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, w
 
 def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
     """A scenario of the only fleet that there is."""
-    from chaos.exploration.of_fleet import scenario_of
-    from chaos.report.fleet import count_words, way
-    from harness.fleet.scaled import ScaledError
-    from harness.units import long_seconds, show_long
+    from diloco_chaos.chaos.exploration.of_fleet import scenario_of
+    from diloco_chaos.chaos.report.fleet import count_words, way
+    from diloco_chaos.harness.fleet.scaled import ScaledError
+    from diloco_chaos.harness.units import long_seconds, show_long
     if len(summaries) > 1:
         raise Failure(f"--as-scenario: these are {len(summaries)} fleets: name one --mode, and one of everything "
                       f"else", 2)
@@ -203,7 +213,7 @@ def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
 
 
 def _draw(summaries: list[Summary], file: Path) -> None:
-    from chaos.report.fleet import plotted
+    from diloco_chaos.chaos.report.fleet import plotted
     svg = plotted(summaries)
     if not svg:
         raise Failure("--plot: there is nothing to draw goodput over: give several --chips, --learners or --repair", 2)
@@ -212,15 +222,15 @@ def _draw(summaries: list[Summary], file: Path) -> None:
 
 def _trains(summaries: list[Summary]) -> None:
     """Raises where one of them never does."""
-    from harness.fleet.replications import NOTHING
+    from diloco_chaos.harness.fleet.replications import NOTHING
     never = [summary.fleet for summary in summaries if summary.goodput.mean < NOTHING]
     if never:
         raise Failure("\n".join(map(_why_never, never)), 2)
 
 
 def _why_never(fleet: Fleet) -> str:
-    from chaos.report.fleet import count_words, way
-    from harness.units import show_long
+    from diloco_chaos.chaos.report.fleet import count_words, way
+    from diloco_chaos.harness.units import show_long
     words = f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: "
     away = round(fleet.slices * (1 - fleet.in_service))
     if fleet.mode == "data_parallel" and fleet.spares is not None and away > fleet.spares:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import (
+from diloco_chaos.chaos.commands.common import (
     Failure,
     JsonOption,
     RunArgument,
@@ -23,14 +23,20 @@ from chaos.commands.common import (
     print_report,
     understood,
 )
-from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings, slurm_settings
-from chaos.evidence.run_folder import RunFolder
-from harness.errors import first
-from harness.extras import MissingExtraError
-from harness.reaper import NOT_UNDONE
+from diloco_chaos.chaos.commands.places import (
+    ContextOption,
+    PlaceOption,
+    YesOption,
+    kubernetes_settings,
+    slurm_settings,
+)
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.extras import MissingExtraError
+from diloco_chaos.harness.reaper import NOT_UNDONE
 
 if TYPE_CHECKING:
-    from harness.trainer_api.trainer import Replay
+    from diloco_chaos.harness.trainer_api.trainer import Replay
 
 @app.command()
 def check(folder: RunArgument, as_json: JsonOption = False,
@@ -41,10 +47,10 @@ def check(folder: RunArgument, as_json: JsonOption = False,
 
     Example: `diloco-chaos check runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.report.forms.registry import find
-    from chaos.report.saved import again
-    from chaos.report.terminal import show as show_report
-    from chaos.runner.run import exit_code, judged
+    from diloco_chaos.chaos.report.forms.registry import find
+    from diloco_chaos.chaos.report.saved import again
+    from diloco_chaos.chaos.report.terminal import show as show_report
+    from diloco_chaos.chaos.runner.run import exit_code, judged
     write = find("json" if as_json else report) if as_json or report else None
     with understood(folder):
         run = RunFolder.open(folder)
@@ -68,11 +74,11 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
 
     Example: `diloco-chaos replay runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.evidence.run_folder import changed
-    from chaos.report.live import counting
-    from chaos.runner.run import recorded
-    from harness.storage.checkpoint import CheckpointError
-    from harness.trainer_api.trainer import TrainerError, at
+    from diloco_chaos.chaos.evidence.run_folder import changed
+    from diloco_chaos.chaos.report.live import counting
+    from diloco_chaos.chaos.runner.run import recorded
+    from diloco_chaos.harness.storage.checkpoint import CheckpointError
+    from diloco_chaos.harness.trainer_api.trainer import TrainerError, at
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
@@ -125,8 +131,8 @@ def tokens(
 
     Example: `diloco-chaos tokens runs/20260101-120000-flagship-1a2b --fragment 0`
     """
-    from chaos.evidence.unmerged import unmerged
-    from chaos.runner.run import recorded
+    from diloco_chaos.chaos.evidence.unmerged import unmerged
+    from diloco_chaos.chaos.runner.run import recorded
     with understood(folder):
         run = RunFolder.open(folder)
         history = recorded(run)
@@ -161,8 +167,8 @@ def clean(
 
     Example: `diloco-chaos clean --runs --keep 5`
     """
-    from chaos.evidence.run_folder import thin_out
-    from chaos.runner.cleanup import clean as heal_all
+    from diloco_chaos.chaos.evidence.run_folder import thin_out
+    from diloco_chaos.chaos.runner.cleanup import clean as heal_all
     did = heal_all()
     if runs:
         did += [f"{path} removed" for path in thin_out(runs_dir, keep)]
@@ -188,7 +194,7 @@ def doctor(
 
     Example: `diloco-chaos doctor`
     """
-    from chaos.doctor import examine, kubernetes, slurm
+    from diloco_chaos.chaos.doctor import examine, kubernetes, slurm
     one_of("--on", on, ["local", "kubernetes", "slurm"])
     lines = (examine() if on == "local" else slurm(slurm_settings(place)) if on == "slurm" else
              kubernetes(kubernetes_settings(place, context, yes)))

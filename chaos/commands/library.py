@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError, nearest
-from chaos.scenario.schema import schema as scenario_schema
-from chaos.scenario.warnings import warnings_of
-from harness.errors import printable
-from scenarios import find
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError, nearest
+from diloco_chaos.chaos.scenario.schema import schema as scenario_schema
+from diloco_chaos.chaos.scenario.warnings import warnings_of
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.scenarios import find
 
 
 @app.command("list")
@@ -134,7 +134,7 @@ def schema(
     if of == "scenario":
         print_json(scenario_schema())
         return
-    from chaos.report.model import ReportModel
+    from diloco_chaos.chaos.report.model import ReportModel
     print_json(ReportModel.model_json_schema(mode="serialization"))
 
 

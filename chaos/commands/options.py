@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
 import typer
 
-from chaos.commands.common import Failure
+from diloco_chaos.chaos.commands.common import Failure
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -63,7 +63,7 @@ def drawable(file: Path | None) -> None:
 def draw(svg: str, file: Path) -> None:
     """Write what `--plot` asks for."""
     if file.suffix == ".png":
-        from chaos.report.forms.plot import rasterized
+        from diloco_chaos.chaos.report.forms.plot import rasterized
         file.write_bytes(rasterized(svg, "--plot"))
     else:
         file.write_text(svg)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from chaos.commands.common import Failure, app
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.settings import PlaceSettings
-from harness.cluster.slurm.settings import SlurmSettings
-from harness.extras import require
+from diloco_chaos.chaos.commands.common import Failure, app
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.extras import require
 
 if TYPE_CHECKING:
-    from harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
 
 Settings = TypeVar("Settings", bound=PlaceSettings)
 PlaceOption = Annotated[Path | None, typer.Option(
@@ -35,8 +35,8 @@ def kubernetes_settings(place: Path | None, context: str, yes: bool) -> Kubernet
         MissingExtraError: the official client is not installed.
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
-    from harness.cluster.kubernetes.access import named
-    from harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.cluster.kubernetes.access import named
+    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
     try:
         return named(_said(KubernetesSettings, place), context, current=yes)
     except ClusterError as error:
@@ -70,8 +70,8 @@ def rbac(
 
     from ruamel.yaml import YAML
 
-    from harness.cluster.kubernetes.access import grants
-    from harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.cluster.kubernetes.access import grants
+    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.dump_all(grants(_said(KubernetesSettings, place), user), sys.stdout)

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from chaos.commands.common import Failure, JsonOption, app, print_json
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from harness.core.rounds_told import Lint, Report
-from harness.errors import printable
-from harness.trainer_api.trainer import TrainerError
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.harness.core.rounds_told import Lint, Report
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.trainer_api.trainer import TrainerError
 
 _SHOWN = 3
 _PROBLEMS_SHOWN = 10

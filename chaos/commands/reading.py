@@ -12,10 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.commands.common import Failure, JsonOption, RunArgument, app, print_json, print_report, understood
-from chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
-from harness.errors import printable
-from harness.units import shortened
+from diloco_chaos.chaos.commands.common import (
+    Failure,
+    JsonOption,
+    RunArgument,
+    app,
+    print_json,
+    print_report,
+    understood,
+)
+from diloco_chaos.chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.units import shortened
 
 _MOST, _WIDEST = 20, 100
 _WORDS: dict[int | None, tuple[str, str]] = {0: ("passed", "green"), 1: ("FAILED", "bold red"),
@@ -34,8 +42,8 @@ def report(
 
     Example: `diloco-chaos report runs/20260101-120000-flagship-1a2b --format html --out report.html`
     """
-    from chaos.report.forms.registry import find
-    from chaos.runner.run import judged
+    from diloco_chaos.chaos.report.forms.registry import find
+    from diloco_chaos.chaos.runner.run import judged
     write = find(form)
     with understood(folder):
         text = write(judged(RunFolder.open(folder)))
@@ -58,9 +66,9 @@ def open_(
 
     Example: `diloco-chaos open latest`
     """
-    from chaos.report.forms.page import PAGE
-    from chaos.report.saved import again, stale
-    from chaos.runner.run import judged
+    from diloco_chaos.chaos.report.forms.page import PAGE
+    from diloco_chaos.chaos.report.saved import again, stale
+    from diloco_chaos.chaos.runner.run import judged
     folder = RunFolder.open(named(run))
     page = folder.path / PAGE
     if not folder.over:
@@ -83,8 +91,8 @@ def runs(
 
     Example: `diloco-chaos runs flagship --last 5`
     """
-    from chaos.report.past import past
-    from chaos.report.suite import margin
+    from diloco_chaos.chaos.report.past import past
+    from diloco_chaos.chaos.report.suite import margin
     found = [past(RunFolder(path)) for path in [path for path in all_runs(runs_dir) if words in path.name][-most:]]
     if as_json:
         print_json({"runs": [{"run": one.run, "created": one.created, "seed": one.seed, "exit_code": one.exit_code,
@@ -112,8 +120,8 @@ def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -
 
     Example: `diloco-chaos diff runs/20260101-120000-flagship-1a2b latest`
     """
-    from chaos.report.difference import difference
-    from chaos.runner.run import judged
+    from diloco_chaos.chaos.report.difference import difference
+    from diloco_chaos.chaos.runner.run import judged
     results = []
     for folder in (before, after):
         with understood(folder):

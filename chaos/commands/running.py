@@ -10,26 +10,40 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from chaos.commands.common import Failure, JsonOption, RunArgument, VerboseOption, app, print_json, understood
-from chaos.commands.places import ContextOption, PlaceOption, YesOption, kubernetes_settings, slurm_settings
-from chaos.report.live import Terminal
-from chaos.runner import backends
-from chaos.runner.backends import Backend
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import load
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan, freeze
-from chaos.scenario.problems import nearest
-from chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
-from chaos.scenario.warnings import warnings_of
-from harness.cluster.base import ClusterError
-from harness.device import DEVICES, Device, best
-from harness.storage.workings import AMOUNTS, Amount
-from harness.trainer_api.settings import TrainerSettings
-from harness.units import names
+from diloco_chaos.chaos.commands.common import (
+    Failure,
+    JsonOption,
+    RunArgument,
+    VerboseOption,
+    app,
+    print_json,
+    understood,
+)
+from diloco_chaos.chaos.commands.places import (
+    ContextOption,
+    PlaceOption,
+    YesOption,
+    kubernetes_settings,
+    slurm_settings,
+)
+from diloco_chaos.chaos.report.live import Terminal
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.scenario.problems import nearest
+from diloco_chaos.chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
+from diloco_chaos.chaos.scenario.warnings import warnings_of
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.device import DEVICES, Device, best
+from diloco_chaos.harness.storage.workings import AMOUNTS, Amount
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.units import names
 
 if TYPE_CHECKING:
-    from chaos.runner.run import Result
+    from diloco_chaos.chaos.runner.run import Result
 
 
 @app.command()
@@ -70,8 +84,8 @@ def run(
 
     Example: `diloco-chaos run flagship --seed 3`
     """
-    from chaos.report.saved import kept
-    from chaos.runner.run import run_again_if_inconclusive, run_plan
+    from diloco_chaos.chaos.report.saved import kept
+    from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
     wanted = _frozen(scenario, plan, seed, repeat)
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
@@ -84,8 +98,8 @@ def run(
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
     if repeat > 1:
-        from chaos.report.repeat import repeated
-        from chaos.report.repeat import show as show_rate
+        from diloco_chaos.chaos.report.repeat import repeated
+        from diloco_chaos.chaos.report.repeat import show as show_rate
         if retries_inconclusive:
             raise Failure("--retries-inconclusive: the pass rate of --repeat leaves inconclusive runs out; give one of "
                           "the two", 2)
@@ -116,10 +130,10 @@ def resume(
 
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
-    from chaos.evidence.run_folder import RunFolder, changed
-    from chaos.report.saved import kept
-    from chaos.runner.resume import origin_of, told_of
-    from chaos.runner.resume import resume as go_on
+    from diloco_chaos.chaos.evidence.run_folder import RunFolder, changed
+    from diloco_chaos.chaos.report.saved import kept
+    from diloco_chaos.chaos.runner.resume import origin_of, told_of
+    from diloco_chaos.chaos.runner.resume import resume as go_on
     with understood(folder):
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
@@ -149,8 +163,8 @@ def _told(result: Result, console: Console, verbose: bool, as_json: bool) -> Non
     Raises:
         Exit: with the run's exit code.
     """
-    from chaos.report.terminal import show, show_interrupted
-    from chaos.runner.run import INTERRUPTED, document, exit_code
+    from diloco_chaos.chaos.report.terminal import show, show_interrupted
+    from diloco_chaos.chaos.runner.run import INTERRUPTED, document, exit_code
     code = exit_code(result)
     if as_json:
         print_json(document(result))
@@ -246,7 +260,7 @@ def backend_of(on: str, port: int, toxiproxy: str) -> Backend:
 
 def _toxiproxy(choice: str) -> str:
     """The real server's binary; empty for the embedded one."""
-    from harness.cluster.local.link_server import real_server
+    from diloco_chaos.harness.cluster.local.link_server import real_server
     if choice == "embedded":
         return ""
     if choice != "real" and "/" not in choice:

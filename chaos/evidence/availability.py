@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from chaos.evidence.history import History, Span
-from chaos.scenario.model import SYNCER
-from faults import CorruptMemory
-from faults.byzantine import Impersonation
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.faults import CorruptMemory
+from diloco_chaos.faults.byzantine import Impersonation
 
 SETTLED_S = 1.0
 """After somebody is back, until rounds that were under way meanwhile are over."""

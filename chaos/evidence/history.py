@@ -10,18 +10,18 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.clocks import Clocks, clocks
-from chaos.evidence.outages import Outages
-from chaos.evidence.timeline import Lanes
-from chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
-from chaos.evidence.untold import Untold, untold
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, PlannedFault
-from harness.storage.workings import Kept
-from harness.tape.event import Event
-from harness.tape.packed import times
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
+from diloco_chaos.chaos.evidence.outages import Outages
+from diloco_chaos.chaos.evidence.timeline import Lanes
+from diloco_chaos.chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
+from diloco_chaos.chaos.evidence.untold import Untold, untold
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
+from diloco_chaos.harness.storage.workings import Kept
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.packed import times
+from diloco_chaos.harness.tape.reading import Tape
 
 _LEAST_ROUNDS = 8
 """Of a worker before the first fault, for its pace to be known."""

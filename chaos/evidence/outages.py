@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
 
 
 class Outages:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from chaos.evidence.history import History, Span
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
 
 _THERE = "there"
 _HIDDEN = {"paused": "paused", "partitioned": "partitioned"}

@@ -19,17 +19,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from chaos.scenario import plan as plans
-from chaos.scenario.plan import Plan
-from harness.cleanup.processes import Identity, identity
-from harness.errors import all_printable, first, printable
-from harness.fingerprint import source_digest
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage.files import bytes_of, last_lines, strange, write_whole
-from harness.tape import reading
-from harness.tape.event import SCHEMA
-from harness.tape.reading import Tape
-from harness.units import shortened
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.cleanup.processes import Identity, identity
+from diloco_chaos.harness.errors import all_printable, first, printable
+from diloco_chaos.harness.fingerprint import source_digest
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.storage.files import bytes_of, last_lines, strange, write_whole
+from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.tape.event import SCHEMA
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.units import shortened
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 RUNS = Path("runs")

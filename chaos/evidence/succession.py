@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from chaos.evidence.history import History
-from chaos.evidence.token_accounting import Node
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
 
 
 def usurpations(history: History) -> list[str]:

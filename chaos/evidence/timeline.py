@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 
 @dataclass(frozen=True)

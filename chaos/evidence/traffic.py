@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from chaos.evidence.history import History
-from chaos.scenario.model import SYNCER
-from harness.tape.packed import times, values
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.packed import times, values
 
 _HARNESS = ("probe", "echo")
 """Messages that are not training's, but the harness' questions through the links."""

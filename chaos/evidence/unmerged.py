@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from chaos.evidence.history import History
-from chaos.evidence.token_accounting import MERGED, Node
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.token_accounting import MERGED, Node
 
 SKIPPED = "skipped"
 """Nobody trained on it as far as is known: a process that was not heard of any more may have, and its successor began

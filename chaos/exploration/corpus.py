@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.storage.files import bytes_of, strange, write_whole
-from harness.workers import Numbered
+from diloco_chaos.harness.storage.files import bytes_of, strange, write_whole
+from diloco_chaos.harness.workers import Numbered
 
 _RESULTS = "results.jsonl"
 _SETTINGS = "exploration.json"

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 
-from chaos.evidence.history import History
-from chaos.scenario.model import SYNCER
-from faults import FAULTS
-from harness.tape.event import Event
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.tape.event import Event
 
 Pair = tuple[str, str]
 """(kind of fault, what its target was doing); or, of faults that follow each other, (family of the first, family of the

@@ -16,23 +16,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.checks import DOUBTED, Judgement, judge
-from chaos.checks.base import Verdict
-from chaos.exploration import coverage
-from chaos.exploration.corpus import Corpus, Seed, Tried
-from chaos.exploration.coverage import Pair
-from chaos.exploration.generate import ByChance, Document, allowing, held_for, plan_of, sensible, with_faults
-from chaos.exploration.generate import known as known_kinds
-from chaos.exploration.guide import Knowledge, draw
-from chaos.exploration.scenario_writer import text
-from chaos.exploration.shrink import shrunk
-from chaos.runner.simulate import Simulated, simulate
-from chaos.scenario.model import Scenario
-from faults import FAULTS
-from harness.fingerprint import source_digest
-from harness.storage.files import write_whole
-from harness.tape.reading import Tape
-from harness.workers import Numbered, Task, Workers
+from diloco_chaos.chaos.checks import DOUBTED, Judgement, judge
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.exploration import coverage
+from diloco_chaos.chaos.exploration.corpus import Corpus, Seed, Tried
+from diloco_chaos.chaos.exploration.coverage import Pair
+from diloco_chaos.chaos.exploration.generate import (
+    ByChance,
+    Document,
+    allowing,
+    held_for,
+    plan_of,
+    sensible,
+    with_faults,
+)
+from diloco_chaos.chaos.exploration.generate import known as known_kinds
+from diloco_chaos.chaos.exploration.guide import Knowledge, draw
+from diloco_chaos.chaos.exploration.scenario_writer import text
+from diloco_chaos.chaos.exploration.shrink import shrunk
+from diloco_chaos.chaos.runner.simulate import Simulated, simulate
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.fingerprint import source_digest
+from diloco_chaos.harness.storage.files import write_whole
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.workers import Numbered, Task, Workers
 
 ROUND, FIRST_ROUND = 48, 8
 """Schedules that are drawn at once, at the most, and at first: what breaks at once is told at once."""

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from chaos.scenario.bounds import LossParity
-from chaos.scenario.model import SYNCER, Scenario
-from chaos.scenario.plan import Plan, freeze
-from chaos.scenario.problems import Numbers
-from chaos.scenario.validation import validate_semantics
-from faults import FAULTS, Drawn
-from harness.cluster.base import SIMULATED
-from harness.trainer_api.trainer import OFTEN, role_of
+from diloco_chaos.chaos.scenario.bounds import LossParity
+from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.scenario.problems import Numbers
+from diloco_chaos.chaos.scenario.validation import validate_semantics
+from diloco_chaos.faults import FAULTS, Drawn
+from diloco_chaos.harness.cluster.base import SIMULATED
+from diloco_chaos.harness.trainer_api.trainer import OFTEN, role_of
 
 T = TypeVar("T")
 Document = dict[str, Any]

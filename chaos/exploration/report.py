@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.exploration.explore import Exploration
+from diloco_chaos.chaos.exploration.explore import Exploration
 
 _MOST_REASONS = 5
 _NAMES_AND_NUMBERS = re.compile(r"learner-\d+|\bf\d+\b|\d[\d.,]*( m?s\b)?")

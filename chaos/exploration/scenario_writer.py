@@ -7,9 +7,9 @@ from io import StringIO
 
 from ruamel.yaml import YAML
 
-from chaos.exploration.generate import Document, with_faults
-from chaos.scenario.document import HEADER
-from chaos.scenario.model import Scenario
+from diloco_chaos.chaos.exploration.generate import Document, with_faults
+from diloco_chaos.chaos.scenario.document import HEADER
+from diloco_chaos.chaos.scenario.model import Scenario
 
 
 def text(scenario: Scenario, faults: Sequence[Document], name: str, description: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from chaos.exploration.generate import Document
+from diloco_chaos.chaos.exploration.generate import Document
 
 Breaks = Callable[[Sequence[Document]], bool]
 """Whether a schedule still breaks; one that can't be does not."""

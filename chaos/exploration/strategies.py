@@ -1,6 +1,6 @@
 """Hypothesis strategies: fault schedules for property tests, and what to do with one.
 
-    from chaos.exploration.strategies import assert_holds, plans, run
+    from diloco_chaos.chaos.exploration.strategies import assert_holds, plans, run
 
     @given(plan=plans(learners=3, max_faults=2))
     def test_nothing_is_merged_twice(plan):
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from chaos.exploration.generate import Document, choose, document, known, plan_of, with_faults
-from chaos.exploration.scenario_writer import text
-from chaos.runner.simulate import Simulated, simulate
-from chaos.scenario.model import Scenario
-from chaos.scenario.plan import Plan
-from harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.chaos.exploration.generate import Document, choose, document, known, plan_of, with_faults
+from diloco_chaos.chaos.exploration.scenario_writer import text
+from diloco_chaos.chaos.runner.simulate import Simulated, simulate
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 
 T = TypeVar("T")
 SMALL: dict[str, Any] = {"model": "quadratic", "learners": 3, "budget": "150 steps", "step_time": "60ms"}
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"model": "quadratic", "learners": 3, "budget": "150 ste
 
 @dataclass(frozen=True)
 class _ByHypothesis:
-    """Implements `chaos.exploration.generate.Chooser`."""
+    """Implements `diloco_chaos.chaos.exploration.generate.Chooser`."""
 
     draw: Callable[[st.SearchStrategy[Any]], Any]
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from chaos.checks.base import Verdict
-from chaos.checks.injection import measure
-from chaos.evidence.history import History, Span
-from chaos.evidence.presence import Absence, Moment, Presence
-from chaos.scenario.model import SYNCER
-from harness.units import names, show_seconds
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.presence import Absence, Moment, Presence
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.units import names, show_seconds
 
 _AROUND_S = 1.0
 _MOST_LINES = 3

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from chaos.evidence.timeline import LOOKS, Lanes
+from diloco_chaos.chaos.evidence.timeline import LOOKS, Lanes
 
 _NAME = 10
 _CALM = {"starting", "training", "merging", "serving", "done"}

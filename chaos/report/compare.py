@@ -13,16 +13,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.checks.outcome import goodput_between, loss_at
-from chaos.evidence.history import History
-from chaos.evidence.traffic import crossed
-from chaos.report import charts
-from chaos.report.live import Terminal
-from chaos.report.saved import kept
-from chaos.runner.backends import Backend
-from chaos.runner.run import Result, run_plan
-from chaos.scenario.plan import Plan, with_checkpoints
-from harness.trainer_api.trainer import TrainerError
+from diloco_chaos.chaos.checks.outcome import goodput_between, loss_at
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.traffic import crossed
+from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.report.live import Terminal
+from diloco_chaos.chaos.report.saved import kept
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.runner.run import Result, run_plan
+from diloco_chaos.chaos.scenario.plan import Plan, with_checkpoints
+from diloco_chaos.harness.trainer_api.trainer import TrainerError
 
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""
@@ -97,7 +97,7 @@ def compared(by_mode: Mapping[str, Plan], runs: Path, console: Console,
     """Run the plan of every mode, one after the other: the figures, and the histories of those that finished.
 
     Raises:
-        As `chaos.runner.run.run_plan`.
+        As `diloco_chaos.chaos.runner.run.run_plan`.
     """
     results = {}
     for number, (mode, each) in enumerate(by_mode.items(), 1):

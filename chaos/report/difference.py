@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from chaos.checks.base import Figure, show_figure
-from chaos.evidence.history import History
-from chaos.report.model import CheckTold, ReportModel, model_of
-from chaos.report.past import Past, earlier
-from chaos.report.story import VERDICTS
-from chaos.runner.run import Result
-from chaos.scenario.plan import Plan
+from diloco_chaos.chaos.checks.base import Figure, show_figure
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.report.model import CheckTold, ReportModel, model_of
+from diloco_chaos.chaos.report.past import Past, earlier
+from diloco_chaos.chaos.report.story import VERDICTS
+from diloco_chaos.chaos.runner.run import Result
+from diloco_chaos.chaos.scenario.plan import Plan
 
 Kind = Literal["broken", "fixed", "changed", "figure", "as usual", "only before", "only after"]
 _ORDER: tuple[Kind, ...] = ("broken", "fixed", "changed", "only before", "only after", "figure", "as usual")

@@ -12,14 +12,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from chaos.evidence.timeline import Lanes
-from chaos.report import charts
-from chaos.runner.experiment import Observer
-from chaos.runner.orchestrator import SmoothedLoss
-from chaos.scenario.plan import Plan
-from harness.errors import printable
-from harness.tape.event import Event
-from harness.units import show_seconds
+from diloco_chaos.chaos.evidence.timeline import Lanes
+from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.runner.experiment import Observer
+from diloco_chaos.chaos.runner.orchestrator import SmoothedLoss
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import show_seconds
 
 _OTHER_LINES = 13
 """Of a terminal, for all but the nodes: titles, faults, axis, two of the legend, numbers, what comes next, events."""
@@ -264,7 +264,7 @@ def counting(console: Console, of: int) -> rich.progress.Progress:
 
 
 class NullAudience:
-    """Implements `chaos.runner.run.Audience` and `Observer` for programs: nobody watches."""
+    """Implements `diloco_chaos.chaos.runner.run.Audience` and `Observer` for programs: nobody watches."""
 
     def watch(self, plan: Plan, what: str) -> Observer:
         """Nobody."""

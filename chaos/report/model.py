@@ -12,15 +12,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.checks.base import Figure, Verdict, tightest
-from chaos.checks.injection import measure
-from chaos.evidence.history import History, Span
-from chaos.evidence.interference import interference
-from chaos.report.causes import causes, since_steady, stalls
-from chaos.report.story import QUIET
-from chaos.runner.run import INCONCLUSIVE, Result, exit_code
-from harness.tape.event import Event
-from harness.units import shortened
+from diloco_chaos.chaos.checks.base import Figure, Verdict, tightest
+from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.interference import interference
+from diloco_chaos.chaos.report.causes import causes, since_steady, stalls
+from diloco_chaos.chaos.report.story import QUIET
+from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import shortened
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
 WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}

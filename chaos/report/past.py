@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from chaos.checks.base import Verdict, nearest_limit
-from chaos.evidence.run_folder import RunFolder, all_runs
+from diloco_chaos.chaos.checks.base import Verdict, nearest_limit
+from diloco_chaos.chaos.evidence.run_folder import RunFolder, all_runs
 
 _MOST = 20
 

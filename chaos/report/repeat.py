@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.report.live import Terminal
-from chaos.report.saved import kept, suite_kept
-from chaos.report.suite import row_of
-from chaos.runner.backends import Backend
-from chaos.runner.run import exit_code, run_plan
-from chaos.scenario.plan import Plan
+from diloco_chaos.chaos.report.live import Terminal
+from diloco_chaos.chaos.report.saved import kept, suite_kept
+from diloco_chaos.chaos.report.suite import row_of
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.runner.run import exit_code, run_plan
+from diloco_chaos.chaos.scenario.plan import Plan
 
 _WORDS = {0: ("passed", "green"), 1: ("failed", "bold red"), 3: ("inconclusive", "yellow"),
           130: ("interrupted", "yellow")}

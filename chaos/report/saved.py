@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.report.forms.markdown import report_markdown, suite_markdown
-from chaos.report.forms.page import PAGE, report_html
-from chaos.report.forms.registry import html
-from chaos.report.model import model_of
-from chaos.report.past import earlier
-from chaos.report.suite import Row
-from chaos.runner.run import REPORT, Result, document
-from harness.errors import printable
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.report.forms.markdown import report_markdown, suite_markdown
+from diloco_chaos.chaos.report.forms.page import PAGE, report_html
+from diloco_chaos.chaos.report.forms.registry import html
+from diloco_chaos.chaos.report.model import model_of
+from diloco_chaos.chaos.report.past import earlier
+from diloco_chaos.chaos.report.suite import Row
+from diloco_chaos.chaos.runner.run import REPORT, Result, document
+from diloco_chaos.harness.errors import printable
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows on the page of a job."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chaos.checks.base import Verdict, nearest_limit, show_figure
-from chaos.report.model import WORDS
-from chaos.report.story import headline
-from chaos.runner.run import Result, exit_code
+from diloco_chaos.chaos.checks.base import Verdict, nearest_limit, show_figure
+from diloco_chaos.chaos.report.model import WORDS
+from diloco_chaos.chaos.report.story import headline
+from diloco_chaos.chaos.runner.run import Result, exit_code
 
 COLUMNS = ("scenario", "verdict", "tightest margin", "recovery", "goodput", "loss gap")
 EXPECTED = "FAILED, as expected"

@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.console import Console
 
-from chaos.report.fleet import count_words, table_of
-from chaos.report.forms.plot import Line, Point, plot_svg
-from chaos.sweeps import failed_share, grace, wan
-from chaos.sweeps.wan import KEEPS
-from chaos.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
-from harness.units import show_seconds
+from diloco_chaos.chaos.report.fleet import count_words, table_of
+from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
+from diloco_chaos.chaos.sweeps import failed_share, grace, wan
+from diloco_chaos.chaos.sweeps.wan import KEEPS
+from diloco_chaos.chaos.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
+from diloco_chaos.harness.units import show_seconds
 
 _NOTHING = 0.0005
 _USED = (f"gradients of single steps as bfloat16; DiLoCo, streaming and decoupled: H = P = {SYNC_EVERY}, "

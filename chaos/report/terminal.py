@@ -11,21 +11,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from chaos.checks import Judgement
-from chaos.checks.base import Verdict
-from chaos.checks.injection import measure
-from chaos.evidence.history import Span
-from chaos.evidence.interference import Interference, interference
-from chaos.program import PROGRAM, called
-from chaos.report import charts
-from chaos.report.causes import since_steady
-from chaos.report.forms.page import PAGE
-from chaos.report.model import WORDS, change
-from chaos.report.story import MARKS, VERDICTS, story
-from chaos.runner.resume_point import checkpoints_of
-from chaos.runner.run import Result, exit_code
-from harness.storage.global_checkpoint import CHECKPOINTS
-from harness.units import show_seconds
+from diloco_chaos.chaos.checks import Judgement
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.checks.injection import measure
+from diloco_chaos.chaos.evidence.history import Span
+from diloco_chaos.chaos.evidence.interference import Interference, interference
+from diloco_chaos.chaos.program import PROGRAM, called
+from diloco_chaos.chaos.report import charts
+from diloco_chaos.chaos.report.causes import since_steady
+from diloco_chaos.chaos.report.forms.page import PAGE
+from diloco_chaos.chaos.report.model import WORDS, change
+from diloco_chaos.chaos.report.story import MARKS, VERDICTS, story
+from diloco_chaos.chaos.runner.resume_point import checkpoints_of
+from diloco_chaos.chaos.runner.run import Result, exit_code
+from diloco_chaos.harness.storage.global_checkpoint import CHECKPOINTS
+from diloco_chaos.harness.units import show_seconds
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _WIDEST = 140

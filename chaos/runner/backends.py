@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.runner.cleanup import cleanup_guard
-from chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
-from chaos.scenario.problems import Problem, ScenarioError, nearest
-from chaos.scenario.step_time import MOST_LOAD
-from harness import units
-from harness.cleanup.undo_log import NoUndoLog, UndoLog
-from harness.cluster.base import (
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.runner.cleanup import cleanup_guard
+from diloco_chaos.chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
+from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError, nearest
+from diloco_chaos.chaos.scenario.step_time import MOST_LOAD
+from diloco_chaos.harness import units
+from diloco_chaos.harness.cleanup.undo_log import NoUndoLog, UndoLog
+from diloco_chaos.harness.cluster.base import (
     BY_COMMAND,
     CONTAINERS,
     ENGINE_RESTART,
@@ -30,21 +30,21 @@ from harness.cluster.base import (
     ClusterError,
     Recorder,
 )
-from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.cluster.local.cluster import LocalCluster
-from harness.cluster.slurm.cluster import SlurmCluster
-from harness.cluster.slurm.queue import must_be_ready as slurm_must_be_ready
-from harness.cluster.slurm.settings import SlurmSettings
-from harness.core.programs import Program, splittable
-from harness.device import missing as unavailable
-from harness.extras import require
-from harness.node.settings import NodeSettings
-from harness.providers import ProviderError, offers
-from harness.simulation.parameters import Parameters
-from harness.trainer_api.registry import BUILT_IN
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.local.cluster import LocalCluster
+from diloco_chaos.harness.cluster.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.cluster.slurm.queue import must_be_ready as slurm_must_be_ready
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.core.programs import Program, splittable
+from diloco_chaos.harness.device import missing as unavailable
+from diloco_chaos.harness.extras import require
+from diloco_chaos.harness.node.settings import NodeSettings
+from diloco_chaos.harness.providers import ProviderError, offers
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.trainer_api.registry import BUILT_IN
 
 if TYPE_CHECKING:
-    from chaos.scenario.plan import Plan
+    from diloco_chaos.chaos.scenario.plan import Plan
 
 _LOAD_OF_PODS = 0.35
 """Of the processors of a machine that is a whole Kubernetes, too: that, agents and forwarded ports need the rest."""
@@ -201,7 +201,7 @@ def named(name: str) -> Backend:
     backend = found.content() if callable(found.content) else None
     if not isinstance(backend, Backend) or backend.name != name:
         raise ProviderError(f"{name} of {found.provider} is no backend: an entry point of {GROUP} names a function "
-                            f"without arguments that returns a chaos.runner.backends.Backend called {name!r}")
+                            f"without arguments that returns a diloco_chaos.Backend called {name!r}")
     return backend
 
 
@@ -221,8 +221,11 @@ def compose(links_port: int = 0) -> Backend:
         MissingExtraError: docker-py is not installed.
     """
     require("docker", "compose", "--on compose")
-    from harness.cluster.compose.cluster import ComposeCluster, must_be_ready  # docker-py is not needed elsewhere
-    from harness.cluster.compose.engine import Engine
+    from diloco_chaos.harness.cluster.compose.cluster import (  # docker-py is not needed elsewhere
+        ComposeCluster,
+        must_be_ready,
+    )
+    from diloco_chaos.harness.cluster.compose.engine import Engine
     Engine().close()
     ours_must_be_ready = cache(must_be_ready)  # looking into an image takes a container
 
@@ -258,8 +261,11 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
         MissingExtraError: the official client is not installed.
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
-    from harness.cluster.kubernetes.access import must_be_ready, named  # the client is not needed elsewhere
-    from harness.cluster.kubernetes.cluster import KubernetesCluster
+    from diloco_chaos.harness.cluster.kubernetes.access import (  # the client is not needed elsewhere
+        must_be_ready,
+        named,
+    )
+    from diloco_chaos.harness.cluster.kubernetes.cluster import KubernetesCluster
     used = settings or named(KubernetesSettings.given())
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
@@ -290,7 +296,9 @@ def simulated(parameters: Parameters | None = None) -> Backend:
     used = parameters or Parameters()
 
     def stage(plan: Plan, folder: RunFolder, settings: NodeSettings, undo_log: UndoLog) -> Stage:
-        from chaos.runner.virtual_runtime import FolderStage  # the trainer's cores are not needed elsewhere
+        from diloco_chaos.chaos.runner.virtual_runtime import (
+            FolderStage,  # the trainer's cores are not needed elsewhere
+        )
         return FolderStage(plan, used, settings, folder)
     return Backend("simulated", SIMULATED, stage, used.digest)
 

@@ -18,17 +18,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.run_folder import RunFolder, environment
-from chaos.runner.experiment import Experiment, Observer
-from chaos.runner.runtime import MakeStage
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, save
-from harness.cleanup.undo_log import Remove, UndoLog
-from harness.errors import first
-from harness.node.settings import NodeSettings
-from harness.tape.reading import Tape
-from harness.trainer_api.trainer import Kind
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.run_folder import RunFolder, environment
+from diloco_chaos.chaos.runner.experiment import Experiment, Observer
+from diloco_chaos.chaos.runner.runtime import MakeStage
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, save
+from diloco_chaos.harness.cleanup.undo_log import Remove, UndoLog
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.node.settings import NodeSettings
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer_api.trainer import Kind
 
 _FILE, _WARM = "reference.json", "warm.safetensors"
 _TOLD_LINES = 3
@@ -211,7 +211,7 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
         return told_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
         with TemporaryFile("w+") as said:
-            command = [sys.executable, "-m", "harness.node.evaluate", str(run.path), str(os.getpid())]
+            command = [sys.executable, "-m", "diloco_chaos.harness.node.evaluate", str(run.path), str(os.getpid())]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as measuring:
                 try:
                     for line in measuring.stdout or ():

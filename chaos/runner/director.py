@@ -14,9 +14,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
-from harness.units import show_seconds
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import show_seconds
 
 T = TypeVar("T")
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.runner.director import Director
-from chaos.runner.node_specs import node_specs
-from chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
-from chaos.runner.probing import Sensing
-from chaos.runner.resume_point import Origin
-from chaos.runner.runtime import Stage
-from chaos.scenario import plan as plans
-from chaos.scenario.plan import Plan, PlannedFault
-from harness.cluster.base import ClusterError
-from harness.links.client import LinkError
-from harness.machine import SAMPLE
-from harness.tape.event import Event
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.runner.director import Director
+from diloco_chaos.chaos.runner.node_specs import node_specs
+from diloco_chaos.chaos.runner.orchestrator import Abort, Action, End, Heal, Inject, Orchestrator
+from diloco_chaos.chaos.runner.probing import Sensing
+from diloco_chaos.chaos.runner.resume_point import Origin
+from diloco_chaos.chaos.runner.runtime import Stage
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.links.client import LinkError
+from diloco_chaos.harness.machine import SAMPLE
+from diloco_chaos.harness.tape.event import Event
 
 
 class Observer(Protocol):

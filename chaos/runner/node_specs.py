@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan
-from harness.cluster.base import OF_MACHINES, NodeSpec
-from harness.core.programs import filled
-from harness.storage.disk import STATE
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.cluster.base import OF_MACHINES, NodeSpec
+from diloco_chaos.harness.core.programs import filled
+from diloco_chaos.harness.storage.disk import STATE
 
 
 def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
@@ -36,8 +36,8 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
-        argv = ("{python}", "-m", "harness.node.process", "--role", role, "--name", name, "--run", str(run),
-                "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
+        argv = ("{python}", "-m", "diloco_chaos.harness.node.process", "--role", role, "--name", name,
+                "--run", str(run), "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,
                         connects_to="" if syncer else SYNCER, reads=reads, incarnation=numbers.get(name, 0),

@@ -30,13 +30,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from chaos.evidence.outages import Outages
-from chaos.evidence.token_accounting import Node
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan, PlannedFault
-from faults import Fault
-from harness.tape.event import Event
-from harness.units import floor_ms
+from diloco_chaos.chaos.evidence.outages import Outages
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
+from diloco_chaos.faults import Fault
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.units import floor_ms
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
                       "lost", "resumed"})

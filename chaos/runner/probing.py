@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from chaos.runner.runtime import Prober
-from chaos.scenario.plan import Plan, PlannedFault
-from faults import Fault, FaultContext, LinkFault, Observation
-from harness.cluster.base import Asks, Cluster, NodeSpec
-from harness.links.probe import Sounding
-from harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.chaos.runner.runtime import Prober
+from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
+from diloco_chaos.faults import Fault, FaultContext, LinkFault, Observation
+from diloco_chaos.harness.cluster.base import Asks, Cluster, NodeSpec
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
 
 _PROBES = 5
 

@@ -9,20 +9,20 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaos.evidence.run_folder import FolderError, RunFolder, environment
-from chaos.runner.backends import Backend
-from chaos.runner.cleanup import clean, settled
-from chaos.runner.experiment import Experiment
-from chaos.runner.resume_point import Lost, Origin, checkpoints_of
-from chaos.runner.run import Audience, Result, concluded, repeating
-from chaos.scenario import plan as plans
-from chaos.scenario.model import SYNCER
-from harness.cleanup.processes import identity
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage import checkpoint, global_checkpoint
-from harness.storage.disk import CheckpointError, file_digest
-from harness.tape import writing
-from harness.units import show_seconds
+from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, environment
+from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.runner.cleanup import clean, settled
+from diloco_chaos.chaos.runner.experiment import Experiment
+from diloco_chaos.chaos.runner.resume_point import Lost, Origin, checkpoints_of
+from diloco_chaos.chaos.runner.run import Audience, Result, concluded, repeating
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.storage import checkpoint, global_checkpoint
+from diloco_chaos.harness.storage.disk import CheckpointError, file_digest
+from diloco_chaos.harness.tape import writing
+from diloco_chaos.harness.units import show_seconds
 
 
 def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from chaos.evidence.token_accounting import Node
-from chaos.scenario.model import SYNCER
-from chaos.scenario.plan import Plan
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 HARNESS = "harness"
 

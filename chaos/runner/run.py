@@ -13,26 +13,33 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from chaos.checks import Judgement, judge
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.history import History
-from chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
-from chaos.evidence.traffic import Crossed, crossed
-from chaos.runner.backends import Backend, local
-from chaos.runner.baselines import NoReferenceError, References, drop_snapshots, loss_curve, needed, told_curve
-from chaos.runner.cleanup import clean
-from chaos.runner.director import Director
-from chaos.runner.experiment import Experiment, Observer, Outcome
-from chaos.scenario import plan as plans
-from chaos.scenario.plan import Plan
-from harness.cleanup.processes import identity
-from harness.cleanup.undo_log import UndoLog
-from harness.garbage import uncollected
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage.disk import file_digest
-from harness.storage.global_checkpoint import CHECKPOINTS
-from harness.storage.workings import WORKINGS, Amount, InFolder
-from harness.tape.event import SCHEMA
+from diloco_chaos.chaos.checks import Judgement, judge
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
+from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
+from diloco_chaos.chaos.runner.backends import Backend, local
+from diloco_chaos.chaos.runner.baselines import (
+    NoReferenceError,
+    References,
+    drop_snapshots,
+    loss_curve,
+    needed,
+    told_curve,
+)
+from diloco_chaos.chaos.runner.cleanup import clean
+from diloco_chaos.chaos.runner.director import Director
+from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.garbage import uncollected
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.storage.disk import file_digest
+from diloco_chaos.harness.storage.global_checkpoint import CHECKPOINTS
+from diloco_chaos.harness.storage.workings import WORKINGS, Amount, InFolder
+from diloco_chaos.harness.tape.event import SCHEMA
 
 REPORT = "report.json"
 INCONCLUSIVE, INTERRUPTED = 3, 130

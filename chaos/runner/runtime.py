@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.scenario.plan import Plan
-from faults import Fault, FaultContext, Observation
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import Cluster, Recorder, Watched
-from harness.links.probe import Sounding
-from harness.machine import Watch
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.tape.event import Event
-from harness.tape.reading import Tail
-from harness.tape.writing import TapeWriter
-from harness.wire.impersonation import Impostor, attack
-from harness.wire.probe import probe
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.faults import Fault, FaultContext, Observation
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import Cluster, Recorder, Watched
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.machine import Watch
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tail
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.wire.impersonation import Impostor, attack
+from diloco_chaos.harness.wire.probe import probe
 
 TICK_S = 0.01
 _STACKS_S = 0.2
@@ -35,11 +35,11 @@ class Prober(Protocol):
     """Asks through links, beside everything else."""
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """See `harness.wire.probe.probe`."""
+        """See `diloco_chaos.harness.wire.probe.probe`."""
         ...
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
-        """See `harness.wire.impersonation.attack`."""
+        """See `diloco_chaos.harness.wire.impersonation.attack`."""
         ...
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:

@@ -10,24 +10,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from chaos.checks import Judgement, judge
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.history import History
-from chaos.evidence.run_folder import cache_folder
-from chaos.runner.baselines import needed, synchronous
-from chaos.runner.experiment import Experiment, Observer, Outcome
-from chaos.runner.resume_point import Origin
-from chaos.runner.virtual_runtime import VirtualStage
-from chaos.scenario.plan import Plan
-from harness.garbage import uncollected
-from harness.node.evaluate import point
-from harness.simulation.parameters import Parameters
-from harness.storage.disk import Content
-from harness.storage.workings import InMemory
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.tensors import Tensors
-from harness.trainer_api.trainer import Kind, Workload
+from diloco_chaos.chaos.checks import Judgement, judge
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.run_folder import cache_folder
+from diloco_chaos.chaos.runner.baselines import needed, synchronous
+from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
+from diloco_chaos.chaos.runner.resume_point import Origin
+from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.garbage import uncollected
+from diloco_chaos.harness.node.evaluate import point
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.storage.workings import InMemory
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.trainer import Kind, Workload
 
 USUAL = Parameters()
 _DEADLINE_S = 3600.0

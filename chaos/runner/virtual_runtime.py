@@ -9,36 +9,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.runner.resume_point import HARNESS, Origin
-from chaos.runner.runtime import Prober
-from chaos.scenario.plan import Plan
-from faults import Fault, FaultContext, Impersonation, Observation
-from harness.cleanup.undo_log import NoUndoLog, UndoLog
-from harness.cluster.base import Cluster
-from harness.cluster.simulated.cluster import SimulatedCluster
-from harness.core.effects import Working
-from harness.links.probe import Sounding
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.simulation.host import KeepWorking, SimulatedHost
-from harness.simulation.parameters import Parameters
-from harness.simulation.world import World
-from harness.storage import checkpoint
-from harness.storage.disk import Content
-from harness.storage.workings import Workings
-from harness.tape import writing
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.tensors import Tensors
-from harness.trainer_api.trainer import Workload
-from harness.units import round_up
-from harness.wire.impersonation import Impostor
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.runner.resume_point import HARNESS, Origin
+from diloco_chaos.chaos.runner.runtime import Prober
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.faults import Fault, FaultContext, Impersonation, Observation
+from diloco_chaos.harness.cleanup.undo_log import NoUndoLog, UndoLog
+from diloco_chaos.harness.cluster.base import Cluster
+from diloco_chaos.harness.cluster.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.core.effects import Working
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.simulation.host import KeepWorking, SimulatedHost
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.world import World
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.storage.workings import Workings
+from diloco_chaos.harness.tape import writing
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.trainer import Workload
+from diloco_chaos.harness.units import round_up
+from diloco_chaos.harness.wire.impersonation import Impostor
 
 _EVENT_BYTES = 150
 
 
 class VirtualStage:
-    """Implements `chaos.runner.runtime.Stage`. All chance is drawn from the plan."""
+    """Implements `diloco_chaos.chaos.runner.runtime.Stage`. All chance is drawn from the plan."""
 
     epoch = 0.0
     reads: tuple[Path, ...] = ()
@@ -150,7 +150,7 @@ class FolderStage(VirtualStage):
 
 
 class VirtualProber:
-    """Works out what a probe would measure. Implements `chaos.runner.runtime.Prober`."""
+    """Works out what a probe would measure. Implements `diloco_chaos.chaos.runner.runtime.Prober`."""
 
     def __init__(self, world: World, cluster: SimulatedCluster) -> None:
         self._world, self._cluster = world, cluster

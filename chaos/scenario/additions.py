@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from chaos.scenario.model import LEARNERS, Scenario, named
-from chaos.scenario.plan import Plan, PlannedFault, singles
-from chaos.scenario.problems import Problem, ScenarioError, nearest
-from chaos.scenario.validation import objections
-from faults import FAULTS, AnyEntry, Fault
-from harness.errors import first
+from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, named
+from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault, singles
+from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError, nearest
+from diloco_chaos.chaos.scenario.validation import objections
+from diloco_chaos.faults import FAULTS, AnyEntry, Fault
+from diloco_chaos.harness.errors import first
 
 _ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
 

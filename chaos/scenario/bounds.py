@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from chaos.registry import CHECKS
-from harness.units import Part, Seconds, Share
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.harness.units import Part, Seconds, Share
 
 
 class _Bound(BaseModel):

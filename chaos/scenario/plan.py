@@ -11,20 +11,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from chaos.registry import CHECKS
-from chaos.scenario.availability import losses, predicted
-from chaos.scenario.bounds import Bounds
-from chaos.scenario.model import Scenario, joiners
-from chaos.scenario.problems import Problem, ScenarioError
-from chaos.scenario.under_test import AnySettings, TrainerName
-from faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
-from harness.errors import first, printable
-from harness.providers import Registry
-from harness.storage.files import bytes_of
-from harness.trainer_api.registry import BUILT_IN, TRAINERS
-from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import Trainer
-from harness.units import Seconds, Size
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.availability import losses, predicted
+from diloco_chaos.chaos.scenario.bounds import Bounds
+from diloco_chaos.chaos.scenario.model import Scenario, joiners
+from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
+from diloco_chaos.chaos.scenario.under_test import AnySettings, TrainerName
+from diloco_chaos.faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
+from diloco_chaos.harness.errors import first, printable
+from diloco_chaos.harness.providers import Registry
+from diloco_chaos.harness.storage.files import bytes_of
+from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import Trainer
+from diloco_chaos.harness.units import Seconds, Size
 
 _REGISTRIES: dict[str, Registry[Any]] = {"fault": FAULTS, "trainer": TRAINERS, "check": CHECKS}
 """By what is in them, in a word."""

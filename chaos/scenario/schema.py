@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.registry import CHECKS
-from chaos.scenario.model import LEARNERS, Scenario
-from faults import FAULTS, Fault
-from harness.trainer_api.registry import TRAINERS
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario
+from diloco_chaos.faults import FAULTS, Fault
+from diloco_chaos.harness.trainer_api.registry import TRAINERS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEADS = {"kind", "targets"}

@@ -7,10 +7,10 @@ import os
 
 from pydantic import ValidationError
 
-from chaos.scenario.plan import Plan
-from harness.errors import first
-from harness.trainer_api.trainer import TrainerError
-from harness.units import LONGEST_S, seconds
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.trainer_api.trainer import TrainerError
+from diloco_chaos.harness.units import LONGEST_S, seconds
 
 AUTO = "auto"
 MOST_LOAD = 0.6

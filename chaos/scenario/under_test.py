@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationInfo
 
-from chaos.scenario.problems import nearest
-from harness.errors import printable
-from harness.trainer_api.registry import TRAINERS
-from harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.chaos.scenario.problems import nearest
+from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.trainer_api.registry import TRAINERS
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 
 
 def _known(name: str) -> str:

@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from chaos.registry import CHECKS
-from chaos.scenario.model import SYNCER, Scenario, joiners
-from chaos.scenario.problems import Numbers, nearest
-from chaos.scenario.renamed import renamed_event
-from faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
-from harness.core.programs import ends
-from harness.tape.event import FIELDS
-from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import role_of
-from harness.units import show_seconds
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
+from diloco_chaos.chaos.scenario.problems import Numbers, nearest
+from diloco_chaos.chaos.scenario.renamed import renamed_event
+from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
+from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.tape.event import FIELDS
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import role_of
+from diloco_chaos.harness.units import show_seconds
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""

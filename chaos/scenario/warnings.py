@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.scenario.model import SYNCER
-from chaos.scenario.validation import longest
-from faults import Fault, Latency, LinkFault
-from harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.chaos.scenario.validation import longest
+from diloco_chaos.faults import Fault, Latency, LinkFault
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 
 
 def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:

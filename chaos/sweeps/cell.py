@@ -7,12 +7,12 @@ from itertools import product
 from statistics import mean
 from typing import Any, TypeVar
 
-from chaos.runner.simulate import performed
-from chaos.scenario.model import SYNCER, Scenario
-from chaos.scenario.plan import freeze
-from harness.simulation.parameters import Parameters
-from harness.tape.reading import Tape
-from harness.workers import Numbered, Task, Workers
+from diloco_chaos.chaos.runner.simulate import performed
+from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.workers import Numbered, Task, Workers
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -10,10 +10,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from chaos.sweeps.cell import Cell, Measured, repeated
-from chaos.sweeps.ways import WAYS, Way, cluster_of
-from harness.units import between, number
-from harness.workers import Workers
+from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
+from diloco_chaos.chaos.sweeps.ways import WAYS, Way, cluster_of
+from diloco_chaos.harness.units import between, number
+from diloco_chaos.harness.workers import Workers
 
 _BUDGET = 240
 """Inner steps of each learner, if all are there."""

@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from chaos.sweeps.cell import Cell, Measured, repeated
-from chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
-from harness.units import Count, Seconds, between, number
-from harness.workers import Workers
+from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
+from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
+from diloco_chaos.harness.units import Count, Seconds, between, number
+from diloco_chaos.harness.workers import Workers
 
 _ROUNDS = 10
 _LONGEST_TIMES = 3.0

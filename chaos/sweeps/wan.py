@@ -8,10 +8,10 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chaos.sweeps.cell import Cell, Measured, measured
-from chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
-from harness.units import Count, Seconds, between
-from harness.workers import Workers
+from diloco_chaos.chaos.sweeps.cell import Cell, Measured, measured
+from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
+from diloco_chaos.harness.units import Count, Seconds, between
+from diloco_chaos.harness.workers import Workers
 
 Sharing = Literal["own", "shared"]
 KEEPS = 0.9

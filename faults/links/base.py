@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from faults.base import DURATIONS, Fault, FaultContext, Observation
-from faults.evidence import Effect, Evidence, Injection
-from harness.cluster.base import Ability, Carries
-from harness.core.programs import ends
-from harness.links.client import Toxic
-from harness.links.probe import Sounding
-from harness.units import names, show_seconds
+from diloco_chaos.faults.base import DURATIONS, Fault, FaultContext, Observation
+from diloco_chaos.faults.evidence import Effect, Evidence, Injection
+from diloco_chaos.harness.cluster.base import Ability, Carries
+from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.units import names, show_seconds
 
 TOLERANCE = 0.5
 """A measured delay or rate within half of what was asked for counts as observed."""

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import Drawn, FaultContext
-from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
-from harness.links.probe import Sounding
-from harness.units import Seconds, between, show_seconds
+from diloco_chaos.faults.base import Drawn, FaultContext
+from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.units import Seconds, between, show_seconds
 
 _SLICES = 20
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from faults.base import Drawn, FaultContext, Observation
-from faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
-from faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
-from faults.links.profiles import PROFILES
-from harness.cluster.base import Ability, SharedLinks
-from harness.links.client import Toxic
-from harness.links.probe import Sounding
-from harness.units import Rate, Seconds, show_bytes, show_seconds
+from diloco_chaos.faults.base import Drawn, FaultContext, Observation
+from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
+from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from diloco_chaos.faults.links.profiles import PROFILES
+from diloco_chaos.harness.cluster.base import Ability, SharedLinks
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.units import Rate, Seconds, show_bytes, show_seconds
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14

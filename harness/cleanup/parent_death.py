@@ -1,7 +1,7 @@
 """Ties a process to the one that started it, so that nothing outlives a killed harness.
 
-For programs that are not ours: `python -m harness.cleanup.parent_death PARENT_PID PROGRAM ARGUMENTS...` ties itself and
-becomes the program.
+For programs that are not ours: `python -m diloco_chaos.harness.cleanup.parent_death PARENT_PID PROGRAM ARGUMENTS...`
+ties itself and becomes the program.
 """
 
 from __future__ import annotations

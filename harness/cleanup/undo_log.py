@@ -18,8 +18,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from harness.cleanup.processes import Identity
-from harness.errors import first
+from diloco_chaos.harness.cleanup.processes import Identity
+from diloco_chaos.harness.errors import first
 
 
 class UndoLogError(Exception):

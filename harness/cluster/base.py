@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args, runtime_checkable
 
-from harness.core.programs import Program, link_name
-from harness.links.client import Toxic
-from harness.links.probe import Sounding
-from harness.machine import Sample
-from harness.memory import Corruption
+from diloco_chaos.harness.core.programs import Program, link_name
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.machine import Sample
+from diloco_chaos.harness.memory import Corruption
 
 Recorder = Callable[..., None]
 """record(event, **fields): writes to the harness' own tape."""
@@ -368,7 +368,7 @@ class Asks(Protocol):
     """Its links are measured from where its nodes are. Not asked for by faults."""
 
     def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """See `harness.wire.probe.probe`; may be called from any thread.
+        """See `diloco_chaos.harness.wire.probe.probe`; may be called from any thread.
 
         Raises:
             ClusterError: nobody there can be asked.

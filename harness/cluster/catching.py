@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.cleanup.processes import TOKEN
-from harness.cluster.base import ClusterError
-from harness.core.programs import NO_COMPILER, compiler
-from harness.wire.token import matches
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.core.programs import NO_COMPILER, compiler
+from diloco_chaos.harness.wire.token import matches
 
 _SOURCE = Path(__file__).with_name("catch.c")
 _LIBRARY, _SOCKET = "catch.so", "catch.sock"

@@ -12,17 +12,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cleanup.undo_log import Enable, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
-from harness.cluster.catching import Catcher
-from harness.cluster.incarnation import Clock
-from harness.cluster.readiness import is_ready
-from harness.cluster.sockets import connections
-from harness.cluster.supervised import AnyIncarnation, SupervisedCluster
-from harness.core.programs import PROGRESS, Program, Started, filled, link_name
-from harness.links.addresses import join_address
-from harness.links.client import Toxic
-from harness.wire.echo import EchoServer
+from diloco_chaos.harness.cleanup.undo_log import Enable, UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder, status_words
+from diloco_chaos.harness.cluster.catching import Catcher
+from diloco_chaos.harness.cluster.incarnation import Clock
+from diloco_chaos.harness.cluster.readiness import is_ready
+from diloco_chaos.harness.cluster.sockets import connections
+from diloco_chaos.harness.cluster.supervised import AnyIncarnation, SupervisedCluster
+from diloco_chaos.harness.core.programs import PROGRESS, Program, Started, filled, link_name
+from diloco_chaos.harness.links.addresses import join_address
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.wire.echo import EchoServer
 
 ECHO = ":echo"
 """What the name of a link's echo ends with."""
@@ -150,7 +150,7 @@ class CommandCluster(SupervisedCluster[AnyIncarnation]):
         return self._asked_at(self._echoes.get(link) or super().address(link))
 
     def connections(self, links: Sequence[str]) -> int | None:
-        """See `harness.cluster.base.Carries`."""
+        """See `diloco_chaos.harness.cluster.base.Carries`."""
         if not set(links) & self._echoes.keys():
             return None
         ports = [int(self._sides_at[side].rpartition(":")[2]) for link in links for side in self._proxies[link]

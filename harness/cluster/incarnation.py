@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from harness.cleanup.processes import Identity, identity
-from harness.cleanup.undo_log import AnyUndo, Lift, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, NodeState
+from diloco_chaos.harness.cleanup.processes import Identity, identity
+from diloco_chaos.harness.cleanup.undo_log import AnyUndo, Lift, UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, NodeState
 
 STOP_TIMEOUT_S = 2.0
 Clock = Callable[[], float]

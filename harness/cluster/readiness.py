@@ -8,7 +8,7 @@ from pathlib import Path
 
 import requests
 
-from harness.core.programs import Ready
+from diloco_chaos.harness.core.programs import Ready
 
 _ERRORS_FROM = 400
 

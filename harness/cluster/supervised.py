@@ -13,20 +13,20 @@ from itertools import product
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from harness import memory
-from harness.cleanup.undo_log import Enable, Toxin, UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
-from harness.cluster.incarnation import Clock, Incarnation
-from harness.links.client import Toxic
-from harness.memory import Corruption
-from harness.storage.files import last_lines
-from harness.tape import reading
+from diloco_chaos.harness import memory
+from diloco_chaos.harness.cleanup.undo_log import Enable, Toxin, UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
+from diloco_chaos.harness.cluster.incarnation import Clock, Incarnation
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.storage.files import last_lines
+from diloco_chaos.harness.tape import reading
 
 START_TIMEOUT_S = 30.0
 
 
 class LinkControl(Protocol):
-    """What a cluster asks of its link server; `harness.links.client.Links` for one."""
+    """What a cluster asks of its link server; `diloco_chaos.harness.links.client.Links` for one."""
 
     def add(self, link: str, toxic: Toxic) -> None:
         """Put a toxic on."""
@@ -53,7 +53,7 @@ AnyIncarnation = TypeVar("AnyIncarnation", bound=Incarnation)
 
 
 class SupervisedCluster(ABC, Generic[AnyIncarnation]):
-    """Implements most of `harness.cluster.base.Cluster`."""
+    """Implements most of `diloco_chaos.harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, clock: Clock = time.monotonic) -> None:
         """`run`: the run's folder, for logs and to read `listening` from the tape. `undo log`: for undos, and for the

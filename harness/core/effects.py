@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from harness.tensors import Tensors
-from harness.wire.messages import Message
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.messages import Message
 
 _NONE: Tensors = {}
 

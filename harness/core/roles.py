@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from harness.core.effects import Compute, Effect, Record
-from harness.memory import Corruption
-from harness.tensors import Tensors
-from harness.wire.messages import Message, Vocabulary
+from diloco_chaos.harness.core.effects import Compute, Effect, Record
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.messages import Message, Vocabulary
 
 SYNCER = "syncer"
 """The name of the node that all others talk to."""

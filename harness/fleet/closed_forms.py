@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.fleet import Fleet
 
 _EULER = 0.5772156649015329
 

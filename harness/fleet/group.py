@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.fleet.chain import Indices, followed
-from harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.chain import Indices, followed
+from diloco_chaos.harness.fleet.fleet import Fleet
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]

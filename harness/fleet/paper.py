@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from harness.fleet.fleet import Fleet, Mode
+from diloco_chaos.harness.fleet.fleet import Fleet, Mode
 
 
 class Cell(NamedTuple):

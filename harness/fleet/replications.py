@@ -8,9 +8,9 @@ from statistics import NormalDist, mean, stdev
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.fleet.fleet import Fleet
-from harness.fleet.simulation import Outcome, simulate
-from harness.workers import Numbered, Task, Workers
+from diloco_chaos.harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.simulation import Outcome, simulate
+from diloco_chaos.harness.workers import Numbered, Task, Workers
 
 _CONFIDENCE = 0.95
 MOST_EVENTS = 20_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from harness.fleet.closed_forms import goodput
-from harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.closed_forms import goodput
+from diloco_chaos.harness.fleet.fleet import Fleet
 
 _PEERS, _MOST_LEARNERS = 8, 16
 _STEP_A_PEER_S = 0.025

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from harness.fleet.fleet import Fleet
-from harness.fleet.group import Events, Floats, Signs, rules_of, trained
-from harness.fleet.outages import Course, drawn_course
+from diloco_chaos.harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.group import Events, Floats, Signs, rules_of, trained
+from diloco_chaos.harness.fleet.outages import Course, drawn_course
 
 Intervals = tuple[Floats, Floats]
 """Beginnings and ends."""

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from harness.tape.event import Event
-from harness.trainer_api.trainer import ToldLoss
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.trainer_api.trainer import ToldLoss
 
 POINTS = 20
 

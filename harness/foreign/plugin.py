@@ -7,16 +7,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.core.programs import Program
-from harness.core.rounds_told import Lint
-from harness.foreign.losses import curve
-from harness.foreign.progress import lint
-from harness.foreign.settings import CommandSettings
-from harness.foreign.witness import LogWitness
-from harness.tape.reading import Tape
-from harness.tensors import Tensors
-from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
+from diloco_chaos.harness.core.programs import Program
+from diloco_chaos.harness.core.rounds_told import Lint
+from diloco_chaos.harness.foreign.losses import curve
+from diloco_chaos.harness.foreign.progress import lint
+from diloco_chaos.harness.foreign.settings import CommandSettings
+from diloco_chaos.harness.foreign.witness import LogWitness
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
 
 _OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
 _NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",

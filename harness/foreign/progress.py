@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from harness.core.rounds_told import Lint, Report
+from diloco_chaos.harness.core.rounds_told import Lint, Report
 
 GROUPS = ("round", "loss", "samples", "members", "time")
 """Names of groups that an expression may have; `round` it must."""
@@ -89,7 +89,7 @@ class JsonLines:
 
 
 class Holds:
-    """Lines of `chaos.progress.hold`."""
+    """Lines of `diloco_chaos.progress.hold`."""
 
     def read(self, line: str) -> Hold | None:
         """See `Reader`."""

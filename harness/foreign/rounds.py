@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.core.roles import SYNCER
-from harness.core.rounds_told import Report
-from harness.tape.event import Event
+from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.core.rounds_told import Report
+from diloco_chaos.harness.tape.event import Event
 
 PATIENCE_S = 1.0
 """A round has those members who report it within so long."""

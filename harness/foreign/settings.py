@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.core.programs import (
+from diloco_chaos.harness.core.programs import (
     LINKS,
     LOG,
     NO_COMPILER,
@@ -40,10 +40,10 @@ from harness.core.programs import (
     taken,
     target,
 )
-from harness.foreign.losses import POINTS
-from harness.foreign.progress import Expression, JsonLines, Source, compiled
-from harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
-from harness.units import Seconds, Written
+from diloco_chaos.harness.foreign.losses import POINTS
+from diloco_chaos.harness.foreign.progress import Expression, JsonLines, Source, compiled
+from diloco_chaos.harness.trainer_api.settings import Coupling, Evidence, SimpleSettings
+from diloco_chaos.harness.units import Seconds, Written
 
 _NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
 _BASELINE = "baseline"
@@ -179,7 +179,7 @@ class ToldBy(_Part):
     keys: dict[Literal["round", "loss", "samples", "members", "time"], str] = {}
     """Of `metrics`: what of a round stands under which key, `{round: step, loss: train.loss}`."""
     written: bool = False
-    """It calls `chaos.progress.round`."""
+    """It calls `diloco_chaos.progress.round`."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

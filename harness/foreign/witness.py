@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from harness.core.programs import PROGRESS, STEADY, WRITTEN, filled
-from harness.foreign.progress import Hold, Holds, Reader, Source
-from harness.foreign.rounds import Rounds
-from harness.foreign.settings import CommandSettings
-from harness.node.failpoints import PASSED, STOPPED
-from harness.tape.event import Event, line
+from diloco_chaos.harness.core.programs import PROGRESS, STEADY, WRITTEN, filled
+from diloco_chaos.harness.foreign.progress import Hold, Holds, Reader, Source
+from diloco_chaos.harness.foreign.rounds import Rounds
+from diloco_chaos.harness.foreign.settings import CommandSettings
+from diloco_chaos.harness.node.failpoints import PASSED, STOPPED
+from diloco_chaos.harness.tape.event import Event, line
 
 _LONGEST_LINE = 1 << 16
 _CLOCK_OFF_S = 5.0
@@ -51,7 +51,7 @@ class _Followed:
 
 
 class LogWitness:
-    """Implements `harness.trainer_api.trainer.Witness`."""
+    """Implements `diloco_chaos.harness.trainer_api.trainer.Witness`."""
 
     def __init__(self, settings: CommandSettings, run: Path, epoch: float) -> None:
         """`epoch`: the run's beginning on CLOCK_MONOTONIC, in seconds."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from harness.links.addresses import NotLoopbackError, join_address, listen_address
-from harness.links.fields import BadRequestError, flag, json_object, json_objects, text
-from harness.links.metrics import MEDIA_TYPE, Metrics
-from harness.links.proxy import Proxy
-from harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
+from diloco_chaos.harness.links.addresses import NotLoopbackError, join_address, listen_address
+from diloco_chaos.harness.links.fields import BadRequestError, flag, json_object, json_objects, text
+from diloco_chaos.harness.links.metrics import MEDIA_TYPE, Metrics
+from diloco_chaos.harness.links.proxy import Proxy
+from diloco_chaos.harness.links.toxics import ToxicSettings, new_toxic, updated_toxic
 
 VERSION = "2.12.0-embedded"  # the release whose API this follows
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.links.consumer import Consumer, LinkError
+from diloco_chaos.harness.links.consumer import Consumer, LinkError
 
 __all__ = ["LinkError", "Links", "Toxic"]
 

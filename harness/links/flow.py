@@ -13,9 +13,9 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from harness.links.metrics import Traffic
-from harness.links.pace import Pace
-from harness.links.toxics import Attributes
+from diloco_chaos.harness.links.metrics import Traffic
+from diloco_chaos.harness.links.pace import Pace
+from diloco_chaos.harness.links.toxics import Attributes
 
 _CHUNK_OVERHEAD = 256  # what a queued chunk costs beside its bytes: a flood of tiny ones is bounded as well
 # asyncio reads into 256 KiB and shrinks that, which leaves a page to the smallest chunk: queue a copy.

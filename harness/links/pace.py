@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 
-from harness.links.toxics import PLAIN_WINDOW, Attributes
+from diloco_chaos.harness.links.toxics import PLAIN_WINDOW, Attributes
 
 _SLICE_S = 0.1  # a slow link hands over what it carries every 100 ms, not when a large chunk is complete
 _CATCH_UP_S = 0.1  # how much lateness (a timer's, a stalled receiver's) a rate limit or slicer makes up for

@@ -14,10 +14,10 @@ import socket
 import struct
 from typing import Any, cast
 
-from harness.links.addresses import bound_socket, join_address, listen_address, split_address
-from harness.links.flow import Flow
-from harness.links.metrics import Metrics, Traffic
-from harness.links.toxics import STREAMS, ToxicSettings
+from diloco_chaos.harness.links.addresses import bound_socket, join_address, listen_address, split_address
+from diloco_chaos.harness.links.flow import Flow
+from diloco_chaos.harness.links.metrics import Metrics, Traffic
+from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings
 
 _BACKLOG = 512
 _BREATHER_S = 0.5

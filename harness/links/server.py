@@ -1,8 +1,8 @@
 """The embedded link server: Toxiproxy's HTTP API on loopback, where the real toxiproxy-server isn't at hand.
 
-Run as `python -m harness.links.server --port 0 --address-file PATH`. Requests are answered in the asyncio loop that
-carries the traffic. The API has no authentication: what keeps web pages from driving it is that only local Host and
-Origin headers are let in, and no browsers.
+Run as `python -m diloco_chaos.harness.links.server --port 0 --address-file PATH`. Requests are answered in the asyncio
+loop that carries the traffic. The API has no authentication: what keeps web pages from driving it is that only local
+Host and Origin headers are let in, and no browsers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from email.message import Message
 from functools import partial
 from pathlib import Path
 
-from harness.http_server import HttpServer, JsonHandler, StuckError
-from harness.links.api import Answer, Api, ApiError, Text
+from diloco_chaos.harness.http_server import HttpServer, JsonHandler, StuckError
+from diloco_chaos.harness.links.api import Answer, Api, ApiError, Text
 
 _MAX_BODY = 64 * 1024
 _MAX_DISCARD = 1024 * 1024  # up to here a body is read before it is refused, so that the refusal arrives
@@ -164,7 +164,7 @@ def _port(text: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; 0 then, 2 where the port is taken or the arguments are wrong."""
-    parser = argparse.ArgumentParser(prog="python -m harness.links.server",
+    parser = argparse.ArgumentParser(prog="python -m diloco_chaos.harness.links.server",
                                      description="The embedded link server")
     parser.add_argument("--port", type=_port, default=8474, help="on 127.0.0.1 (default 8474; 0: a free one)")
     parser.add_argument("--address-file", type=Path, help="file to write 127.0.0.1:PORT to when ready")
@@ -174,7 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a new one each time)")
     args = parser.parse_args(argv)
     if args.parent is not None:
-        from harness.cleanup.parent_death import die_with_parent
+        from diloco_chaos.harness.cleanup.parent_death import die_with_parent
 
         die_with_parent(args.parent)
     return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed), args.listen_on))

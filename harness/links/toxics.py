@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from harness.links.fields import BadRequestError, nested, probability, text, whole
+from diloco_chaos.harness.links.fields import BadRequestError, nested, probability, text, whole
 
 STREAMS = ("upstream", "downstream")
 PLAIN_WINDOW = 256 * 1024

@@ -9,18 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from harness.core.effects import Close, Compute, Effect, Send
-from harness.core.roles import SYNCER, Corruptible, Worker
-from harness.memory import ordered
-from harness.node.backoff import CONNECT_S, Backoff
-from harness.node.driver import Driver
-from harness.node.failpoints import Failpoints
-from harness.node.refusals import Refusals
-from harness.storage.workings import Workings
-from harness.tape.writing import TapeWriter
-from harness.tensors import Tensors
-from harness.wire.frames import Decoder, FrameError
-from harness.wire.messages import Message, Refused
+from diloco_chaos.harness.core.effects import Close, Compute, Effect, Send
+from diloco_chaos.harness.core.roles import SYNCER, Corruptible, Worker
+from diloco_chaos.harness.memory import ordered
+from diloco_chaos.harness.node.backoff import CONNECT_S, Backoff
+from diloco_chaos.harness.node.driver import Driver
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.node.refusals import Refusals
+from diloco_chaos.harness.storage.workings import Workings
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.frames import Decoder, FrameError
+from diloco_chaos.harness.wire.messages import Message, Refused
 
 _CHUNK = 1 << 18
 CONGESTED = 1 << 20  # bytes waiting to be sent above which a report, which the next one replaces, is dropped

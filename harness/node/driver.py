@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.core.effects import (
+from diloco_chaos.harness.core.effects import (
     Close,
     Commit,
     Compute,
@@ -24,16 +24,16 @@ from harness.core.effects import (
     Timer,
     Working,
 )
-from harness.core.roles import Core
-from harness.node.failpoints import Failpoints
-from harness.storage import checkpoint
-from harness.storage.disk import STATE, Content, FolderDisk
-from harness.storage.global_checkpoint import keep
-from harness.storage.workings import Workings
-from harness.tape.writing import TapeWriter
-from harness.tensors import Tensors
-from harness.wire.frames import encode
-from harness.wire.messages import Message
+from diloco_chaos.harness.core.roles import Core
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import STATE, Content, FolderDisk
+from diloco_chaos.harness.storage.global_checkpoint import keep
+from diloco_chaos.harness.storage.workings import Workings
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.wire.messages import Message
 
 Input = Callable[[float], Iterable[Effect]]
 """A core's method with everything but the time bound."""

@@ -1,7 +1,7 @@
 """Held-out loss of every snapshot of a run.
 
-`python -m harness.node.evaluate RUN [PARENT]` writes `curve.json`, and how many it has measured, of how many, to
-standard output.
+`python -m diloco_chaos.harness.node.evaluate RUN [PARENT]` writes `curve.json`, and how many it has measured, of how
+many, to standard output.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cleanup.parent_death import die_with_parent
-from harness.storage.files import write_whole
+from diloco_chaos.harness.cleanup.parent_death import die_with_parent
+from diloco_chaos.harness.storage.files import write_whole
 
 if TYPE_CHECKING:
-    from harness.tensors import Tensors
+    from diloco_chaos.harness.tensors import Tensors
 
 
 def evaluate(run: Path) -> list[dict[str, Any]]:
@@ -26,9 +26,9 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
         CheckpointError: a snapshot can't be trusted.
         TrainerError: the trainer writes no snapshots.
     """
-    from harness.node.settings import SETTINGS, NodeSettings
-    from harness.storage.checkpoint import load
-    from harness.trainer_api.trainer import at
+    from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+    from diloco_chaos.harness.storage.checkpoint import load
+    from diloco_chaos.harness.trainer_api.trainer import at
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
     snapshots = sorted((run / "snapshots").glob("*.safetensors"))
     if not snapshots:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from harness.core.effects import Save
-from harness.storage.disk import Content
-from harness.tape.event import Event
+from diloco_chaos.harness.core.effects import Save
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.tape.event import Event
 
 STOPPED, PASSED = "failpoint", "failpoint_passed"
 """Events: a node stands at a failpoint; it came to one that a fault waits for, and went on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tape.writing import TapeWriter
 
 _EVERY = 20  # steps between two lines about steps
 _WORDS = {

@@ -1,5 +1,6 @@
-"""A node's process: `python -m harness.node.process --role learner --name learner-1 ...`; started by a cluster.
+"""A node's process: `python -m diloco_chaos.harness.node.process --role learner --name learner-1 ...`.
 
+A cluster starts it.
 Its settings lie in the run's folder (`cluster.json`), its token in the environment (DILOCO_CHAOS_TOKEN). With `--alone`
 nobody prepared that folder: the node does so itself, and finds its incarnation, as in `docker compose up`.
 """
@@ -20,31 +21,31 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from harness.cleanup.parent_death import die_with_parent
-from harness.cleanup.processes import TOKEN
-from harness.fingerprint import node_digest
-from harness.node.driver import Driver
-from harness.node.failpoints import Failpoints, passed
-from harness.node.log import Logged
-from harness.node.settings import SETTINGS, NodeSettings
-from harness.storage import checkpoint, global_checkpoint
-from harness.storage.disk import STATE, Content, FolderDisk
-from harness.storage.files import write_whole
-from harness.tape.writing import NoTape, TapeWriter, earlier, next_incarnation
-from harness.trainer_api.trainer import TrainerError, at
+from diloco_chaos.harness.cleanup.parent_death import die_with_parent
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.fingerprint import node_digest
+from diloco_chaos.harness.node.driver import Driver
+from diloco_chaos.harness.node.failpoints import Failpoints, passed
+from diloco_chaos.harness.node.log import Logged
+from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.storage import checkpoint, global_checkpoint
+from diloco_chaos.harness.storage.disk import STATE, Content, FolderDisk
+from diloco_chaos.harness.storage.files import write_whole
+from diloco_chaos.harness.tape.writing import NoTape, TapeWriter, earlier, next_incarnation
+from diloco_chaos.harness.trainer_api.trainer import TrainerError, at
 
 if TYPE_CHECKING:
-    from harness.node.client import ClientDriver
-    from harness.node.server import ServerDriver
+    from diloco_chaos.harness.node.client import ClientDriver
+    from diloco_chaos.harness.node.server import ServerDriver
 
 LOOPBACK = "127.0.0.1"
-BUILT_IN = "harness.trainer.plugin:DecoupledDiLoCo"
+BUILT_IN = "diloco_chaos.harness.trainer.plugin:DecoupledDiLoCo"
 """Whose node it is, where nobody says."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line of a node."""
-    parser = argparse.ArgumentParser(prog="python -m harness.node.process", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m diloco_chaos.harness.node.process", description=__doc__)
     parser.add_argument("--role", choices=["syncer", "learner"], required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--incarnation", type=int, default=0)
@@ -129,7 +130,7 @@ async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWr
         driver.feed(None)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     if options.status:
-        from harness.node.status import StatusServer
+        from diloco_chaos.harness.node.status import StatusServer
         who = {"node": options.name, "incarnation": options.incarnation}
         StatusServer(options.host, options.status, lambda: {**who, **driver.status()})
     host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
@@ -144,7 +145,7 @@ def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None
 
 
 def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ServerDriver:
-    from harness.node.server import ServerDriver
+    from diloco_chaos.harness.node.server import ServerDriver
     disk, workload = FolderDisk(options.run / STATE), settings.workload()
     part = _part(options, settings)
     if part is not None:
@@ -156,7 +157,7 @@ def _syncer(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrite
 
 
 def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> ClientDriver:
-    from harness.node.client import ClientDriver
+    from diloco_chaos.harness.node.client import ClientDriver
     part = _part(options, settings)
     core = settings.workload().worker(options.name, options.incarnation, os.environ[TOKEN], part)
     tape.record("imported")

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
-from harness.core.roles import Coordinator
-from harness.node.driver import Driver
-from harness.node.failpoints import Failpoints
-from harness.node.lobby import HELLO_S, MOST, Lobby
-from harness.node.refusals import STRANGER, Refusals
-from harness.storage.workings import Workings
-from harness.tape.writing import TapeWriter
-from harness.tensors import Tensors
-from harness.wire.frames import MAX_HEADER, Decoder, FrameError
-from harness.wire.messages import Echo, Introduction, Message, Probe, Refused
-from harness.wire.token import matches
-from harness.wire.traffic import TOLD_AT, Traffic
+from diloco_chaos.harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from diloco_chaos.harness.core.roles import Coordinator
+from diloco_chaos.harness.node.driver import Driver
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.node.lobby import HELLO_S, MOST, Lobby
+from diloco_chaos.harness.node.refusals import STRANGER, Refusals
+from diloco_chaos.harness.storage.workings import Workings
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.frames import MAX_HEADER, Decoder, FrameError
+from diloco_chaos.harness.wire.messages import Echo, Introduction, Message, Probe, Refused
+from diloco_chaos.harness.wire.token import matches
+from diloco_chaos.harness.wire.traffic import TOLD_AT, Traffic
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationInfo
 
-from harness.storage import checkpoint
-from harness.storage.workings import WORKINGS, Amount, Workings
-from harness.tensors import Tensors
-from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import TrainerError, Workload, at
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.workings import WORKINGS, Amount, Workings
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import TrainerError, Workload, at
 
 SETTINGS = "cluster.json"
 

@@ -1,6 +1,6 @@
 """What a node answers when it is asked how it is: `GET /health` and `GET /status`, JSON over HTTP.
 
-`python -m harness.node.status` asks the node in the same container; its exit status is a health check.
+`python -m diloco_chaos.harness.node.status` asks the node in the same container; its exit status is a health check.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.http_server import HttpServer, JsonHandler, StuckError
+from diloco_chaos.harness.http_server import HttpServer, JsonHandler, StuckError
 
 PORT = 8080
 Status = Mapping[str, Any]
@@ -64,7 +64,7 @@ class _Handler(JsonHandler):
 
 def main(arguments: list[str] | None = None) -> int:
     """Ask; 0 where the node is well, 1 where it is not, or does not answer."""
-    parser = argparse.ArgumentParser(prog="python -m harness.node.status", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m diloco_chaos.harness.node.status", description=__doc__)
     parser.add_argument("question", nargs="?", choices=["health", "status"], default="health")
     parser.add_argument("--port", type=int, default=PORT)
     options = parser.parse_args(arguments)

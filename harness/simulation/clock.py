@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from harness.simulation.world import World
+from diloco_chaos.harness.simulation.world import World
 
 _TIMES = {"step": ("began",), "merge": ("opened", "quorum_at", "closed")}
 """Fields of events that are times; a merge's contributions have `arrived`."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.links.pace import Pace
-from harness.links.probe import PROBE_TIMEOUT_S
-from harness.links.toxics import Attributes
-from harness.simulation.parameters import Parameters
-from harness.simulation.shared_link import SharedLink
-from harness.simulation.world import World
+from diloco_chaos.harness.links.pace import Pace
+from diloco_chaos.harness.links.probe import PROBE_TIMEOUT_S
+from diloco_chaos.harness.links.toxics import Attributes
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.shared_link import SharedLink
+from diloco_chaos.harness.simulation.world import World
 
 _NEVER = float("inf")
 

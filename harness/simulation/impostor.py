@@ -1,15 +1,15 @@
-"""Somebody who takes a learner's place: `harness.wire.impersonation.attack`, in virtual time."""
+"""Somebody who takes a learner's place: `diloco_chaos.harness.wire.impersonation.attack`, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.simulation.host import SimulatedHost
-from harness.simulation.network import Connection, Link
-from harness.simulation.server import SimulatedServer
-from harness.tensors import Tensors
-from harness.wire.impersonation import Impostor
-from harness.wire.messages import Message
+from diloco_chaos.harness.simulation.host import SimulatedHost
+from diloco_chaos.harness.simulation.network import Connection, Link
+from diloco_chaos.harness.simulation.server import SimulatedServer
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.impersonation import Impostor
+from diloco_chaos.harness.wire.messages import Message
 
 
 class SimulatedImpostor:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from harness.links.client import Toxic
-from harness.links.pace import Pace
-from harness.links.toxics import STREAMS, ToxicSettings, new_toxic
-from harness.simulation.flow import Flow, Parcel
-from harness.simulation.parameters import Parameters
-from harness.simulation.shared_link import SharedLink
-from harness.simulation.world import World
-from harness.tensors import Tensors
-from harness.wire.messages import Message
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.pace import Pace
+from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings, new_toxic
+from diloco_chaos.harness.simulation.flow import Flow, Parcel
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.shared_link import SharedLink
+from diloco_chaos.harness.simulation.world import World
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.messages import Message
 
 Shared = Mapping[str, SharedLink[Parcel]]
 """By direction."""

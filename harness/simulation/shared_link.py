@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-from harness.simulation.world import World
+from diloco_chaos.harness.simulation.world import World
 
 
 class Sized(Protocol):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.tensors import Tensors
-from harness.wire.frames import encode
-from harness.wire.messages import Message
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.wire.messages import Message
 
 
 class Sizes:

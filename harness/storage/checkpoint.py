@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from harness.storage.disk import CheckpointError, Content, Disk, FolderDisk
-from harness.tensors import Tensors
+from diloco_chaos.harness.storage.disk import CheckpointError, Content, Disk, FolderDisk
+from diloco_chaos.harness.tensors import Tensors
 
 BEFORE_RENAME = "checkpoint.before_rename"
 PARTIAL = ".partial"

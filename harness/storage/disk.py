@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from harness.tensors import Tensors, digest
+from diloco_chaos.harness.tensors import Tensors, digest
 
 _ENTRY = "checkpoint"
 STATE = "state"

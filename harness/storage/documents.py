@@ -8,7 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from harness.storage.files import bytes_of
+from diloco_chaos.harness.storage.files import bytes_of
 
 _MOST_BYTES, _MOST_PARTS = 1 << 20, 20_000
 """People write less."""

@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from harness.core.effects import Effect, Record, Save
-from harness.storage import checkpoint
-from harness.storage.disk import Content
+from diloco_chaos.harness.core.effects import Effect, Record, Save
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import Content
 
 CHECKPOINTS = "checkpoints"
 """The folder of all global checkpoints, in the run's."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from harness.core.effects import Working
-from harness.core.roles import SYNCER
-from harness.errors import all_printable, printable
-from harness.storage.disk import CheckpointError, Content
-from harness.tensors import Tensors, add_prefix, strip_prefix
+from diloco_chaos.harness.core.effects import Working
+from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.errors import all_printable, printable
+from diloco_chaos.harness.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.tensors import Tensors, add_prefix, strip_prefix
 
 Amount = Literal["full", "sampled", "off"]
 """How much of it is kept."""

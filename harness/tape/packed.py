@@ -10,8 +10,8 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from harness.tape.columns import Column, Fields, packed
-from harness.tape.event import Event
+from diloco_chaos.harness.tape.columns import Column, Fields, packed
+from diloco_chaos.harness.tape.event import Event
 
 _TOGETHER = 1 << 10
 """So many events in a row are packed together, each kind for itself; two bytes tell a place among them."""

@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.errors import all_printable, printable
-from harness.garbage import uncollected
-from harness.tape.event import Event, Parts, parse, parsed, whole
-from harness.tape.packed import PackedEvents, Packing
+from diloco_chaos.harness.errors import all_printable, printable
+from diloco_chaos.harness.garbage import uncollected
+from diloco_chaos.harness.tape.event import Event, Parts, parse, parsed, whole
+from diloco_chaos.harness.tape.packed import PackedEvents, Packing
 
 _LONGEST_LINE = 1 << 20
 """Bytes; a merge from 16 learners has 4,000."""

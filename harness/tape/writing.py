@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.tape.event import Event, line, parse
+from diloco_chaos.harness.tape.event import Event, line, parse
 
 
 def write(events: Iterable[Event], folder: Path) -> None:

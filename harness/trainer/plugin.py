@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from harness.cleanup.undo_log import UndoLog
-from harness.core.roles import Coordinator, Worker
-from harness.errors import first
-from harness.storage.disk import Content as Stored
-from harness.storage.disk import Disk
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
-from harness.trainer.model.quadratic import QuadraticSpec
-from harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
-from harness.trainer_api.trainer import (
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.core.roles import Coordinator, Worker
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.storage.disk import Content as Stored
+from diloco_chaos.harness.storage.disk import Disk
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
+from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
+from diloco_chaos.harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import (
     OFTEN,
     ROUND_EVENTS,
     SELDOM,
@@ -34,13 +34,13 @@ from harness.trainer_api.trainer import (
     TrainerError,
     Workload,
 )
-from harness.units import names
-from harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.units import names
+from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
 
 if TYPE_CHECKING:
-    from harness.trainer.reference.rules import Rules
-    from harness.trainer.reference.schedule import Schedule
-    from harness.trainer.runtime.replica_factory import MakeReplica
+    from diloco_chaos.harness.trainer.reference.rules import Rules
+    from diloco_chaos.harness.trainer.reference.schedule import Schedule
+    from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
 
 _COPIES = 10
 """So many models fit onto a small disk: value, momentum and error (or weights and both moments), each twice, and room
@@ -72,28 +72,28 @@ class TrainingWorkload(Workload):
     @cached_property
     def _replicas(self) -> MakeReplica:
         """Imports torch where the model needs it, which takes seconds: a syncer that is started again does without."""
-        from harness.trainer.runtime.replica_factory import replicas
+        from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
         return replicas(self._config, self._data, self._initial, self._threads)
 
     def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
         """The syncer, or the hub of data parallelism."""
-        from harness.trainer.runtime.cores import syncer_core
+        from diloco_chaos.harness.trainer.runtime.cores import syncer_core
         return syncer_core(self._config, disk, self._initial, incarnation)
 
     def worker(self, name: str, incarnation: int, token: str, part: Stored | None = None) -> Worker:
         """A learner, or a peer of data parallelism."""
-        from harness.trainer.runtime.cores import learner_core
+        from diloco_chaos.harness.trainer.runtime.cores import learner_core
         replica = self._replicas(self._config.names.index(name))
         return learner_core(self._config, name, incarnation, token, replica, part)
 
     def put_back(self, part: Stored, disk: Disk) -> None:
         """All fragments' files."""
-        from harness.trainer.coordinator.syncer_part import put_back
+        from diloco_chaos.harness.trainer.coordinator.syncer_part import put_back
         put_back(part, disk)
 
     def evaluator(self) -> Callable[[Tensors], float]:
         """Held-out loss, in the unit of the model."""
-        from harness.trainer.runtime.replica_factory import evaluator
+        from diloco_chaos.harness.trainer.runtime.replica_factory import evaluator
         return evaluator(self._replicas(0))
 
 
@@ -113,7 +113,7 @@ class DecoupledDiLoCo(Trainer):
 
     def prepare(self, settings: TrainerConfig, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
         """The corpus, as a file."""
-        from harness.trainer.runtime.replica_factory import corpus_for
+        from diloco_chaos.harness.trainer.runtime.replica_factory import corpus_for
         file, digest = corpus_for(settings, cache, undo_log)
         return Prepared(file, digest, settings.corpus)
 
@@ -131,19 +131,19 @@ class DecoupledDiLoCo(Trainer):
 
     def cheapest(self, settings: TrainerConfig) -> TrainerSettings:
         """On the quadratic, which needs no torch, and is cut into as many fragments as it has tensors at the most."""
-        from harness.trainer.model.spec import MODELS
+        from diloco_chaos.harness.trainer.model.spec import MODELS
         tensors = len(MODELS["quadratic"].shapes())
         return settings.model_copy(update={"model": "quadratic", "fragments": min(settings.fragments, tensors)})
 
     def varied(self, settings: TrainerConfig, pick: Pick) -> TrainerSettings:
-        """See `harness.trainer.config.drawn`."""
-        from harness.trainer.config.drawn import varied
+        """See `diloco_chaos.harness.trainer.config.drawn`."""
+        from diloco_chaos.harness.trainer.config.drawn import varied
         return varied(settings, pick)
 
     def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
         """Measured in processes of their own, so that the harness needs no torch."""
-        done = subprocess.run([sys.executable, "-m", "harness.trainer.runtime.calibrate", str(cores)], check=False,
-                              text=True, input=settings.model_dump_json(), capture_output=True)
+        done = subprocess.run([sys.executable, "-m", "diloco_chaos.harness.trainer.runtime.calibrate", str(cores)],
+                              check=False, text=True, input=settings.model_dump_json(), capture_output=True)
         if done.returncode != 0:
             raise TrainerError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
         return float(done.stdout)
@@ -243,7 +243,7 @@ class DecoupledDiLoCo(Trainer):
         """Of the quadratic model."""
         import numpy as np
 
-        from harness.trainer.reference.problem import synchronous
+        from diloco_chaos.harness.trainer.reference.problem import synchronous
         if settings.model != "quadratic":
             return None
         schedule = _schedule(settings, settings.synchronous_lr)
@@ -260,15 +260,15 @@ class DecoupledDiLoCo(Trainer):
     def impostor(self, settings: TrainerConfig, token: str, learner: str, incarnation: int,
                  what: Content | About) -> Impostor:
         """Speaks the protocol of fragments."""
-        from harness.trainer.protocol.byzantine import rogue
+        from diloco_chaos.harness.trainer.protocol.byzantine import rogue
         return rogue(token, learner, incarnation, settings, what)
 
     def replay(self, settings: TrainerConfig, recorded: Recorded, data: Path | None, initial: Tensors,
                tell: Callable[[int], None]) -> Replay:
         """By its own cores."""
-        from harness.device import missing
-        from harness.trainer.replay.replay import replay
-        from harness.trainer.runtime.replica_factory import replicas
+        from diloco_chaos.harness.device import missing
+        from diloco_chaos.harness.trainer.replay.replay import replay
+        from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
         if why := missing(settings.device):
             raise TrainerError(f"it was computed on device {settings.device}: {why}; replay it where there is one")
         return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
@@ -279,8 +279,8 @@ class DecoupledDiLoCo(Trainer):
 
     def recomputed(self, settings: TrainerConfig, recorded: Recorded) -> Replay | None:
         """All of the quadratic model; of others what was kept."""
-        from harness.trainer.reference.recompute import recomputed
-        from harness.trainer.reference.recorded import held_against
+        from diloco_chaos.harness.trainer.reference.recompute import recomputed
+        from diloco_chaos.harness.trainer.reference.recorded import held_against
         if not self.needs_workings(settings):
             return recomputed(_rules(settings), recorded)
         return None if recorded.workings is None else held_against(_rules(settings), recorded, recorded.workings)
@@ -288,9 +288,9 @@ class DecoupledDiLoCo(Trainer):
 
 def _rules(settings: TrainerConfig) -> Rules:
     """What decides what is computed, for the reference."""
-    from harness.trainer.reference.codec import Rounding
-    from harness.trainer.reference.problem import TABLES
-    from harness.trainer.reference.rules import Rules
+    from diloco_chaos.harness.trainer.reference.codec import Rounding
+    from diloco_chaos.harness.trainer.reference.problem import TABLES
+    from diloco_chaos.harness.trainer.reference.rules import Rules
     gradients, broadcasts = (Rounding(precision, settings.rounding == "stochastic", settings.error_feedback)
                              for precision in (settings.gradients, settings.broadcasts))
     return Rules(settings.names, settings.seed, settings.fragments, settings.on_receipt == "carry",
@@ -313,6 +313,6 @@ def _turn(settings: TrainerConfig) -> float:
 
 def _schedule(settings: TrainerConfig, peak: float) -> Schedule:
     """The reference's, for an inner rate that rises to this."""
-    from harness.trainer.reference.schedule import Schedule
+    from diloco_chaos.harness.trainer.reference.schedule import Schedule
     return Schedule(settings.batches, settings.spec.context, settings.budget, settings.warm_start, settings.warmup,
                     peak, settings.final_lr, settings.outer_lr, settings.outer_momentum, settings.momentum_ramp)

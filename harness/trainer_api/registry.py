@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.providers import Provided, ProviderError, Registry
-from harness.trainer_api.settings import SimpleSettings, TrainerSettings
-from harness.trainer_api.trainer import Trainer
+from diloco_chaos.harness.providers import Provided, ProviderError, Registry
+from diloco_chaos.harness.trainer_api.settings import SimpleSettings, TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import Trainer
 
 GROUP = "diloco_chaos.trainers"
 """Of entry points; each names a subclass of `Trainer`, under the trainer's own name."""
@@ -16,12 +16,12 @@ def _provided(one: Provided) -> list[tuple[str, Trainer]]:
     if not (isinstance(one.content, type) and issubclass(one.content, Trainer)
             and getattr(one.content, "name", None) == one.name):
         raise ProviderError(f"{one.name} of {one.provider} provides no trainer: an entry point of {GROUP} names a "
-                            f"subclass of chaos.Trainer whose `name` is {one.name!r}")
+                            f"subclass of diloco_chaos.Trainer whose `name` is {one.name!r}")
     settings = getattr(one.content, "settings", None)
     if not (isinstance(settings, type) and issubclass(settings, TrainerSettings)
             and settings.model_fields.keys() >= SimpleSettings.model_fields.keys()):
         raise ProviderError(f"{one.name} of {one.provider} can't be used: its `settings` must be a subclass of "
-                            f"chaos.TrainerSettings with the fields {', '.join(SimpleSettings.model_fields)}")
+                            f"diloco_chaos.TrainerSettings with the fields {', '.join(SimpleSettings.model_fields)}")
     return [(one.name, one.content())]
 
 

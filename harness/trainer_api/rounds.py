@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from harness.core.effects import Commit, Compute, Effect, Record, Send, Stop, Timer
-from harness.core.pacer import Metronome
-from harness.core.roles import Coordinator, Worker
-from harness.storage.checkpoint import copies, load_either, tidied
-from harness.storage.disk import Content, Disk
-from harness.tensors import Tensors, digest
-from harness.trainer_api.sessions import PeerSessions
-from harness.trainer_api.settings import TrainerSettings
-from harness.trainer_api.trainer import Trainer, Workload
-from harness.wire.messages import Count, Farewell, Introduction, Message, vocabulary
+from diloco_chaos.harness.core.effects import Commit, Compute, Effect, Record, Send, Stop, Timer
+from diloco_chaos.harness.core.pacer import Metronome
+from diloco_chaos.harness.core.roles import Coordinator, Worker
+from diloco_chaos.harness.storage.checkpoint import copies, load_either, tidied
+from diloco_chaos.harness.storage.disk import Content, Disk
+from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.trainer_api.sessions import PeerSessions
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainer_api.trainer import Trainer, Workload
+from diloco_chaos.harness.wire.messages import Count, Farewell, Introduction, Message, vocabulary
 
 _FILE = "state.safetensors"
 _NONE = -1
@@ -138,7 +138,7 @@ class _Member:
 
 
 class RoundCoordinator(PeerSessions[_Member, Introduction]):
-    """Implements `harness.core.roles.Coordinator`."""
+    """Implements `diloco_chaos.harness.core.roles.Coordinator`."""
 
     messages = MESSAGES
     introduction = Introduction
@@ -242,7 +242,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
 
 
 class RoundWorker:
-    """Implements `harness.core.roles.Worker`."""
+    """Implements `diloco_chaos.harness.core.roles.Worker`."""
 
     messages = MESSAGES
 

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from harness.core.effects import Close, Effect, Record, Send, Stop, Timer
-from harness.tensors import Tensors
-from harness.trainer_api.settings import TrainerSettings
-from harness.wire.messages import Farewell, Introduction, Message
+from diloco_chaos.harness.core.effects import Close, Effect, Record, Send, Stop, Timer
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.wire.messages import Farewell, Introduction, Message
 
 _LEAVE = "leave"
 """Key of the timer after which nobody is waited for any more."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.core.roles import SYNCER
-from harness.units import Seconds, Share, Steps
+from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.units import Seconds, Share, Steps
 
 Numbers = NDArray[np.float64]
 Evidence = Literal["fragments", "tokens", "rounds", "protocol"]

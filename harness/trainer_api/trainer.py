@@ -1,8 +1,8 @@
 """A trainer, as the experiment sees it: settings, cores, events, baselines; and what it can do beyond that.
 
 A trainer is a class whose instances have no state. Its nodes are a coordinator, `syncer`, and workers, `learner-1` and
-so on, as cores without I/O (`harness.core.roles`), which `python -m harness.node.process` drives on sockets and a
-simulation under virtual time. docs/extending.md shows a whole one.
+so on, as cores without I/O (`harness.core.roles`), which `harness.node.process` drives on sockets and a simulation
+under virtual time. docs/extending.md shows a whole one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from harness.cleanup.undo_log import UndoLog
-from harness.core.programs import Program
-from harness.core.roles import SYNCER, Coordinator, Worker
-from harness.core.rounds_told import Lint
-from harness.storage.disk import Content as Stored
-from harness.storage.disk import Disk
-from harness.storage.workings import Kept
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.tensors import Tensors
-from harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
-from harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.core.programs import Program
+from diloco_chaos.harness.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.core.rounds_told import Lint
+from diloco_chaos.harness.storage.disk import Content as Stored
+from diloco_chaos.harness.storage.disk import Disk
+from diloco_chaos.harness.storage.workings import Kept
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
 
 Role = Literal["syncer", "learner"]
 Kind = Literal["synchronous", "fault-free"]
@@ -58,7 +58,7 @@ class Prepared:
     file: Path | None = None
     """The data that is trained on; None: there is none."""
     digest: str = ""
-    """Of the file (`harness.storage.disk.file_digest`): a run that resumes holds the file against it."""
+    """Of the file (`diloco_chaos.harness.storage.disk.file_digest`): a run that resumes holds the file against it."""
     name: str = ""
     """What people call it."""
 
@@ -165,7 +165,8 @@ class Trainer(ABC):
     """Of the scenario's `cluster:` section."""
 
     own_failpoints: ClassVar[bool] = False
-    """Whether its learners' code names failpoints of its own (`chaos.progress.hold`): nobody knows them beforehand."""
+    """Whether its learners' code names failpoints of its own (`diloco_chaos.progress.hold`), which the plan can't
+    know."""
     all_failpoints: ClassVar[tuple[str, ...]] = ()
     """Named points at which any of its nodes can be stopped."""
 

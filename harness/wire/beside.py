@@ -1,4 +1,6 @@
-"""Answers and asks where the harness is not, beside the nodes: `python -m harness.wire.beside ECHO_PORT PROBE_PORT`.
+"""Answers and asks where the harness is not, beside the nodes.
+
+    python -m diloco_chaos.harness.wire.beside ECHO_PORT PROBE_PORT
 
 Links are measured from where nodes are: what lies between the harness and them is no part of any link. One port is the
 echo's, on the run's own network. The other one is on loopback, and takes questions, each a line of JSON, that are put
@@ -17,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from harness.cleanup.processes import TOKEN
-from harness.links.probe import PROBE_TIMEOUT_S, Sounding
-from harness.wire.echo import EchoServer
-from harness.wire.probe import probe
-from harness.wire.token import matches
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.links.probe import PROBE_TIMEOUT_S, Sounding
+from diloco_chaos.harness.wire.echo import EchoServer
+from diloco_chaos.harness.wire.probe import probe
+from diloco_chaos.harness.wire.token import matches
 
 _LOOPBACK, _ANY = "127.0.0.1", "0.0.0.0"  # noqa: S104 - a pod's own network
 _LONGEST_LINE = 4096
@@ -79,7 +81,7 @@ class Beside:
 
         Args:
             address: host:port of the link, as nodes find it.
-            more: see `harness.wire.probe.probe`.
+            more: see `diloco_chaos.harness.wire.probe.probe`.
 
         Raises:
             OSError: nobody answers there.

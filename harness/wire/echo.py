@@ -7,16 +7,16 @@ import threading
 
 import numpy as np
 
-from harness.wire.frames import Decoder, FrameError, encode
-from harness.wire.messages import SHARED, Echo, Probe
-from harness.wire.token import matches
+from diloco_chaos.harness.wire.frames import Decoder, FrameError, encode
+from diloco_chaos.harness.wire.messages import SHARED, Echo, Probe
+from diloco_chaos.harness.wire.token import matches
 
 _CHUNK = 1 << 18
 _IDLE_S = 30.0
 
 
 class EchoServer(socketserver.ThreadingTCPServer):
-    """Listens from when it is made until `close`; see `harness.wire.probe.probe` for who asks."""
+    """Listens from when it is made until `close`; see `diloco_chaos.harness.wire.probe.probe` for who asks."""
 
     daemon_threads = True
     allow_reuse_address = True

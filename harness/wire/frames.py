@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from harness.errors import first
-from harness.tensors import Tensors
-from harness.wire.messages import Message, Vocabulary
+from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.messages import Message, Vocabulary
 
 MAGIC = b"DLC1"
 PREFIX = struct.Struct(">4sIII")

@@ -6,9 +6,9 @@ import socket
 import time
 from typing import Literal, Protocol
 
-from harness.tensors import Tensors
-from harness.wire.frames import Decoder, FrameError, encode
-from harness.wire.messages import Message, Vocabulary
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.wire.frames import Decoder, FrameError, encode
+from diloco_chaos.harness.wire.messages import Message, Vocabulary
 
 Content = Literal["nan", "inf", "shape"]
 """Of an outer gradient."""

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 
-from harness.links.probe import PROBE_TIMEOUT_S, Sounding
-from harness.wire.frames import Decoder, FrameError, encode
-from harness.wire.messages import SHARED, Echo, Probe
+from diloco_chaos.harness.links.probe import PROBE_TIMEOUT_S, Sounding
+from diloco_chaos.harness.wire.frames import Decoder, FrameError, encode
+from diloco_chaos.harness.wire.messages import SHARED, Echo, Probe
 
 _CHUNK = 1 << 18
 _CLOSING_S = 10.0

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.runner import backends
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 IMAGE = os.environ.get("DILOCO_CHAOS_BASE") or "python:3.11-slim"
 SMALL = """diloco_chaos: 1
@@ -128,7 +128,7 @@ def of_toy(folder, nodes, faults, more=""):
 
 
 def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):
-    from harness.cluster.compose.engine import Engine
+    from diloco_chaos.harness.cluster.compose.engine import Engine
     result = of_toy(tmp_path, NAMED, COMMANDS, ", environment: {A: b}")
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {

@@ -4,9 +4,9 @@ import subprocess
 import sys
 import time
 
-from harness.cluster.compose.compose_file import find
-from harness.cluster.compose.engine import Engine
-from harness.tape import reading
+from diloco_chaos.harness.cluster.compose.compose_file import find
+from diloco_chaos.harness.cluster.compose.engine import Engine
+from diloco_chaos.harness.tape import reading
 
 WITHIN_S = 90
 
@@ -30,7 +30,7 @@ def until(holds):
 def test_compose_shows_a_run_and_down_in_the_middle_of_it_is_said_and_leaves_nothing(compose, tmp_path):
     scenario, runs = tmp_path / "down.yaml", tmp_path / "runs"
     scenario.write_text(SCENARIO)
-    harness = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(scenario), "--on", "compose",
+    harness = subprocess.Popen([sys.executable, "-m", "diloco_chaos", "run", str(scenario), "--on", "compose",
                                 "--runs-dir", str(runs)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         steady = until(lambda: [path.parent for path in runs.glob("*/tape") if reading.read(path).of("steady")])

@@ -9,9 +9,9 @@ import urllib.request
 
 import pytest
 
-from harness.cluster.compose.compose_file import find
-from harness.cluster.local.link_server import free_port
-from harness.links.client import Links, Toxic
+from diloco_chaos.harness.cluster.compose.compose_file import find
+from diloco_chaos.harness.cluster.local.link_server import free_port
+from diloco_chaos.harness.links.client import Links, Toxic
 
 WITHIN_S = 90
 

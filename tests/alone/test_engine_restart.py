@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.runner import backends
-from chaos.runner.run import exit_code, run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.cleanup.undo_log import undo_logs_folder
-from harness.cluster.base import ENGINE_RESTART
-from harness.cluster.compose.engine import Engine, EngineError
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.run import exit_code, run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.cleanup.undo_log import undo_logs_folder
+from diloco_chaos.harness.cluster.base import ENGINE_RESTART
+from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError
 
 WITHIN_S = 90
 

@@ -4,8 +4,8 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from benchmarks.measure.planted import BASE
-from chaos.exploration.explore import SCHEDULES, Search, explore
-from harness.workers import InProcess, Ray
+from diloco_chaos.chaos.exploration.explore import SCHEDULES, Search, explore
+from diloco_chaos.harness.workers import InProcess, Ray
 
 
 def fingerprint(folder):

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.runner.resume import origin_of
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.runner.resume import origin_of
+from diloco_chaos.harness.tape import reading
 from forged_runs import ALWAYS
-from harness.tape import reading
 
 PLAN = """diloco_chaos: 1
 name: interrupted
@@ -36,12 +36,12 @@ cluster: {mode: MODE, model: micro, corpus: markov, batch: 4, learners: 3, budge
 
 
 def command(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=180,
-                          check=False, **options)
+    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
+                          timeout=180, check=False, **options)
 
 
 def begun(*arguments):
-    return subprocess.Popen([sys.executable, "-m", "chaos.cli", *arguments], stdout=subprocess.PIPE, text=True,
+    return subprocess.Popen([sys.executable, "-m", "diloco_chaos", *arguments], stdout=subprocess.PIPE, text=True,
                             stderr=subprocess.STDOUT)
 
 

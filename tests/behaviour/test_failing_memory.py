@@ -2,14 +2,14 @@
 
 import pytest
 
-from chaos.checks import judge
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import initial_values, simulate
-from harness.tape.reading import Tape
-from harness.trainer.replay.replay import replay
-from harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import initial_values, simulate
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.replay.replay import replay
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
 USUAL = {"model": "quadratic", "learners": 3, "budget": "200 steps", "step_time": "60ms"}
 

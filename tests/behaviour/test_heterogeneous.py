@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner import baselines
-from chaos.runner.simulate import data_file, initial_values, simulate
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.data_parallel.hub import averaged
-from harness.trainer.replay.replay import replay
-from harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner import baselines
+from diloco_chaos.chaos.runner.simulate import data_file, initial_values, simulate
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.data_parallel.hub import averaged
+from diloco_chaos.harness.trainer.replay.replay import replay
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
 
 def run(*faults, **cluster):
@@ -67,7 +67,7 @@ def test_goodput_counts_a_slow_learners_step_for_the_time_that_it_takes(mixed):
 
 
 def test_a_slow_learner_that_does_not_keep_its_own_pace_makes_a_run_inconclusive(mixed):
-    from chaos.checks import judge
+    from diloco_chaos.chaos.checks import judge
     slower = [Event(event.t, event.node, event.incarnation, event.event, event.fields) for event in
               mixed.history.tape.events if not (event.event == "step" and event.node == "learner-3"
                                                 and event["step"] % 5 == 0)]

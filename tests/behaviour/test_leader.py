@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
 
 UNEQUAL = (1.0, 0.82, 0.82, 0.82)
 STEP_S = 0.1

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 MODES = [{"mode": "decoupled"}, {"mode": "streaming"}, {"mode": "diloco"}]
 modes = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode["mode"])

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from chaos.evidence.token_accounting import MERGED
-from chaos.evidence.traffic import crossed
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import plans, scenario
-from chaos.runner.baselines import synchronous
-from chaos.runner.simulate import performed, simulate
+from diloco_chaos.chaos.evidence.token_accounting import MERGED
+from diloco_chaos.chaos.evidence.traffic import crossed
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import plans, scenario
+from diloco_chaos.chaos.runner.baselines import synchronous
+from diloco_chaos.chaos.runner.simulate import performed, simulate
 
 MODES = ["data_parallel", "elastic_data_parallel"]
 modes = pytest.mark.parametrize("mode", MODES)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 collect_ignore_glob = ["exploration/found/*.yaml"]  # test_found.py runs them, under virtual time
 

@@ -11,16 +11,16 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import load
-from chaos.scenario.plan import freeze
-from harness.cleanup.processes import identity
-from harness.tape.writing import TapeWriter
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.tape.writing import TapeWriter
 
 
 def command(*arguments, timeout=60, **environment):
-    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
                           timeout=timeout, check=False, env=os.environ | environment)
 
 
@@ -59,7 +59,7 @@ def test_clean_keeps_the_newest_runs_those_that_go_on_and_whatever_is_no_run(tmp
 
 
 def test_what_nobody_reads_is_no_failed_check():
-    with subprocess.Popen([sys.executable, "-m", "chaos.cli", "list"], stdout=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, "-m", "diloco_chaos", "list"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as listing:
         listing.stdout.close()
         assert listing.stderr.read() == b""
@@ -233,8 +233,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
 
 
 def test_auto_is_the_processor_where_there_is_no_other_device():
-    code = "from chaos.commands.running import with_options; from chaos.scenario.plan import freeze; " \
-           "from chaos.scenario.loading import load; " \
+    code = "from diloco_chaos.chaos.commands.running import with_options; from diloco_chaos import freeze, load; " \
            "print(with_options(freeze(load('no-fault')[0], 0), device='auto').cluster.device)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})

@@ -25,25 +25,25 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from safetensors.numpy import save as safetensors
 
-from chaos import cli
-from chaos.commands import running
-from chaos.commands.common import Failure
-from chaos.runner import cleanup
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import load, parse
-from chaos.scenario.plan import Plan, freeze
-from chaos.scenario.problems import ScenarioError
-from chaos.scenario.warnings import warnings_of
+from diloco_chaos.chaos import cli
+from diloco_chaos.chaos.commands import running
+from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.chaos.runner import cleanup
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import load, parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.warnings import warnings_of
+from diloco_chaos.harness.cleanup import undo_log
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.cleanup.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
+from diloco_chaos.harness.tape import event as tape_line
+from diloco_chaos.harness.tape.event import FIELDS, line
+from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
+from diloco_chaos.harness.wire import frames as wire
+from diloco_chaos.harness.wire.frames import Decoder, FrameError
+from diloco_chaos.scenarios import find
 from forged_runs import CALM, calmly
-from harness.cleanup import undo_log
-from harness.cleanup.processes import identity
-from harness.cleanup.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
-from harness.tape import event as tape_line
-from harness.tape.event import FIELDS, line
-from harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
-from harness.wire import frames as wire
-from harness.wire.frames import Decoder, FrameError
-from scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 TOKEN = secrets.token_hex(16)
@@ -309,7 +309,7 @@ def test_a_plan_with_damaged_parts_is_told_or_loaded(folder, content, changes, s
 @given(st.sampled_from(PLANS), BYTE_CUTS)
 def test_a_plan_with_damaged_bytes_is_told_or_not_run(folder, content, cuts):
     (folder / "plan.json").write_bytes(cut(json.dumps(content).encode(), cuts))
-    with mock.patch("chaos.runner.run.run_plan", side_effect=Failure("not here", 3)):
+    with mock.patch("diloco_chaos.chaos.runner.run.run_plan", side_effect=Failure("not here", 3)):
         code, _, err = command("run", "--plan", folder / "plan.json", "--runs-dir", folder / "runs")
     assert code in (2, 3)
     assert err

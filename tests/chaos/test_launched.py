@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-import chaos
-from chaos.launched import DidNotPassError, launch
-from chaos.report.live import NullAudience
-from chaos.runner import backends
-from chaos.runner.director import NotInTimeError, RunOverError
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.problems import ScenarioError
+import diloco_chaos
+from diloco_chaos.chaos.launched import DidNotPassError, launch
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.runner.director import NotInTimeError, RunOverError
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 
 
 @pytest.fixture
@@ -136,4 +136,4 @@ def test_processes_are_started_hit_and_ended_beside_the_test(launched):
 
 
 def test_it_is_part_of_the_public_interface():
-    assert chaos.launch is launch
+    assert diloco_chaos.launch is launch

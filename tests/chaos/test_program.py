@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from chaos.program import called
+from diloco_chaos.chaos.program import called
 
 
 @pytest.mark.parametrize(("argument", "found", "words"), [

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from chaos import progress
-from harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
+from diloco_chaos import progress
+from diloco_chaos.harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def said(file):
 
 
 def test_passes_of_a_failpoint_are_told_until_the_one_at_which_it_stands(waited_for):
-    holding = subprocess.Popen([sys.executable, "-c", "from chaos import progress\n"
+    holding = subprocess.Popen([sys.executable, "-c", "from diloco_chaos import progress\n"
                                 "for _ in range(5): progress.hold('save.before_rename')"])
     _, status = os.waitpid(holding.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
@@ -101,6 +101,7 @@ def test_nobody_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_it_needs_nothing_but_python():
-    loaded = subprocess.run([sys.executable, "-c", "import sys, chaos.progress; print(*sys.modules)"],
+    code = "import sys; from diloco_chaos import progress; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code],
                             capture_output=True, text=True, check=True).stdout.split()
     assert not {"pydantic", "numpy", "torch", "rich", "typer", "orjson", "msgpack"} & set(loaded)

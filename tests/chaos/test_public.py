@@ -5,20 +5,20 @@ import sys
 
 import pytest
 
-import chaos
+import diloco_chaos
 
 
-@pytest.mark.parametrize("name", chaos.__all__)
+@pytest.mark.parametrize("name", diloco_chaos.__all__)
 def test_every_public_name_is_there(name):
-    assert getattr(chaos, name).__doc__
+    assert getattr(diloco_chaos, name).__doc__
 
 
 def test_another_name_is_not():
     with pytest.raises(AttributeError, match="nothing_of_this_name"):
-        chaos.nothing_of_this_name  # noqa: B018
+        diloco_chaos.nothing_of_this_name  # noqa: B018
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = "import chaos, sys; print(sorted({'torch', 'numpy', 'pydantic'} & sys.modules.keys()))"
+    code = "import diloco_chaos, sys; print(sorted({'torch', 'numpy', 'pydantic'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

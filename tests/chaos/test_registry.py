@@ -2,21 +2,21 @@
 
 import pytest
 
-from chaos import freeze, load, simulate
-from chaos.checks.builtin import CHECKS as BUILT_IN
-from chaos.registry import CHECKS
-from chaos.scenario.bounds import Bounds
-from chaos.scenario.loading import parse
-from chaos.scenario.problems import ScenarioError
-from chaos.scenario.schema import schema
-from harness.providers import ProviderError
+from diloco_chaos import freeze, load, simulate
+from diloco_chaos.chaos.checks.builtin import CHECKS as BUILT_IN
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.bounds import Bounds
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.schema import schema
+from diloco_chaos.harness.providers import ProviderError
 from packages import installed
 
 SMALL = ("diloco_chaos: 1\nname: mine\ncluster: {learners: 2, model: quadratic, budget: 60 steps}\nchecks:\n"
          "  uptime: {at_least: 50%}\n")
 ENOUGH = """
     from pydantic import BaseModel
-    from chaos import Finding, check
+    from diloco_chaos import Finding, check
 
     class Merges(BaseModel):
         at_least: int

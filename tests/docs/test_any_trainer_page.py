@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from chaos.scenario.bounds import Bounds
+from diloco_chaos.chaos.scenario.bounds import Bounds
 
 PAGE = (Path(__file__).parents[2] / "docs" / "any-trainer.md").read_text()
 

@@ -7,13 +7,13 @@ from typing import Literal, get_args, get_origin
 import pytest
 from ruamel.yaml import YAML
 
-from chaos.registry import CHECKS
-from chaos.scenario.bounds import Bounds
-from chaos.scenario.model import Scenario
-from faults import FAULTS
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.spec import MODELS
-from harness.trainer.plugin import DecoupledDiLoCo
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.bounds import Bounds
+from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.spec import MODELS
+from diloco_chaos.harness.trainer.plugin import DecoupledDiLoCo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text()
 NOBODY_WRITES = {"joining", "seed"}

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import TypeAdapter
 
-from faults import AnyEntry, FaultContext
-from harness.cluster.base import NodeSpec
-from harness.links.probe import Sounding
+from diloco_chaos.faults import AnyEntry, FaultContext
+from diloco_chaos.harness.cluster.base import NodeSpec
+from diloco_chaos.harness.links.probe import Sounding
 
 ADAPTER = TypeAdapter(AnyEntry)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from faults import AnyEntry, AnyFault
+from diloco_chaos.faults import AnyEntry, AnyFault
 
 ADAPTER, SINGLE = TypeAdapter(AnyEntry), TypeAdapter(AnyFault)
 LEARNERS = [f"learner-{number}" for number in range(1, 7)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults import FAULTS, Composite, OfProcess
+from diloco_chaos.faults import FAULTS, Composite, OfProcess
 
 LASTING = sorted(kind for kind, fault in FAULTS.items() if fault.reversible)
 OVER_AT_ONCE = sorted(FAULTS.keys() - set(LASTING))

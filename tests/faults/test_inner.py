@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from faults import FAULTS, KillProcess
+from diloco_chaos.faults import FAULTS, KillProcess
 
 
 def fault(kind, **more):

@@ -4,19 +4,19 @@ import json
 
 import pytest
 
-from chaos.exploration.generate import drawable
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze, load, save
-from chaos.scenario.problems import ScenarioError
-from chaos.scenario.schema import schema
-from faults import FAULTS
-from harness.providers import ProviderError
+from diloco_chaos.chaos.exploration.generate import drawable
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze, load, save
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.schema import schema
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.providers import ProviderError
 from packages import installed
 
 HEAD = "diloco_chaos: 1\nname: mine\nfaults:\n"
 HICCUP = """
     from typing import Literal
-    from chaos import Drawn, Fault
+    from diloco_chaos import Drawn, Fault
 
     class Hiccup(Fault):
         reversible = False

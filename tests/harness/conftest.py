@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import all_printable, printable
+from diloco_chaos.harness.errors import all_printable, printable
 
 
 @pytest.mark.parametrize(("text", "shown"), [

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from chaos.doctor import examine
-from chaos.runner.backends import compose, local
-from chaos.scenario.loading import load
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
-from harness.extras import MissingExtraError, lacking, require
+from diloco_chaos.chaos.doctor import examine
+from diloco_chaos.chaos.runner.backends import compose, local
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.harness.extras import MissingExtraError, lacking, require
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cleanup.processes import TOKEN, family
-from harness.machine import Watch
+from diloco_chaos.harness.cleanup.processes import TOKEN, family
+from diloco_chaos.harness.machine import Watch
 
 OURS = secrets.token_hex(16)
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -109,7 +109,7 @@ def test_a_disk_that_takes_long_to_store_a_byte_is_seen_while_it_does_and_afterw
     def fsync(_):
         asked.set()
         assert stuck.wait(30)
-    monkeypatch.setattr("harness.machine.os.fsync", fsync)
+    monkeypatch.setattr("diloco_chaos.harness.machine.os.fsync", fsync)
     mine = watch()
     mine.look()
     assert asked.wait(30)

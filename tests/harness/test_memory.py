@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.memory import Corruption, order, ordered
+from diloco_chaos.harness.memory import Corruption, order, ordered
 
 SEEDS = st.integers(0, 2**31 - 1)
 

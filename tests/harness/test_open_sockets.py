@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from harness.open_sockets import OpenSockets
+from diloco_chaos.harness.open_sockets import OpenSockets
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from harness.providers import ProviderError, offers
+from diloco_chaos.harness.providers import ProviderError, offers
 from packages import installed
 
 GROUP = "diloco_chaos.faults"
@@ -34,6 +34,6 @@ def test_what_cannot_be_loaded_is_told_beside_what_can(tmp_path, source, reason)
 
 def test_sources_that_are_newer_than_the_installation_say_what_to_do():
     offers.cache_clear()
-    with mock.patch("harness.providers.entry_points", return_value=()), \
+    with mock.patch("diloco_chaos.harness.providers.entry_points", return_value=()), \
             pytest.raises(ProviderError, match="make setup"):
         offers(GROUP)

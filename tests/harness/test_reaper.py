@@ -11,8 +11,8 @@ import time
 import pytest
 
 import fake_slurm
-from harness.cleanup.processes import Identity, identity, state, with_token
-from harness.cleanup.undo_log import (
+from diloco_chaos.harness.cleanup.processes import Identity, identity, state, with_token
+from diloco_chaos.harness.cleanup.undo_log import (
     Command,
     Continue,
     Enable,
@@ -24,8 +24,8 @@ from harness.cleanup.undo_log import (
     UndoLog,
     UndoLogError,
 )
-from harness.links.client import Links, Toxic
-from harness.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.reaper import NOT_UNDONE, heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -220,8 +220,8 @@ def served(tmp_path, start):
     """served(token) -> a running link server with a link that is cut and has a toxic, its API and its identity."""
     def serve(token=None):
         address = tmp_path / f"address-{token}"
-        process = start(sys.executable, "-m", "harness.links.server", "--port", "0", "--address-file", str(address),
-                        token=token)
+        process = start(sys.executable, "-m", "diloco_chaos.harness.links.server", "--port", "0",
+                        "--address-file", str(address), token=token)
         assert until(address.exists, 15)
         api = address.read_text()
         Links(api).create("learner-1", "127.0.0.1:9")
@@ -284,7 +284,7 @@ def test_a_server_that_is_gone_or_never_knew_the_link_owes_nothing(undo_log, ser
 
 
 def reaper(start, path):
-    process = start(sys.executable, "-m", "harness.reaper", str(path))
+    process = start(sys.executable, "-m", "diloco_chaos.harness.reaper", str(path))
     assert until(lambda: process.poll() is not None or waits_for_a_lock(process.pid))
     return process
 
@@ -368,7 +368,7 @@ class Kubernetes:
     def remove(self, namespace, run):
         self.asked.append((namespace, run))
         if self.refuses:
-            from harness.cluster.kubernetes.api import KubernetesError
+            from diloco_chaos.harness.cluster.kubernetes.api import KubernetesError
             raise KubernetesError(self.refuses)
         return True
 
@@ -384,7 +384,7 @@ class Kubernetes:
     (Kubernetes(left=["namespace n, which is being terminated"]), "still there: namespace n, which is being termin"),
     (Kubernetes(refuses="the API server does not answer"), "the API server does not answer")])
 def test_what_a_run_left_on_a_kubernetes_is_removed_or_told_of(undo_log, monkeypatch, api, told):
-    monkeypatch.setattr("harness.cluster.kubernetes.api.Api", api)
+    monkeypatch.setattr("diloco_chaos.harness.cluster.kubernetes.api.Api", api)
     undo_log.record(Namespace, context="lab", namespace="n", run="c0ffee" * 2)
     found, = heal(undo_log.path)
     assert told in found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.units import count, long_seconds, show_long
+from diloco_chaos.harness.units import count, long_seconds, show_long
 
 
 @pytest.mark.parametrize(("text", "seconds"), [

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness import tensors as arrays
-from harness.trainer.algorithm import codec, outer_optimizer
-from harness.trainer.algorithm import merge as merging
-from harness.trainer.algorithm.codec import Codec
-from harness.trainer.coordinator import fragment_state
-from harness.trainer.coordinator.fragment_state import FragmentState
-from harness.trainer.learner.learner import Learner
-from harness.trainer.model.quadratic import Quadratic
+from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.trainer.algorithm import codec, outer_optimizer
+from diloco_chaos.harness.trainer.algorithm import merge as merging
+from diloco_chaos.harness.trainer.algorithm.codec import Codec
+from diloco_chaos.harness.trainer.coordinator import fragment_state
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.model.quadratic import Quadratic
 from planting import Mutant, finds
 
 CUT_OFF = {"partition": "learner-2", "at": "6s", "for": "3s"}

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
-from harness import tensors as arrays
-from harness.core.effects import Close, Commit, Send, Stop
-from harness.storage import checkpoint
-from harness.trainer.coordinator import rounds
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
-from harness.trainer.coordinator.fragment_store import FragmentStore
-from harness.trainer.coordinator.rounds import Round
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import OuterGradient, Welcome
+from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.core.effects import Close, Commit, Send, Stop
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.trainer.coordinator import rounds
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
+from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
+from diloco_chaos.harness.trainer.coordinator.rounds import Round
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import OuterGradient, Welcome
 from planting import Mutant, finds
 
 KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
@@ -321,7 +321,7 @@ def leases_nothing(patch):
 
 def the_clock_stands_with_its_leader(patch):
     """The most advanced learner that there ever was drives the clock."""
-    from harness.trainer.coordinator import syncer
+    from diloco_chaos.harness.trainer.coordinator import syncer
     furthest = {}
 
     def led(peers, quorum, t, slack):

@@ -1,8 +1,8 @@
 """Bugs that are planted into the end of training, and into whose turn it is."""
 
-from harness.trainer.coordinator import syncer
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import Finish
+from diloco_chaos.harness.trainer.coordinator import syncer
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import Finish
 from planting import Mutant, finds
 
 

@@ -1,8 +1,8 @@
 """Bugs by which the trainer does not notice what a fault has done: the harness did its part, and that is no alibi."""
 
-from harness.storage import checkpoint
-from harness.trainer.coordinator import fragment_state
-from harness.trainer.coordinator.fragment_state import FragmentState
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.trainer.coordinator import fragment_state
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from planting import Mutant, failed, finds
 
 SYNCER = {"at": "4s", "restart_after": "1s"}
@@ -21,7 +21,7 @@ def merges_what_is_not_finite(patch):
 
 def takes_poison_without_a_word(patch):
     """It is neither merged nor refused aloud."""
-    from harness.trainer.coordinator.syncer import Syncer
+    from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 
     def silent(self, peer, answer, reason, now):
         yield from self.fragments.tell(peer, answer.fragment)

@@ -6,12 +6,12 @@ The product has no switch for them: they are patched in from outside, and every 
 import math
 from dataclasses import replace
 
-from harness.trainer.coordinator import syncer
-from harness.trainer.coordinator.fragment_state import ProgressCounters
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.learner import learner
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import Clock, Welcome
+from diloco_chaos.harness.trainer.coordinator import syncer
+from diloco_chaos.harness.trainer.coordinator.fragment_state import ProgressCounters
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.learner import learner
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import Clock, Welcome
 from planting import Mutant, finds
 
 KILL = {"kill": "learner-2", "at": "6s", "restart_after": "2s"}

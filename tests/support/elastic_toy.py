@@ -1,5 +1,5 @@
 """A trainer that is not ours: workers that count together, through a hub. It needs Python alone.
-It tells `chaos.progress`, where that is there.
+It tells `diloco_chaos.progress`, where that is there.
 
     python elastic_toy.py hub [HOST:]PORT           adds up who has voted, without those who are gone
     python elastic_toy.py worker HOST:PORT [CHILD]  votes for the next round until it is ended; CHILD: starts a sleeper,
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 try:
-    from chaos import progress
+    from diloco_chaos import progress
 except ImportError:  # it is nobody's need
     progress = None
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from chaos.checks import CHECKS, Judgement, judge
-from chaos.checks.base import Verdict
-from chaos.evidence.baseline import Point, Reference
-from chaos.evidence.history import History
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import Plan, freeze
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.tensors import Tensors, copy
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.evidence.baseline import Point, Reference
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.tensors import Tensors, copy
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
 
 CLUSTER = ("{model: micro, learners: 4, quorum: 1, fragments: 4, sync_every: 8, overlap: 2, batch: 1, warmup: 0, "

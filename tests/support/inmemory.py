@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from harness.core.effects import (
+from diloco_chaos.harness.core.effects import (
     Close,
     Commit,
     Compute,
@@ -25,15 +25,20 @@ from harness.core.effects import (
     Stop,
     Timer,
 )
-from harness.core.roles import SYNCER, Coordinator, Worker
-from harness.tape.event import Event
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, Restored, fragment_file
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.learner.learner import Learner
-from harness.trainer.model.replica import Replica
-from harness.wire.messages import Message
+from diloco_chaos.harness.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import (
+    FragmentState,
+    ProgressCounters,
+    Restored,
+    fragment_file,
+)
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.model.replica import Replica
+from diloco_chaos.harness.wire.messages import Message
 
 Lose = Callable[[str, str, Message], bool]
 """(sender, receiver, message) -> whether the connection breaks instead of delivering it."""

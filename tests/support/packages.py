@@ -9,10 +9,10 @@ from pathlib import Path
 from textwrap import dedent
 from unittest import mock
 
-import faults.registry
-from harness.providers import offers
+import diloco_chaos.faults.registry
+from diloco_chaos.harness.providers import offers
 
-_CACHES = (offers, faults.registry._any)
+_CACHES = (offers, diloco_chaos.faults.registry._any)
 
 
 @contextmanager

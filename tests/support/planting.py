@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
 
 
 class Mutant(NamedTuple):

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from harness.cleanup.undo_log import UndoLog, read, undo_logs_folder
-from harness.tape import reading
+from diloco_chaos.harness.cleanup.undo_log import UndoLog, read, undo_logs_folder
+from diloco_chaos.harness.tape import reading
 
 TOKEN = "c0ffee" * 4
 COMMAND = str(Path(sys.executable).with_name("diloco-chaos"))
@@ -92,7 +92,7 @@ class Begun:
         return next(entry["run"] for entry in found if entry["entry"] == self.entry)
 
     def reaper(self):
-        wanted = f"harness.reaper .*-{self.process.pid}-"
+        wanted = f"diloco_chaos.harness.reaper .*-{self.process.pid}-"
         found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
         return int(found.stdout.split()[0])
 

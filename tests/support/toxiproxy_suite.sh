@@ -40,7 +40,7 @@ func WithServer(t *testing.T, f func(string)) {
 	f("http://localhost:8475")
 }
 GO
-"$PYTHON" -m harness.links.server --port "$PORT" --address-file "$scratch/address" --parent $$ &
+"$PYTHON" -m diloco_chaos.harness.links.server --port "$PORT" --address-file "$scratch/address" --parent $$ &
 server=$!
 until [ -s "$scratch/address" ]; do kill -0 "$server"; sleep 0.1; done
 only=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' api_test.go | paste -sd '|')

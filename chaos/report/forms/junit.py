@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from chaos.report.model import CheckTold, ReportModel
+from diloco_chaos.chaos.report.model import CheckTold, ReportModel
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 document may hold, https://www.w3.org/TR/xml/#charsets."""

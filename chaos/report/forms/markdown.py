@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from chaos.report.model import CheckTold, ReportModel
-from chaos.report.story import MARKS
-from chaos.report.suite import COLUMNS, EXPECTED, Row
-from harness.units import show_seconds
+from diloco_chaos.chaos.report.model import CheckTold, ReportModel
+from diloco_chaos.chaos.report.story import MARKS
+from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, Row
+from diloco_chaos.harness.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 _MOST_CHECKS, _MOST_FAULTS, _ROOM = 8, 10, 28

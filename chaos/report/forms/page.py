@@ -9,12 +9,24 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from chaos.evidence.timeline import LOOKS
-from chaos.report.forms.drawing import LANE, LOSS, NAME, RATE, ROW, WIDTH, Axis, bar, fault_marks, loss, rate
-from chaos.report.model import ReportModel
-from chaos.report.past import Past
-from chaos.report.story import MARKS, VERDICTS
-from harness.units import show_bytes, show_seconds
+from diloco_chaos.chaos.evidence.timeline import LOOKS
+from diloco_chaos.chaos.report.forms.drawing import (
+    LANE,
+    LOSS,
+    NAME,
+    RATE,
+    ROW,
+    WIDTH,
+    Axis,
+    bar,
+    fault_marks,
+    loss,
+    rate,
+)
+from diloco_chaos.chaos.report.model import ReportModel
+from diloco_chaos.chaos.report.past import Past
+from diloco_chaos.chaos.report.story import MARKS, VERDICTS
+from diloco_chaos.harness.units import show_bytes, show_seconds
 
 PAGE = "report.html"
 """In a run's folder."""
@@ -57,5 +69,5 @@ def _timeline(model: ReportModel) -> dict[str, Any]:
 @cache
 def environment() -> Environment:
     """Where templates are, and how they are read."""
-    return Environment(loader=PackageLoader("chaos.report.forms"), autoescape=True, undefined=StrictUndefined,
-                       trim_blocks=True, lstrip_blocks=True)
+    return Environment(loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+                       lstrip_blocks=True)

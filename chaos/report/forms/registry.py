@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from chaos.report.forms.junit import report_junit
-from chaos.report.forms.markdown import report_markdown
-from chaos.report.forms.page import report_html, timeline_svg
-from chaos.report.forms.plot import rasterized
-from chaos.report.forms.telemetry import report_otel, report_prometheus
-from chaos.report.forms.trace import report_trace
-from chaos.report.model import model_of
-from chaos.report.past import earlier
-from chaos.runner.run import Result, document
-from harness.providers import Offers, ProviderError, offers
+from diloco_chaos.chaos.report.forms.junit import report_junit
+from diloco_chaos.chaos.report.forms.markdown import report_markdown
+from diloco_chaos.chaos.report.forms.page import report_html, timeline_svg
+from diloco_chaos.chaos.report.forms.plot import rasterized
+from diloco_chaos.chaos.report.forms.telemetry import report_otel, report_prometheus
+from diloco_chaos.chaos.report.forms.trace import report_trace
+from diloco_chaos.chaos.report.model import model_of
+from diloco_chaos.chaos.report.past import earlier
+from diloco_chaos.chaos.runner.run import Result, document
+from diloco_chaos.harness.providers import Offers, ProviderError, offers
 
 GROUP = "diloco_chaos.reports"
 """Of entry points; each names a function from a `Result` to what is written, under the report's name."""
@@ -89,6 +89,6 @@ def find(name: str) -> Report:
                                        *map(str, there.broken)]))
     if not callable(found[name].content):
         raise ProviderError(f"{name} of {found[name].provider} is no report: an entry point of {GROUP} names a "
-                            f"function from a chaos.Result to a text or bytes")
+                            f"function from a diloco_chaos.Result to a text or bytes")
     made: Report = found[name].content
     return made

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from chaos.report.model import ReportModel
-from harness.extras import require
+from diloco_chaos.chaos.report.model import ReportModel
+from diloco_chaos.harness.extras import require
 
 _NAME = "diloco_chaos"
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from chaos.evidence.history import History
-from chaos.scenario.model import SYNCER
-from harness.tape.event import Event
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.tape.event import Event
 
 _STATES, _WORK, _MOMENTS = 1, 2, 3
 """Threads of a node: what it was, what it computed, and what it told once."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos import Backend
-from chaos.runner.backends import simulated
-from harness.simulation.parameters import Parameters
+from diloco_chaos import Backend
+from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.harness.simulation.parameters import Parameters
 
 
 def far() -> Backend:

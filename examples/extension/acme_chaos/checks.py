@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from chaos import Finding, History, Unknown, check
+from diloco_chaos import Finding, History, Unknown, check
 
 
 class Reconnects(BaseModel):

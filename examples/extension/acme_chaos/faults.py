@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from chaos import Drawn, LinkFault
-from harness.links.client import Toxic
-from harness.links.probe import Sounding
-from harness.units import Rate, Seconds, show_seconds
+from diloco_chaos import Drawn, LinkFault
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.units import Rate, Seconds, show_seconds
 
 
 class NicBrownout(LinkFault):

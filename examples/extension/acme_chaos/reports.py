@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos import Result
+from diloco_chaos import Result
 
 
 def one_line(result: Result) -> str:

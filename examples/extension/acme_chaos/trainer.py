@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from chaos import RoundTrainer, SimpleSettings
-from harness.tensors import Tensors
-from harness.trainer_api.settings import Coupling
+from diloco_chaos import RoundTrainer, SimpleSettings
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer_api.settings import Coupling
 
 
 class WalkSettings(SimpleSettings):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos import freeze, load, simulate
+from diloco_chaos import freeze, load, simulate
 
 
 def command(*arguments, code=0):

@@ -17,24 +17,24 @@ from typing import Any
 
 from docker.types import Mount
 
-from harness.cleanup.commands import begun
-from harness.cleanup.processes import TOKEN
-from harness.cleanup.undo_log import Containers, UndoLog
-from harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
-from harness.cluster.catching import Catcher
-from harness.cluster.commanded import CommandCluster, meets
-from harness.cluster.compose import compose_file
-from harness.cluster.compose.container import Node
-from harness.cluster.compose.engine import Engine, EngineError, Watch
-from harness.cluster.compose.project import Project
-from harness.cluster.compose.small_disk import SmallDisk
-from harness.cluster.compose.toxiproxy import Toxiproxy
-from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.sockets import takes
-from harness.core.programs import LINKS, Program, Service
-from harness.fingerprint import node_digest
-from harness.links.client import LinkError, Links
-from harness.wire.probe import probe
+from diloco_chaos.harness.cleanup.commands import begun
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.cleanup.undo_log import Containers, UndoLog
+from diloco_chaos.harness.cluster.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.catching import Catcher
+from diloco_chaos.harness.cluster.commanded import CommandCluster, meets
+from diloco_chaos.harness.cluster.compose import compose_file
+from diloco_chaos.harness.cluster.compose.container import Node
+from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, Watch
+from diloco_chaos.harness.cluster.compose.project import Project
+from diloco_chaos.harness.cluster.compose.small_disk import SmallDisk
+from diloco_chaos.harness.cluster.compose.toxiproxy import Toxiproxy
+from diloco_chaos.harness.cluster.incarnation import STOP_TIMEOUT_S
+from diloco_chaos.harness.cluster.sockets import takes
+from diloco_chaos.harness.core.programs import LINKS, Program, Service
+from diloco_chaos.harness.fingerprint import node_digest
+from diloco_chaos.harness.links.client import LinkError, Links
+from diloco_chaos.harness.wire.probe import probe
 
 _LISTEN, _FIRST_LINK = 7000, 7001
 _SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
@@ -54,7 +54,7 @@ _SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this mac
 
 
 class ComposeCluster(CommandCluster[Node]):
-    """Implements `harness.cluster.base.Cluster`."""
+    """Implements `diloco_chaos.harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, url: str = "") -> None:
         """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any. `url`: the engine's. The rest: see

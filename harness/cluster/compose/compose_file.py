@@ -14,10 +14,9 @@ from typing import Any
 
 from docker.types import Mount
 
-from harness.cluster.base import ClusterError
-from harness.storage.documents import yaml_of
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.storage.documents import yaml_of
 
-_HERE = Path(__file__).parents[2]
 _VARIABLE = re.compile(r"\$(?:\$|(?P<bare>\w+)|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
 PERIOD_US = 100_000
 """Period of a CPU quota, in microseconds: the kernel's default."""
@@ -73,15 +72,15 @@ def _folders(path: Path, value: Any) -> dict[str, Any]:
 
 
 def find() -> Path:
-    """The file: beside the packages in a checkout, or inside them where they were installed.
+    """The file: at the root of a checkout, and in the package where it was installed.
 
     Raises:
         ClusterError: there is none.
     """
-    for path in (_HERE.parent / "docker-compose.yml", _HERE / "docker-compose.yml"):
-        if path.is_file():
-            return path
-    raise ClusterError("docker-compose.yml is missing from this installation: install diloco-chaos again")
+    path = Path(__file__).resolve().parents[3] / "docker-compose.yml"
+    if not path.is_file():
+        raise ClusterError("docker-compose.yml is missing from this installation: install diloco-chaos again")
+    return path
 
 
 def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from typing import Any
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from harness.cleanup.processes import children, cpu_seconds, file_limits, state
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import NodeSpec, NodeState
-from harness.cluster.compose.compose_file import PERIOD_US
-from harness.cluster.compose.engine import EngineError, Watch, asked
-from harness.cluster.duty_cycle import QuotaCycle
-from harness.cluster.incarnation import Incarnation
+from diloco_chaos.harness.cleanup.processes import children, cpu_seconds, file_limits, state
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec, NodeState
+from diloco_chaos.harness.cluster.compose.compose_file import PERIOD_US
+from diloco_chaos.harness.cluster.compose.engine import EngineError, Watch, asked
+from diloco_chaos.harness.cluster.duty_cycle import QuotaCycle
+from diloco_chaos.harness.cluster.incarnation import Incarnation
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6

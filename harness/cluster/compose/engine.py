@@ -22,9 +22,9 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.models.volumes import Volume
 
-from harness.cleanup.processes import Identity, identity
-from harness.cleanup.undo_log import run_label
-from harness.cluster.base import ClusterError
+from diloco_chaos.harness.cleanup.processes import Identity, identity
+from diloco_chaos.harness.cleanup.undo_log import run_label
+from diloco_chaos.harness.cluster.base import ClusterError
 
 RUN, HARNESS = "diloco-chaos.run", "diloco-chaos.harness"
 """Labels: whose it is, and the process of the harness as pid-start."""

@@ -12,10 +12,10 @@ from docker.errors import APIError
 from docker.types import EndpointConfig, Mount
 from docker.types.healthcheck import Healthcheck
 
-from harness.cluster.compose import compose_file
-from harness.cluster.compose.engine import Engine, Labels, asked
-from harness.core.programs import PROGRESS
-from harness.memory import ORDERS
+from diloco_chaos.harness.cluster.compose import compose_file
+from diloco_chaos.harness.cluster.compose.engine import Engine, Labels, asked
+from diloco_chaos.harness.core.programs import PROGRESS
+from diloco_chaos.harness.memory import ORDERS
 
 TRAINING, OUTSIDE = "training", "outside"
 """The internal network, on which nodes are alone with Toxiproxy, and the one on which the harness reaches Toxiproxy."""

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.compose.engine import asked
-from harness.cluster.compose.project import Project
+from diloco_chaos.harness.cluster.compose.engine import asked
+from diloco_chaos.harness.cluster.compose.project import Project
 
 _NAME = "disk"
 _AT, _FILLING = Path("/disk"), "/disk/.filling"

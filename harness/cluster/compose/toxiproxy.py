@@ -9,11 +9,11 @@ from typing import Any
 
 from docker.errors import NotFound
 
-from harness.cluster.compose.engine import EngineError, asked
-from harness.cluster.compose.project import OUTSIDE, TRAINING, Project, tail
-from harness.cluster.local.link_server import START_TIMEOUT_S, free_port
-from harness.core.programs import LINKS
-from harness.links.client import LinkError, Links
+from diloco_chaos.harness.cluster.compose.engine import EngineError, asked
+from diloco_chaos.harness.cluster.compose.project import OUTSIDE, TRAINING, Project, tail
+from diloco_chaos.harness.cluster.local.link_server import START_TIMEOUT_S, free_port
+from diloco_chaos.harness.core.programs import LINKS
+from diloco_chaos.harness.links.client import LinkError, Links
 
 _API = 8474
 _TRIES = 3

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from harness.cluster.kubernetes.api import Api, KubernetesError, contexts
-from harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.kubernetes.api import Api, KubernetesError, contexts
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
 
 _OLDEST = (1, 33)
 """The first that resizes pods in place without being asked for it."""

@@ -21,9 +21,9 @@ from kubernetes.config.config_exception import ConfigException
 from websocket import WebSocketException
 from yaml import YAMLError
 
-from harness.cluster.base import ClusterError
-from harness.cluster.remote import cluster as remote
-from harness.errors import first
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote import cluster as remote
+from diloco_chaos.harness.errors import first
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
 """Labels: whose it is, what it is for, and which pods share a machine."""

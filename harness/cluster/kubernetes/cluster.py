@@ -10,22 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness.cleanup.undo_log import Namespace, UndoLog, run_label
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.kubernetes.api import PART, Api, AwayError, KubernetesError
-from harness.cluster.kubernetes.forward import Forward
-from harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
-from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.cluster.kubernetes.watch import Watch, in_words, waits_for
-from harness.cluster.remote import agent
-from harness.cluster.remote.cluster import LOOK_S, RemoteCluster
-from harness.cluster.remote.connection import Connection, GoneError
-from harness.cluster.remote.node import Host, RemoteNode
-from harness.core.programs import Program
-from harness.links.client import LinkError, Links
-from harness.links.probe import Sounding
-from harness.wire.beside import Beside
+from diloco_chaos.harness.cleanup.undo_log import Namespace, UndoLog, run_label
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.incarnation import STOP_TIMEOUT_S
+from diloco_chaos.harness.cluster.kubernetes.api import PART, Api, AwayError, KubernetesError
+from diloco_chaos.harness.cluster.kubernetes.forward import Forward
+from diloco_chaos.harness.cluster.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.kubernetes.watch import Watch, in_words, waits_for
+from diloco_chaos.harness.cluster.remote import agent
+from diloco_chaos.harness.cluster.remote.cluster import LOOK_S, RemoteCluster
+from diloco_chaos.harness.cluster.remote.connection import Connection, GoneError
+from diloco_chaos.harness.cluster.remote.node import Host, RemoteNode
+from diloco_chaos.harness.core.programs import Program
+from diloco_chaos.harness.links.client import LinkError, Links
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.wire.beside import Beside
 
 _ANY, _PYTHON = "0.0.0.0", "python3"  # noqa: S104 - of a pod's own network
 _LISTEN, _FIRST_LINK, _ECHO, _PROBES = 7000, 7001, 6999, 6998
@@ -35,7 +35,7 @@ _FILLING = ".filling"
 
 
 class KubernetesCluster(RemoteCluster[KubernetesSettings]):
-    """Implements `harness.cluster.base.Cluster`."""
+    """Implements `diloco_chaos.harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: KubernetesSettings) -> None:
         """See `SupervisedCluster`.
@@ -179,7 +179,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSettings]):
         """Have the owner's pod, which has our image, answer and ask for us; and again where it is another one."""
         if self._owner is not None and self._owner.agent.began != self._beside_since:
             self._beside_since = self._owner.agent.began
-            argv = ["python3", "-m", "harness.wire.beside", str(_ECHO), str(_PROBES)]
+            argv = ["python3", "-m", "diloco_chaos.harness.wire.beside", str(_ECHO), str(_PROBES)]
             self._owner.agent.soon("spawn", name=f"{OWNER}.0", argv=argv)
 
     def _all_hosts(self) -> list[Host]:
@@ -256,7 +256,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSettings]):
         return time.monotonic() - began
 
     def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
-        """See `harness.cluster.base.Pods`."""
+        """See `diloco_chaos.harness.cluster.base.Pods`."""
         current = self._nodes[node]
         if not current.alive or current.host.lost:
             return

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.kubernetes.api import CONTAINER, MACHINE, PART, RUN
-from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.cluster.remote.agent import TOKEN
+from diloco_chaos.harness.cluster.kubernetes.api import CONTAINER, MACHINE, PART, RUN
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.remote.agent import TOKEN
 
 AGENT_PORT, API_PORT = 8700, 8474
 OWNER, LINKS, NODES = "owner", "links", "nodes"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from harness.cluster.remote.settings import PlaceSettings
+from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
 
 _QUANTITY = r"^\d+(\.\d+)?(m|[KMGT]i?)?$"
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")

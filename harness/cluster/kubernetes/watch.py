@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.cluster.kubernetes.api import Api, KubernetesError
-from harness.cluster.remote.watching import Watching
+from diloco_chaos.harness.cluster.kubernetes.api import Api, KubernetesError
+from diloco_chaos.harness.cluster.remote.watching import Watching
 
 _EVERY_S = 0.5
 _HOPELESS = {"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",

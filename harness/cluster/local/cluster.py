@@ -11,18 +11,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cleanup.processes import with_token
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.catching import Catcher
-from harness.cluster.commanded import meets
-from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.local.command import CommandProcess, started_as
-from harness.cluster.local.link_server import free_port
-from harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
-from harness.cluster.local.process import Process
-from harness.cluster.sockets import holds, listening
-from harness.core.programs import Program, search_path, taken
+from diloco_chaos.harness.cleanup.processes import with_token
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.catching import Catcher
+from diloco_chaos.harness.cluster.commanded import meets
+from diloco_chaos.harness.cluster.incarnation import STOP_TIMEOUT_S
+from diloco_chaos.harness.cluster.local.command import CommandProcess, started_as
+from diloco_chaos.harness.cluster.local.link_server import free_port
+from diloco_chaos.harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
+from diloco_chaos.harness.cluster.local.process import Process
+from diloco_chaos.harness.cluster.sockets import holds, listening
+from diloco_chaos.harness.core.programs import Program, search_path, taken
 
 
 def _free(node: str, port: int) -> int:
@@ -39,7 +39,7 @@ def _free(node: str, port: int) -> int:
 
 
 class LocalCluster(LinksBeside[Process]):
-    """Implements `harness.cluster.base.Cluster`.
+    """Implements `diloco_chaos.harness.cluster.base.Cluster`.
 
     Nodes die with the thread that made the cluster (PR_SET_PDEATHSIG), so make it in a thread that lives as long as the
     run. Each node has its own process group: Ctrl-C in a terminal reaches the harness alone.
@@ -85,7 +85,7 @@ class LocalCluster(LinksBeside[Process]):
         return {"python": sys.executable, "host": LOOPBACK}
 
     def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
-        """Of a command; see `harness.cluster.base.Processes`."""
+        """Of a command; see `diloco_chaos.harness.cluster.base.Processes`."""
         running = self._nodes[node]
         name, _, which = process.rpartition("-")
         if not isinstance(running, CommandProcess) or running.spec.program is None:
@@ -143,5 +143,5 @@ class LocalCluster(LinksBeside[Process]):
         env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
         if self._catcher is not None and program.meets:
             env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))
-        return self._popen([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()), *started.argv],
-                           spec.name, number, env, started.cwd or None)
+        tied = [sys.executable, "-m", "diloco_chaos.harness.cleanup.parent_death", str(os.getpid())]
+        return self._popen([*tied, *started.argv], spec.name, number, env, started.cwd or None)

@@ -14,12 +14,12 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from harness.cleanup.processes import Identity, family, identity, parent, send, with_token, words
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import NodeSpec
-from harness.cluster.duty_cycle import Signalled
-from harness.cluster.local.process import Process
-from harness.core.programs import NODE
+from diloco_chaos.harness.cleanup.processes import Identity, family, identity, parent, send, with_token, words
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec
+from diloco_chaos.harness.cluster.duty_cycle import Signalled
+from diloco_chaos.harness.cluster.local.process import Process
+from diloco_chaos.harness.core.programs import NODE
 
 
 class CommandProcess(Process):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from harness.cleanup.processes import Identity, identity
-from harness.cluster.base import ClusterError
-from harness.links.client import LinkError, Links
+from diloco_chaos.harness.cleanup.processes import Identity, identity
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.links.client import LinkError, Links
 
 VARIABLE = "DILOCO_CHAOS_TOXIPROXY"
 """Environment variable that names the real server's binary."""
@@ -59,8 +59,9 @@ class LinkServer:
 
     def _embedded(self, port: int) -> tuple[subprocess.Popen[bytes], str]:
         address = self._run / "links.address"
-        process = self._spawn([sys.executable, "-m", "harness.links.server", "--port", str(port), "--address-file",
-                               str(address), "--parent", str(os.getpid()), "--listen-on", self._listen_on])
+        process = self._spawn([sys.executable, "-m", "diloco_chaos.harness.links.server", "--port", str(port),
+                               "--address-file", str(address), "--parent", str(os.getpid()),
+                               "--listen-on", self._listen_on])
         self._wait(process, address.exists)
         return process, address.read_text().strip()
 
@@ -68,8 +69,8 @@ class LinkServer:
         """It can't choose a free port and tell: choose one, and again where another program was quicker."""
         for _ in range(_TRIES):
             chosen = port or free_port()
-            process = self._spawn([sys.executable, "-m", "harness.cleanup.parent_death", str(os.getpid()), self._binary,
-                                   "-host", "127.0.0.1", "-port", str(chosen)])
+            process = self._spawn([sys.executable, "-m", "diloco_chaos.harness.cleanup.parent_death",
+                                   str(os.getpid()), self._binary, "-host", "127.0.0.1", "-port", str(chosen)])
             api = f"127.0.0.1:{chosen}"
             try:
                 self._wait(process, partial(_serves, process.pid, chosen))

@@ -8,14 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.cleanup.processes import TOKEN
-from harness.cleanup.undo_log import Enable, Toxin, UndoLog
-from harness.cluster.base import ClusterError, Recorder
-from harness.cluster.commanded import ECHO, CommandCluster
-from harness.cluster.incarnation import Clock
-from harness.cluster.local.link_server import LinkServer
-from harness.cluster.supervised import AnyIncarnation
-from harness.links.client import Links
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.cleanup.undo_log import Enable, Toxin, UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, Recorder
+from diloco_chaos.harness.cluster.commanded import ECHO, CommandCluster
+from diloco_chaos.harness.cluster.incarnation import Clock
+from diloco_chaos.harness.cluster.local.link_server import LinkServer
+from diloco_chaos.harness.cluster.supervised import AnyIncarnation
+from diloco_chaos.harness.links.client import Links
 
 LOOPBACK = "127.0.0.1"
 OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

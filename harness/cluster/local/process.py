@@ -9,11 +9,11 @@ import signal
 import subprocess
 import time
 
-from harness.cleanup.processes import state
-from harness.cleanup.undo_log import Continue, UndoLog
-from harness.cluster.base import NodeSpec, NodeState
-from harness.cluster.duty_cycle import DutyCycle, Signalled
-from harness.cluster.incarnation import Incarnation
+from diloco_chaos.harness.cleanup.processes import state
+from diloco_chaos.harness.cleanup.undo_log import Continue, UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec, NodeState
+from diloco_chaos.harness.cluster.duty_cycle import DutyCycle, Signalled
+from diloco_chaos.harness.cluster.incarnation import Incarnation
 
 
 class Process(Incarnation):

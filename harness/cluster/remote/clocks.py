@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.watching import Watching
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.watching import Watching
 
 _REMEMBERED = 16
 _DRIFT = 1e-4

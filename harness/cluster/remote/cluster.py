@@ -15,22 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from harness import memory
-from harness.cleanup.commands import begun, carried_out
-from harness.cleanup.undo_log import Command as Undoing
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.commanded import CommandCluster
-from harness.cluster.incarnation import STOP_TIMEOUT_S
-from harness.cluster.remote import agent
-from harness.cluster.remote.clocks import Comparing
-from harness.cluster.remote.machines import Look, Machines
-from harness.cluster.remote.node import Host, RemoteNode
-from harness.cluster.remote.settings import BACK, Command, PlaceSettings
-from harness.cluster.remote.watching import Watching
-from harness.core.programs import PROGRESS, STEADY
-from harness.machine import Sample
-from harness.memory import Corruption
+from diloco_chaos.harness import memory
+from diloco_chaos.harness.cleanup.commands import begun, carried_out
+from diloco_chaos.harness.cleanup.undo_log import Command as Undoing
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.commanded import CommandCluster
+from diloco_chaos.harness.cluster.incarnation import STOP_TIMEOUT_S
+from diloco_chaos.harness.cluster.remote import agent
+from diloco_chaos.harness.cluster.remote.clocks import Comparing
+from diloco_chaos.harness.cluster.remote.machines import Look, Machines
+from diloco_chaos.harness.cluster.remote.node import Host, RemoteNode
+from diloco_chaos.harness.cluster.remote.settings import BACK, Command, PlaceSettings
+from diloco_chaos.harness.cluster.remote.watching import Watching
+from diloco_chaos.harness.core.programs import PROGRESS, STEADY
+from diloco_chaos.harness.machine import Sample
+from diloco_chaos.harness.memory import Corruption
 
 SETTINGS = "cluster.json"
 """What nodes of ours read, from the run's folder."""
@@ -233,7 +233,7 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         return list(self._hosts.values())
 
     def machines(self, here: Sample) -> list[dict[str, float | str]]:
-        """See `harness.cluster.base.Watched`."""
+        """See `diloco_chaos.harness.cluster.base.Watched`."""
         hosts = self._all_hosts()
         looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
                  for host in hosts if (told := host.told) and not host.lost]
@@ -267,7 +267,7 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         begun(self._settings.command("restart_control_plane"))
 
     def control_plane_away(self, within: float) -> float:
-        """See `harness.cluster.base.ControlPlane`."""
+        """See `diloco_chaos.harness.cluster.base.ControlPlane`."""
         until, gone = time.monotonic() + within, None
         while time.monotonic() < until:
             there = self._answers()

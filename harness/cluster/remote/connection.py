@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.agent import GROWING, WHOLE
-from harness.cluster.remote.clocks import Reading
-from harness.errors import NOT_UNDERSTOOD
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.agent import GROWING, WHOLE
+from diloco_chaos.harness.cluster.remote.clocks import Reading
+from diloco_chaos.harness.errors import NOT_UNDERSTOOD
 
 Dial = Callable[[], socket.socket]
 """A connection to the agent's port. Raises OSError, or ClusterError, where there is none now."""

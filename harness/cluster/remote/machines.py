@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from harness.machine import Sample
+from diloco_chaos.harness.machine import Sample
 
 _RESOURCES = ("cpu", "io", "memory")
 _STAT = 8

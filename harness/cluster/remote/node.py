@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, NodeState
-from harness.cluster.duty_cycle import QuotaCycle
-from harness.cluster.incarnation import Incarnation
-from harness.cluster.remote.clocks import Clock
-from harness.cluster.remote.connection import AgentError, Connection, GoneError
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, NodeState
+from diloco_chaos.harness.cluster.duty_cycle import QuotaCycle
+from diloco_chaos.harness.cluster.incarnation import Incarnation
+from diloco_chaos.harness.cluster.remote.clocks import Clock
+from diloco_chaos.harness.cluster.remote.connection import AgentError, Connection, GoneError
 
 _HISTORY = 24
 _LEAST_HISTORY_S, _LEAST = 1.5, 0.005

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from harness.cluster.base import ClusterError
-from harness.core.programs import splittable
-from harness.storage.documents import yaml_of
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.core.programs import splittable
+from diloco_chaos.harness.storage.documents import yaml_of
 
 Command = Literal["node_power_loss", "node_power_return", "node_partition", "node_partition_heal",
                   "restart_control_plane"]

@@ -8,34 +8,34 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.simulated.incarnation import SimulatedIncarnation
-from harness.cluster.supervised import SupervisedCluster
-from harness.core.roles import Coordinator
-from harness.links.probe import PROBE_TIMEOUT_S, Sounding
-from harness.memory import Corruption
-from harness.node.failpoints import Failpoints
-from harness.node.process import holds
-from harness.simulation.client import SimulatedClient
-from harness.simulation.disk import MemoryDisk
-from harness.simulation.flow import passage
-from harness.simulation.host import SimulatedHost
-from harness.simulation.impostor import SimulatedImpostor
-from harness.simulation.network import Link, Network
-from harness.simulation.process import SimulatedProcess
-from harness.simulation.server import SimulatedServer
-from harness.storage import global_checkpoint
-from harness.storage.disk import Content
-from harness.trainer_api.trainer import Workload
-from harness.wire.impersonation import Impostor
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.simulated.incarnation import SimulatedIncarnation
+from diloco_chaos.harness.cluster.supervised import SupervisedCluster
+from diloco_chaos.harness.core.roles import Coordinator
+from diloco_chaos.harness.links.probe import PROBE_TIMEOUT_S, Sounding
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.node.process import holds
+from diloco_chaos.harness.simulation.client import SimulatedClient
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.simulation.flow import passage
+from diloco_chaos.harness.simulation.host import SimulatedHost
+from diloco_chaos.harness.simulation.impostor import SimulatedImpostor
+from diloco_chaos.harness.simulation.network import Link, Network
+from diloco_chaos.harness.simulation.process import SimulatedProcess
+from diloco_chaos.harness.simulation.server import SimulatedServer
+from diloco_chaos.harness.storage import global_checkpoint
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.trainer_api.trainer import Workload
+from diloco_chaos.harness.wire.impersonation import Impostor
 
 _QUESTION_BYTES = 120
 _LINKS_RESTART_S = 0.9
 
 
 class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
-    """Implements `harness.cluster.base.Cluster`."""
+    """Implements `diloco_chaos.harness.cluster.base.Cluster`."""
 
     def __init__(self, around: SimulatedHost, workload: Workload, record: Recorder, undo_log: UndoLog,
                  parts: Mapping[str, Content] | None = None) -> None:

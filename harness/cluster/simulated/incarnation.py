@@ -8,11 +8,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.duty_cycle import shares
-from harness.cluster.incarnation import Incarnation
-from harness.simulation.process import SimulatedProcess
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.duty_cycle import shares
+from diloco_chaos.harness.cluster.incarnation import Incarnation
+from diloco_chaos.harness.simulation.process import SimulatedProcess
 
 
 class SimulatedIncarnation(Incarnation):

@@ -19,19 +19,19 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from harness.cleanup.processes import TOKEN
-from harness.cleanup.undo_log import SlurmJobs, UndoLog, run_label
-from harness.cluster.base import ClusterError, NodeSpec, Recorder
-from harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
-from harness.cluster.remote.cluster import LOOK_S, SETTINGS, AwayError, RemoteCluster
-from harness.cluster.remote.connection import ANSWER_S, Connection
-from harness.cluster.remote.node import Host, RemoteNode
-from harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, script, submitted_with
-from harness.cluster.slurm.node import Step
-from harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name, wait_over
-from harness.cluster.slurm.settings import SlurmSettings
-from harness.cluster.slurm.watch import Watch
-from harness.core.programs import Program
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.cleanup.undo_log import SlurmJobs, UndoLog, run_label
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.cluster.local.links import LOOPBACK, OURS, LinksBeside
+from diloco_chaos.harness.cluster.remote.cluster import LOOK_S, SETTINGS, AwayError, RemoteCluster
+from diloco_chaos.harness.cluster.remote.connection import ANSWER_S, Connection
+from diloco_chaos.harness.cluster.remote.node import Host, RemoteNode
+from diloco_chaos.harness.cluster.slurm.job import NO_FOLDER, PORT_FILE, folder, launched, script, submitted_with
+from diloco_chaos.harness.cluster.slurm.node import Step
+from diloco_chaos.harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name, wait_over
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.cluster.slurm.watch import Watch
+from diloco_chaos.harness.core.programs import Program
 
 _GONE_S = 20.0
 _READS = "reads"
@@ -51,7 +51,7 @@ class Begun(NamedTuple):
 
 
 class SlurmCluster(RemoteCluster[SlurmSettings], LinksBeside[RemoteNode]):
-    """Implements `harness.cluster.base.Cluster`."""
+    """Implements `diloco_chaos.harness.cluster.base.Cluster`."""
 
     def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, settings: SlurmSettings) -> None:
         """See `SupervisedCluster`."""
@@ -205,7 +205,7 @@ class SlurmCluster(RemoteCluster[SlurmSettings], LinksBeside[RemoteNode]):
     # -- what only jobs have -------------------------------------------------------------------------------------------
 
     def requeue(self, node: str, restart_after: float | None) -> None:
-        """See `harness.cluster.base.Jobs`."""
+        """See `diloco_chaos.harness.cluster.base.Jobs`."""
         current = self._nodes[node]
         if not current.alive or current.host.lost:
             return

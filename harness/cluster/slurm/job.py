@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from harness.cluster.remote import agent
-from harness.cluster.slurm.queue import BESIDE
-from harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.cluster.remote import agent
+from diloco_chaos.harness.cluster.slurm.queue import BESIDE
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
 
 STEPS = "steps"
 """Folder with a file for each incarnation: its pid there, and the number of its step."""

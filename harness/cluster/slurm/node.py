@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import NodeSpec, NodeState
-from harness.cluster.duty_cycle import DutyCycle
-from harness.cluster.remote.connection import AgentError, GoneError
-from harness.cluster.remote.node import Host, RemoteNode
-from harness.cluster.slurm.job import STEPS
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec, NodeState
+from diloco_chaos.harness.cluster.duty_cycle import DutyCycle
+from diloco_chaos.harness.cluster.remote.connection import AgentError, GoneError
+from diloco_chaos.harness.cluster.remote.node import Host, RemoteNode
+from diloco_chaos.harness.cluster.slurm.job import STEPS
 
 SignalStep = Callable[[str, signal.Signals], None]
 """Signal a step, by its number in the job."""

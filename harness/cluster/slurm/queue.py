@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.cluster import AwayError
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.cluster import AwayError
 
 _ASK_S, _LOOK_S = 20.0, 0.5
 _FIELDS = ("JobID", "Name", "State", "RestartCnt", "NodeList", "exit_code", "Reason")

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from harness.cluster.remote.settings import PlaceSettings
+from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
 
 _WORD = r"^[A-Za-z0-9_.,:@%+=-]*$"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.cluster.remote.watching import Watching
-from harness.cluster.slurm.queue import Job, Slurm, SlurmError
+from diloco_chaos.harness.cluster.remote.watching import Watching
+from diloco_chaos.harness.cluster.slurm.queue import Job, Slurm, SlurmError
 
 _EVERY_S = 1.0
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from harness import tensors as arrays
-from harness.tensors import Array, Tensors
-from harness.trainer.algorithm.fragments import Shape
+from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.tensors import Array, Tensors
+from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]
 BLOCK = 64

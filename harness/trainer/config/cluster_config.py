@@ -19,18 +19,18 @@ from pydantic import (
     model_validator,
 )
 
-from harness.device import Device
-from harness.extras import lacking
-from harness.trainer.algorithm.codec import Codec, Precision
-from harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
-from harness.trainer.config.decoupled import Decoupled, Settings
-from harness.trainer.config.diloco import DiLoCo
-from harness.trainer.config.streaming import Streaming
-from harness.trainer.model.quadratic import FLOOR, QuadraticSpec
-from harness.trainer.model.replica import GRADIENT
-from harness.trainer.model.spec import MODELS, ModelSpec
-from harness.trainer_api.settings import Coupling, TrainerSettings
-from harness.units import MOST_STEPS, Seconds, Share, Steps, steps
+from diloco_chaos.harness.device import Device
+from diloco_chaos.harness.extras import lacking
+from diloco_chaos.harness.trainer.algorithm.codec import Codec, Precision
+from diloco_chaos.harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
+from diloco_chaos.harness.trainer.config.decoupled import Decoupled, Settings
+from diloco_chaos.harness.trainer.config.diloco import DiLoCo
+from diloco_chaos.harness.trainer.config.streaming import Streaming
+from diloco_chaos.harness.trainer.model.quadratic import FLOOR, QuadraticSpec
+from diloco_chaos.harness.trainer.model.replica import GRADIENT
+from diloco_chaos.harness.trainer.model.spec import MODELS, ModelSpec
+from diloco_chaos.harness.trainer_api.settings import Coupling, TrainerSettings
+from diloco_chaos.harness.units import MOST_STEPS, Seconds, Share, Steps, steps
 
 _EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")

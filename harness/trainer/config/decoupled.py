@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from harness.trainer.algorithm.fragments import offsets
+from diloco_chaos.harness.trainer.algorithm.fragments import offsets
 
 Settings = dict[str, int | str]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.trainer.config.decoupled import Settings
-from harness.trainer.config.streaming import Streaming
+from diloco_chaos.harness.trainer.config.decoupled import Settings
+from diloco_chaos.harness.trainer.config.streaming import Streaming
 
 
 class DiLoCo(Streaming):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
 def learning_rate(config: TrainerConfig, tokens: int) -> float:

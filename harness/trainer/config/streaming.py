@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.trainer.config.decoupled import Decoupled
+from diloco_chaos.harness.trainer.config.decoupled import Decoupled
 
 
 class Streaming(Decoupled):

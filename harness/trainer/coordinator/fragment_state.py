@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.effects import Working
-from harness.storage import checkpoint
-from harness.storage.disk import Disk
-from harness.tensors import (
+from diloco_chaos.harness.core.effects import Working
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import Disk
+from diloco_chaos.harness.tensors import (
     Tensors,
     add,
     add_prefix,
@@ -26,13 +26,13 @@ from harness.tensors import (
     strip_prefix,
     subtract,
 )
-from harness.trainer.algorithm import outer_optimizer
-from harness.trainer.algorithm.fragments import Fragment
-from harness.trainer.algorithm.merge import merge, token_weight
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.rounds import Contribution
-from harness.trainer.protocol.messages import OuterGradient
+from diloco_chaos.harness.trainer.algorithm import outer_optimizer
+from diloco_chaos.harness.trainer.algorithm.fragments import Fragment
+from diloco_chaos.harness.trainer.algorithm.merge import merge, token_weight
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
 
 _VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
 NOT_FINITE, TOO_LARGE = BROKEN = ("not finite", "too large")

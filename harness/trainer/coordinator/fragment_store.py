@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from harness.core.effects import Commit, Effect, Record, Save, Send, Snapshot
-from harness.storage.disk import Content
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import snapshot_marks
-from harness.trainer.coordinator.fragment_state import FragmentState, Restored, fragment_file
-from harness.trainer.coordinator.rounds import Contribution, LearnerSession
-from harness.trainer.coordinator.syncer_part import syncers
-from harness.trainer.protocol.messages import Broadcast
+from diloco_chaos.harness.core.effects import Commit, Effect, Record, Save, Send, Snapshot
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import snapshot_marks
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, Restored, fragment_file
+from diloco_chaos.harness.trainer.coordinator.rounds import Contribution, LearnerSession
+from diloco_chaos.harness.trainer.coordinator.syncer_part import syncers
+from diloco_chaos.harness.trainer.protocol.messages import Broadcast
 
 
 class FragmentStore:

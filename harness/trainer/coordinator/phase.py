@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import steps_between_merges
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import steps_between_merges
 
 
 def advanced(phase: float, steps: int, config: TrainerConfig, tokens: int) -> float:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.protocol.messages import Hello, OuterGradient, Report
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.protocol.messages import Hello, OuterGradient, Report
 
 _UNDER_WAY = 2
 """Times `heartbeat_timeout` that messages may have been on their way, or a connection may have stood."""

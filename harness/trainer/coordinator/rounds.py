@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from harness.tensors import Tensors
-from harness.trainer.coordinator.moving_average import MovingAverage
-from harness.trainer.coordinator.plausible import Origin
-from harness.trainer.coordinator.transit import Transit
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.coordinator.moving_average import MovingAverage
+from diloco_chaos.harness.trainer.coordinator.plausible import Origin
+from diloco_chaos.harness.trainer.coordinator.transit import Transit
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LearnerSession:
     step: int
     """Its own count."""
     place: int
-    """Where it stands on the global clock, see `harness.trainer.coordinator.global_clock`."""
+    """Where it stands on the global clock, see `diloco_chaos.harness.trainer.coordinator.global_clock`."""
     c_steps: list[int]
     heard: float
     holds: list[int]

@@ -33,24 +33,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
-from harness import tensors as arrays
-from harness.core.effects import Close, Effect, Failpoint, Record, Send, Timer
-from harness.core.roles import SYNCER
-from harness.tensors import Tensors
-from harness.trainer.algorithm.codec import CompressError
-from harness.trainer.algorithm.merge import token_weight
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import outer_step
-from harness.trainer.coordinator import peer_recovery
-from harness.trainer.coordinator.fragment_state import BROKEN, IMPOSSIBLE, Restored
-from harness.trainer.coordinator.fragment_store import FragmentStore
-from harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
-from harness.trainer.coordinator.peer_recovery import Recoveries, objection
-from harness.trainer.coordinator.phase import advanced, due
-from harness.trainer.coordinator.plausible import Origin, known_took, of_answer, of_hello, of_report
-from harness.trainer.coordinator.rounds import Contribution, LearnerSession, Round, typical_step_time, typical_sync_time
-from harness.trainer.coordinator.sessions import LearnerSessions
-from harness.trainer.protocol.messages import (
+from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.core.effects import Close, Effect, Failpoint, Record, Send, Timer
+from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.algorithm.codec import CompressError
+from diloco_chaos.harness.trainer.algorithm.merge import token_weight
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import outer_step
+from diloco_chaos.harness.trainer.coordinator import peer_recovery
+from diloco_chaos.harness.trainer.coordinator.fragment_state import BROKEN, IMPOSSIBLE, Restored
+from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
+from diloco_chaos.harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
+from diloco_chaos.harness.trainer.coordinator.peer_recovery import Recoveries, objection
+from diloco_chaos.harness.trainer.coordinator.phase import advanced, due
+from diloco_chaos.harness.trainer.coordinator.plausible import Origin, known_took, of_answer, of_hello, of_report
+from diloco_chaos.harness.trainer.coordinator.rounds import (
+    Contribution,
+    LearnerSession,
+    Round,
+    typical_step_time,
+    typical_sync_time,
+)
+from diloco_chaos.harness.trainer.coordinator.sessions import LearnerSessions
+from diloco_chaos.harness.trainer.protocol.messages import (
     CheckpointAck,
     CheckpointRequest,
     Clock,
@@ -62,7 +68,7 @@ from harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from harness.wire.messages import Message
+from diloco_chaos.harness.wire.messages import Message
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.storage import checkpoint
-from harness.storage.disk import Content, Disk
-from harness.tensors import Tensors, add_prefix, strip_prefix
-from harness.trainer.coordinator.fragment_state import fragment_file
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import Content, Disk
+from diloco_chaos.harness.tensors import Tensors, add_prefix, strip_prefix
+from diloco_chaos.harness.trainer.coordinator.fragment_state import fragment_file
 
 
 def syncers(files: Sequence[Content]) -> tuple[Tensors, dict[str, object]]:

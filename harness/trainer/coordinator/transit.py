@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.trainer.coordinator.moving_average import MovingAverage
+from diloco_chaos.harness.trainer.coordinator.moving_average import MovingAverage
 
 Echo = tuple[float, float]
 """(a time that the syncer told, seconds since it came)."""

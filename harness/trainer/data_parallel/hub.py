@@ -13,19 +13,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
-from harness.core.roles import SYNCER
-from harness.storage.disk import Content
-from harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
-from harness.trainer.algorithm.codec import CompressError
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.sessions import LearnerSessions
-from harness.trainer.coordinator.syncer_part import syncers
-from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
-from harness.trainer.model.replica import VALUE
-from harness.trainer.protocol.messages import Average, Clock, Fetch, Gradient, Hello, Report, Resume, State, Welcome
-from harness.trainer_api.rounds import Part, merged
-from harness.wire.messages import Message
+from diloco_chaos.harness.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
+from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
+from diloco_chaos.harness.trainer.algorithm.codec import CompressError
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.sessions import LearnerSessions
+from diloco_chaos.harness.trainer.coordinator.syncer_part import syncers
+from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
+from diloco_chaos.harness.trainer.model.replica import VALUE
+from diloco_chaos.harness.trainer.protocol.messages import (
+    Average,
+    Clock,
+    Fetch,
+    Gradient,
+    Hello,
+    Report,
+    Resume,
+    State,
+    Welcome,
+)
+from diloco_chaos.harness.trainer_api.rounds import Part, merged
+from diloco_chaos.harness.wire.messages import Message
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
 

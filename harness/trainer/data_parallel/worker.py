@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
-from harness.core.pacer import Metronome
-from harness.tensors import Tensors, digest
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import learning_rate, snapshot_marks
-from harness.trainer.model.replica import Replica, start
-from harness.trainer.protocol.messages import (
+from diloco_chaos.harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
+from diloco_chaos.harness.core.pacer import Metronome
+from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
+from diloco_chaos.harness.trainer.model.replica import Replica, start
+from diloco_chaos.harness.trainer.protocol.messages import (
     MESSAGES,
     Average,
     Clock,
@@ -25,7 +25,7 @@ from harness.trainer.protocol.messages import (
     Resume,
     State,
 )
-from harness.wire.messages import Farewell, Message
+from diloco_chaos.harness.wire.messages import Farewell, Message
 
 
 class DataParallelWorker:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from harness.tensors import Tensors, add, add_prefix, shapes, strip_prefix
-from harness.trainer.algorithm.codec import Codec, CompressError
-from harness.trainer.protocol.messages import Broadcast
+from diloco_chaos.harness.tensors import Tensors, add, add_prefix, shapes, strip_prefix
+from diloco_chaos.harness.trainer.algorithm.codec import Codec, CompressError
+from diloco_chaos.harness.trainer.protocol.messages import Broadcast
 
 
 @dataclass

@@ -33,17 +33,17 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from harness import tensors as arrays
-from harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
-from harness.core.pacer import Metronome
-from harness.memory import Corruption
-from harness.storage.disk import Content
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import learning_rate
-from harness.trainer.learner.fragment_view import Held, packed, unpacked
-from harness.trainer.model.replica import Replica
-from harness.trainer.protocol.messages import (
+from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
+from diloco_chaos.harness.core.pacer import Metronome
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import learning_rate
+from diloco_chaos.harness.trainer.learner.fragment_view import Held, packed, unpacked
+from diloco_chaos.harness.trainer.model.replica import Replica
+from diloco_chaos.harness.trainer.protocol.messages import (
     MESSAGES,
     Broadcast,
     CheckpointAck,
@@ -59,7 +59,7 @@ from harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from harness.wire.messages import Farewell, Message
+from diloco_chaos.harness.wire.messages import Farewell, Message
 
 _TOLD, _ASKED = (Broadcast, Donation, Reset), (Request, Donate, CheckpointRequest)
 """What is taken in before a step is reported, and what is answered after that."""

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from harness.memory import Part
-from harness.tensors import Tensors
-from harness.trainer.algorithm.fragments import Shape
-from harness.trainer.model.replica import GRADIENT, VALUE
+from diloco_chaos.harness.memory import Part
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.algorithm.fragments import Shape
+from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
 
 FLOOR = 1.0
 """Loss at the optimum."""
@@ -27,7 +27,7 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class QuadraticSpec:
-    """Shapes and initial values; see `harness.trainer.model.spec.ModelSpec`."""
+    """Shapes and initial values; see `diloco_chaos.harness.trainer.model.spec.ModelSpec`."""
 
     width: int
     blocks: int
@@ -68,7 +68,7 @@ def _batches(size: int, seed: int, learner: int) -> Vector:
 class Quadratic:
     """Loss 1 + mean(c (x - o)^2) / 2; inner optimizer: gradient descent.
 
-    Implements `harness.trainer.model.replica.Replica`.
+    Implements `diloco_chaos.harness.trainer.model.replica.Replica`.
     """
 
     def __init__(self, spec: QuadraticSpec, values: Tensors, seed: int, learner: int) -> None:

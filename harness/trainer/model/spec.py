@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.tensors import Tensors
-from harness.trainer.algorithm.fragments import Shape
-from harness.trainer.model.quadratic import QuadraticSpec
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.algorithm.fragments import Shape
+from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
 
 VOCABULARY = 256  # bytes
 

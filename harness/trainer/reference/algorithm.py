@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.trainer.reference.problem import Array, Tensors
+from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
 
 _VANISHED, _FAINT = 1e-12, 0.1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.trainer.reference.problem import Array, Tensors
+from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
 
 _BLOCK = 64
 _LARGEST = {"int8": 127, "int4": 7}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.trainer.reference.codec import Rounding
+from diloco_chaos.harness.trainer.reference.codec import Rounding
 
 
 @dataclass(frozen=True)

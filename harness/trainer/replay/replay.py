@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from harness.core.effects import Effect, Record, Send
-from harness.memory import Corruption
-from harness.tape.event import Event
-from harness.tensors import Tensors, digest, shapes
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import outer_step
-from harness.trainer.coordinator.fragment_state import FragmentState
-from harness.trainer.coordinator.rounds import Contribution
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import Broadcast, OuterGradient, Request, Reset, Welcome
-from harness.trainer.replay import averaged
-from harness.trainer.runtime.replica_factory import MakeReplica
-from harness.trainer_api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.core.effects import Effect, Record, Send
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tensors import Tensors, digest, shapes
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import outer_step
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
+from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import Broadcast, OuterGradient, Request, Reset, Welcome
+from diloco_chaos.harness.trainer.replay import averaged
+from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
+from diloco_chaos.harness.trainer_api.trainer import Difference, Recorded, Replay
 
 Node = tuple[str, int]
 """A learner's name and incarnation."""

@@ -1,5 +1,7 @@
-"""How long an inner step takes on this machine: `python -m harness.trainer.runtime.calibrate TOGETHER < trainer.json`
-prints seconds."""
+"""How long an inner step takes on this machine, in seconds.
+
+    python -m diloco_chaos.harness.trainer.runtime.calibrate TOGETHER < trainer.json
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.corpus import needed_bytes
-from harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.corpus import needed_bytes
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
 _WARM_UP, _STEPS = 3, 20
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from harness.storage.disk import Content, Disk
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import restore
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.data_parallel.blocking import DataParallel
-from harness.trainer.data_parallel.elastic import ElasticDataParallel
-from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
-from harness.trainer.data_parallel.hub import Hub
-from harness.trainer.data_parallel.worker import DataParallelWorker
-from harness.trainer.learner.learner import Learner
-from harness.trainer.model.replica import Replica
+from diloco_chaos.harness.storage.disk import Content, Disk
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import restore
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.data_parallel.blocking import DataParallel
+from diloco_chaos.harness.trainer.data_parallel.elastic import ElasticDataParallel
+from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
+from diloco_chaos.harness.trainer.data_parallel.hub import Hub
+from diloco_chaos.harness.trainer.data_parallel.worker import DataParallelWorker
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.model.replica import Replica
 
 
 def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation: int) -> Syncer | Hub:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.cleanup.undo_log import UndoLog
-from harness.tensors import Tensors
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.corpus import Corpus, HeldOut, materialize, needed_bytes
-from harness.trainer.model.quadratic import Quadratic, QuadraticSpec
-from harness.trainer.model.replica import Replica, weights
-from harness.trainer.model.spec import ModelSpec
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.corpus import Corpus, HeldOut, materialize, needed_bytes
+from diloco_chaos.harness.trainer.model.quadratic import Quadratic, QuadraticSpec
+from diloco_chaos.harness.trainer.model.replica import Replica, weights
+from diloco_chaos.harness.trainer.model.spec import ModelSpec
 
 MakeReplica = Callable[[int], Replica]
 """make(index): a new replica for learner `index`, counted from 0."""
@@ -38,7 +38,7 @@ def replicas(config: TrainerConfig, corpus_file: Path | None, initial: Tensors, 
         return lambda index: Quadratic(spec, initial, config.seed, index)
     import torch
 
-    from harness.trainer.model.transformer import Transformer
+    from diloco_chaos.harness.trainer.model.transformer import Transformer
     assert isinstance(config.spec, ModelSpec), "there are two kinds of models"
     assert corpus_file is not None, "this kind needs one"
     torch.set_num_threads(threads)

@@ -15,14 +15,14 @@ import pytest
 from benchmarks.figures import behaviour
 from benchmarks.figures.behaviour import COURSE, comparable, differ, digests
 from benchmarks.figures.canonical import RUNS
-from chaos.runner import virtual_runtime
-from chaos.runner.virtual_runtime import VirtualStage
-from harness import tensors
-from harness.simulation.world import World
-from harness.trainer.algorithm import outer_optimizer
-from harness.trainer.algorithm.codec import Codec
-from harness.trainer.coordinator import fragment_state
-from harness.trainer.protocol import messages
+from diloco_chaos.chaos.runner import virtual_runtime
+from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
+from diloco_chaos.harness import tensors
+from diloco_chaos.harness.simulation.world import World
+from diloco_chaos.harness.trainer.algorithm import outer_optimizer
+from diloco_chaos.harness.trainer.algorithm.codec import Codec
+from diloco_chaos.harness.trainer.coordinator import fragment_state
+from diloco_chaos.harness.trainer.protocol import messages
 
 NAMES = ("decoupled", "bfloat16", "int8", "int4", "int4.feedback", "data_parallel")
 USED = {("bfloat16", False): {"bfloat16"}, ("int8", False): {"int8"}, ("int4", False): {"int4"},

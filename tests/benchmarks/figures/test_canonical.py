@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.figures.canonical import RUNS, perform
-from harness.trainer.config.cluster_config import MODES
+from diloco_chaos.harness.trainer.config.cluster_config import MODES
 
 BROKEN = [name for name, run in RUNS.items() if run.faults and not run.torch]
 

@@ -4,8 +4,8 @@ import asyncio
 import random
 
 from benchmarks.hostile import attack
-from harness.trainer.protocol.messages import MESSAGES, Hello
-from harness.wire.frames import Decoder
+from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello
+from diloco_chaos.harness.wire.frames import Decoder
 
 
 def test_what_was_valid_in_another_run_is_a_hello_with_another_token_and_more():

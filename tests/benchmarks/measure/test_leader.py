@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.measure import leader
-from chaos.runner.simulate import simulate
+from diloco_chaos.chaos.runner.simulate import simulate
 
 
 def quickly(plan):

@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.measure.rivals import KILLS, LEARNERS, OTHER_RATES, WINDOW_S, _figures, _predicted, _simulated, plan
-from chaos.report.compare import under
-from faults import Kill
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.report.compare import under
+from diloco_chaos.faults import Kill
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
 def kills(a_plan):

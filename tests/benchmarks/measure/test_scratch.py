@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.measure.scratch import LENGTHS, _paced, configured, curve, figures
-from chaos.evidence.baseline import Point
+from diloco_chaos.chaos.evidence.baseline import Point
 
 
 @pytest.mark.parametrize("steps", LENGTHS)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.tuning.sweep import BASE, STAGES, chosen, results, run_one, stage
 from benchmarks.tuning.trials import key_of
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 SMALL = {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4, "budget": 40, "warm_start": 8, "warmup": 4}
 

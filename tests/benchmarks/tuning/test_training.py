@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.tuning.training import decoupled, in_lockstep, planned, synchronous
-from chaos.runner.simulate import initial_values
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.runner.simulate import initial_values
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 SMALL = {"model": "micro", "corpus": "markov", "batch": 2, "fragments": 4, "budget": 40, "warm_start": 8, "warmup": 4,
          "snapshots": 4}

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.tuning import training, tune, variants
 from benchmarks.tuning.variants import Row, Study, studied
-from chaos.evidence.baseline import Point
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 STUDIES = variants.studies()
 

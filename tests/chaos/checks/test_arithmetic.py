@@ -2,15 +2,15 @@
 
 import pytest
 
-from chaos.checks import judge
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
-from chaos.scenario.plan import Plan
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.trainer.data_parallel import hub
+from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.data_parallel import hub
 
 CHECK = "arithmetic_correct"
 

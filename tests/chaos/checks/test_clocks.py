@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.evidence.clocks import TOO_FAR_S
+from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 
 
 def shifted(story, node, seconds, error):

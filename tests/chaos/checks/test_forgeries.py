@@ -6,8 +6,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from diloco_chaos.harness.tape.event import Event
 from forged_runs import ALWAYS
-from harness.tape.event import Event
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.
 OFTEN = settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.checks import CHECKS, Judgement, judge
-from chaos.checks.base import check
-from chaos.evidence.history import History
+from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
+from diloco_chaos.chaos.checks.base import check
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.tape.event import line
+from diloco_chaos.harness.tape.reading import Tape
 from forged_runs import ALWAYS
-from harness.tape import reading
-from harness.tape.event import line
-from harness.tape.reading import Tape
 
 OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum"}
 """About the quadratic model, longer silences, and trainers whose workers number their rounds."""

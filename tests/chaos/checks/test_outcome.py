@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
-from chaos.evidence.baseline import Point
-from harness.tape.event import Event
+from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
+from diloco_chaos.chaos.evidence.baseline import Point
+from diloco_chaos.harness.tape.event import Event
 
 
 @pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_verified", "all_undone"])

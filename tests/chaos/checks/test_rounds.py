@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from chaos.checks import judge
-from chaos.checks.base import Unknown
-from chaos.evidence.history import History
-from chaos.registry import CHECKS
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.checks.base import Unknown
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 
 def found(*steps, **settings):

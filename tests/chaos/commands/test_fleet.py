@@ -6,9 +6,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.commands.common import Failure
-from chaos.scenario.loading import load
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.chaos.scenario.loading import load
 
 FEW = ("--replications", "2", "--days", "2", "--jobs", "1")
 

@@ -3,13 +3,13 @@
 import pytest
 from typer.main import get_command
 
-from chaos.cli import app
-from chaos.commands.options import asked_of, options_of
-from chaos.sweeps.failed_share import FailedShare
-from chaos.sweeps.grace import Grace
-from chaos.sweeps.wan import Wan
-from harness.fleet.bandwidth import Exchange
-from harness.fleet.fleet import Fleet
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.options import asked_of, options_of
+from diloco_chaos.chaos.sweeps.failed_share import FailedShare
+from diloco_chaos.chaos.sweeps.grace import Grace
+from diloco_chaos.chaos.sweeps.wan import Wan
+from diloco_chaos.harness.fleet.bandwidth import Exchange
+from diloco_chaos.harness.fleet.fleet import Fleet
 
 GROUP = get_command(app).commands["fleet"]
 MODELS = {"bandwidth": Exchange, "wan": Wan, "failed-share": FailedShare, "grace": Grace}

@@ -9,9 +9,9 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 import fake_slurm
-from chaos.cli import app
-from chaos.commands.common import Failure
-from harness.cluster.base import ClusterError
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.harness.cluster.base import ClusterError
 
 KUBECONFIG = """
 apiVersion: v1

@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.commands.common import Failure
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
 
 SCENARIO = """diloco_chaos: 1
 name: mine

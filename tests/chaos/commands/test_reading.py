@@ -6,10 +6,10 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.commands.common import Failure
-from chaos.evidence.run_folder import FolderError, named
-from harness.cleanup.processes import identity
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.chaos.evidence.run_folder import FolderError, named
+from diloco_chaos.harness.cleanup.processes import identity
 
 NAMES = ["20260101-120000-mine-0000aaaa", "20260102-120000-mine-0000bbbb", "20260102-130000-yours-0000cccc"]
 REPORTS = [{"exit_code": 0, "checks": []},

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.commands.common import Failure
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
 
 WAN = ("wan", "--parameters", "1M", "--step-time", "100ms", "--sites", "2", "--rtt", "20ms", "--jobs", "1")
 FAILED = ("failed-share", "--learners", "2", "--gone", "50%", "--mode", "decoupled", "--runs", "1", "--jobs", "1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.evidence.availability import Availability
+from diloco_chaos.chaos.evidence.availability import Availability
 from forged_runs import CALM, calmly, stormy, with_a_syncer_born_again
 
 

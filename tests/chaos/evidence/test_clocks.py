@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.evidence.clocks import WRITTEN_S, clocks
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.evidence.clocks import WRITTEN_S, clocks
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 
 def tape(*told):

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.evidence.history import History
-from chaos.evidence.presence import Presence
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.presence import Presence
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 TEXT = """diloco_chaos: 1
 name: x

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from chaos.evidence.run_folder import FolderError, RunFolder
+from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder
 
 
 @pytest.fixture

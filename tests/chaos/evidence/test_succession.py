@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chaos.evidence.history import History
-from chaos.evidence.succession import usurpations
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import Event
-from harness.tape.reading import Tape
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.succession import usurpations
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 
 
 def spawn(t, incarnation=0):

@@ -6,14 +6,14 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.evidence.history import History
-from chaos.evidence.traffic import Crossed, crossed
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
-from harness.tape.reading import Tape
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
 def run(*faults, **cluster):

@@ -5,12 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.evidence.token_accounting import MERGED
-from chaos.evidence.unmerged import SKIPPED, unmerged
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.evidence.token_accounting import MERGED
+from diloco_chaos.chaos.evidence.unmerged import SKIPPED, unmerged
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
 
 
 def run(*faults, **cluster):

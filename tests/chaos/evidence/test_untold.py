@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.evidence.untold import Untold, untold
+from diloco_chaos.chaos.evidence.untold import Untold, untold
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
 from forged_runs import ALWAYS, Story, stormy
-from harness.tape.event import Event
-from harness.tape.reading import Tape
 
 GONE = "kn2, which it was on, has lost its power"
 

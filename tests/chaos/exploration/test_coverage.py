@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.measure.planted import BASE
-from chaos.exploration import coverage
-from chaos.exploration.generate import plan_of
-from chaos.runner.simulate import simulate
+from diloco_chaos.chaos.exploration import coverage
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.runner.simulate import simulate
 
 KILL = {"kill": "learner-2", "at": "2100ms", "restart_after": "200ms"}
 

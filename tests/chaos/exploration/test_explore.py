@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchmarks.measure.planted import BASE, PLANTED
-from chaos.exploration.corpus import ExplorationError, Seed, Tried
-from chaos.exploration.explore import (
+from diloco_chaos.chaos.exploration.corpus import ExplorationError, Seed, Tried
+from diloco_chaos.chaos.exploration.explore import (
     ROUND,
     SCHEDULES,
     Exploration,
@@ -28,11 +28,11 @@ from chaos.exploration.explore import (
     roomy,
     rounds,
 )
-from chaos.exploration.report import show
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.workers import InProcess, Processes
+from diloco_chaos.chaos.exploration.report import show
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.workers import InProcess, Processes
 
 
 @pytest.mark.parametrize("bug", PLANTED)
@@ -83,7 +83,7 @@ def test_a_worker_that_is_killed_loses_no_result(tmp_path):
 
 
 def test_an_exploration_that_was_killed_goes_on_where_it_was(tmp_path):
-    command = [sys.executable, "-m", "chaos.cli", "explore", "base", "--runs", "16", "--seed", "7",
+    command = [sys.executable, "-m", "diloco_chaos", "explore", "base", "--runs", "16", "--seed", "7",
                "--corpus-dir", str(tmp_path / "killed"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     results = tmp_path / "killed" / "results.jsonl"
@@ -144,7 +144,7 @@ def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first
     before = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=24)
     assert "exactly_once" in before.found
     monkeypatch.undo()
-    monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
+    monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.source_digest", lambda: "another version")
     state = explore(Search(BASE), tmp_path, InProcess(SCHEDULES), runs=24)
     seeds = [json.loads(line)["faults"] for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
     assert [list(tried.faults) for tried in state.tried[:len(seeds)]] == seeds[:24]
@@ -159,7 +159,7 @@ def test_another_version_begins_with_what_the_one_before_had_found_or_seen_first
 def test_a_seed_has_the_cluster_that_it_was_drawn_with(tmp_path, monkeypatch):
     search = Search(BASE, draws_clusters=True)
     explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
-    monkeypatch.setattr("chaos.exploration.explore.source_digest", lambda: "another version")
+    monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.source_digest", lambda: "another version")
     state = explore(search, tmp_path, InProcess(SCHEDULES), runs=6)
     seeds = [json.loads(line) for line in (tmp_path / "seeds.jsonl").read_text().splitlines()]
     again = search.again(0, Seed(**seeds[0]))
@@ -231,7 +231,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
 
 
 def test_a_run_that_crashes_is_a_find(monkeypatch):
-    monkeypatch.setattr("chaos.exploration.explore.simulate", lambda plan: 1 / 0)
+    monkeypatch.setattr("diloco_chaos.chaos.exploration.explore.simulate", lambda plan: 1 / 0)
     job = Job(number=7, scenario=BASE.model_dump_json(by_alias=True, exclude_unset=True),
               faults=({"kill": "learner-1", "at": "3s", "restart_after": "1s"},))
     tried = attempt(job)

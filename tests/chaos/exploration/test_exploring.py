@@ -6,17 +6,17 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.measure.planted import PLANTED
-from chaos.cli import app
-from chaos.commands.common import Failure
-from chaos.exploration.explore import FIRST_ROUND
-from chaos.exploration.strategies import scenario
-from chaos.exploration.strategies import written as as_file
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.chaos.exploration.explore import FIRST_ROUND
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.exploration.strategies import written as as_file
 
 
 @pytest.fixture
 def explore(tmp_path, monkeypatch):
     """explore(options...) -> what it did, in a folder of its own."""
-    from chaos.exploration.generate import plan_of
+    from diloco_chaos.chaos.exploration.generate import plan_of
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(as_file(plan_of(scenario(), [], 0), "small", "Nothing is broken."))
     return lambda *options: CliRunner().invoke(app, ["explore", "small.yaml", *options])

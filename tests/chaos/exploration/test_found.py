@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import load
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import load
+from diloco_chaos.chaos.scenario.plan import freeze
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 

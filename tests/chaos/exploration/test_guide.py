@@ -5,8 +5,8 @@ import random
 import pytest
 
 from benchmarks.measure.planted import BASE
-from chaos.exploration.generate import known, with_faults
-from chaos.exploration.guide import Knowledge, draw
+from diloco_chaos.chaos.exploration.generate import known, with_faults
+from diloco_chaos.chaos.exploration.guide import Knowledge, draw
 
 KINDS = known(None)
 DRAWS = 300

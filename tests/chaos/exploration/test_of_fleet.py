@@ -2,15 +2,15 @@
 
 import pytest
 
-from chaos.checks import judge
-from chaos.checks.outcome import goodput_between
-from chaos.exploration.of_fleet import WITHIN, scenario_of
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.fleet.closed_forms import goodput
-from harness.fleet.paper import fitted
-from harness.simulation.parameters import Parameters
+from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.checks.outcome import goodput_between
+from diloco_chaos.chaos.exploration.of_fleet import WITHIN, scenario_of
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.fleet.closed_forms import goodput
+from diloco_chaos.harness.fleet.paper import fitted
+from diloco_chaos.harness.simulation.parameters import Parameters
 
 
 @pytest.mark.parametrize(("mode", "chips", "learners"), [

@@ -5,12 +5,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.measure.planted import PLANTED
-from chaos.exploration.generate import known, plan_of
-from chaos.exploration.shrink import shrunk
-from chaos.exploration.strategies import Schedule, assert_holds, explain, plans, run, scenario, written
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.warnings import warnings_of
+from diloco_chaos.chaos.exploration.generate import known, plan_of
+from diloco_chaos.chaos.exploration.shrink import shrunk
+from diloco_chaos.chaos.exploration.strategies import Schedule, assert_holds, explain, plans, run, scenario, written
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.warnings import warnings_of
 
 QUICK = settings(max_examples=25)
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.report.saved import kept
-from chaos.runner.backends import simulated
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.report.saved import kept
+from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 TEXT = """diloco_chaos: 1
 name: mine

@@ -9,13 +9,13 @@ import sys
 import pytest
 from rich.console import Console
 
-from chaos.checks.base import Doubt
-from chaos.checks.outcome import loss_at
-from chaos.report import compare
-from chaos.runner import backends
-from chaos.scenario.loading import load, parse
-from chaos.scenario.plan import freeze
-from harness.trainer.config.cluster_config import MODES
+from diloco_chaos.chaos.checks.base import Doubt
+from diloco_chaos.chaos.checks.outcome import loss_at
+from diloco_chaos.chaos.report import compare
+from diloco_chaos.chaos.runner import backends
+from diloco_chaos.chaos.scenario.loading import load, parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.trainer.config.cluster_config import MODES
 
 SCENARIO = """
 diloco_chaos: 1
@@ -160,7 +160,7 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
 
 
 def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
-    monkeypatch.setattr("chaos.checks.doubt", lambda *_, **__: Doubt("this machine is too busy"))
+    monkeypatch.setattr("diloco_chaos.chaos.checks.doubt", lambda *_, **__: Doubt("this machine is too busy"))
     (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), backends.simulated())
     assert (one.why, one.goodput is None) == ("this machine is too busy", False)
 
@@ -178,7 +178,7 @@ def test_the_table_and_the_plot_fit_eighty_columns(plan, found):
 
 
 def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "chaos.cli", "compare", *arguments], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "diloco_chaos", "compare", *arguments], capture_output=True, text=True,
                           timeout=60, check=False)
 
 
@@ -199,7 +199,7 @@ def test_ctrl_c_says_so_and_where_its_runs_are(tmp_path):
     long = SCENARIO.lstrip().replace("quadratic", "micro, corpus: markov, fragments: 4").replace("150", "1000")
     file.write_text(long)
     process = subprocess.Popen(
-        [sys.executable, "-m", "chaos.cli", "compare", str(file), "--json", "--modes", " decoupled, diloco ",
+        [sys.executable, "-m", "diloco_chaos", "compare", str(file), "--json", "--modes", " decoupled, diloco ",
          "--runs-dir", str(tmp_path / "runs")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # else it may be ignored
     said = []

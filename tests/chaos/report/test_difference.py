@@ -6,10 +6,10 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from chaos.checks.base import Figure, Verdict
-from chaos.cli import app
-from chaos.report.difference import difference
-from chaos.report.past import Past
+from diloco_chaos.chaos.checks.base import Figure, Verdict
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.report.difference import difference
+from diloco_chaos.chaos.report.past import Past
 
 
 def test_a_run_is_the_same_as_itself(results):
@@ -43,7 +43,7 @@ def test_a_figure_is_held_against_what_is_usual(results, run_text, text, monkeyp
     past = [Past(f"run-{number}", "mine", "", 0, 0, "", {"no_global_stall": Verdict(
         name="no_global_stall", verdict="passed", measured="", bound="", figures=[
             Figure(value=value, limit=9.0, unit="s")])}) for number, value in enumerate(others)]
-    monkeypatch.setattr("chaos.report.difference.earlier", lambda folder, scenario: past)
+    monkeypatch.setattr("diloco_chaos.chaos.report.difference.earlier", lambda folder, scenario: past)
     [change] = [change for change in difference(results[1], after).changes if change.name == "no_global_stall"]
     assert (change.kind, change.usual) == (kind, usual)
 

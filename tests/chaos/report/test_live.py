@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from chaos.report.live import LiveView, PlainView, Terminal
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import Event
+from diloco_chaos.chaos.report.live import LiveView, PlainView, Terminal
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import Event
 
 MANY = """diloco_chaos: 1
 name: many
@@ -85,7 +85,7 @@ def test_times_are_since_the_steady_state_and_before_it_since_the_start(plan):
 
 
 def virtual(plan, clock, monkeypatch):
-    monkeypatch.setattr("chaos.report.live.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("diloco_chaos.chaos.report.live.time.monotonic", lambda: clock[0])
     console = Console(file=io.StringIO(), width=100, height=40, no_color=True, force_terminal=True)
     view = LiveView(console, plan, "the run, 2 of 5", Live(console=console, auto_refresh=False), virtual=True)
     for event in story(plan):
@@ -107,7 +107,7 @@ def test_under_virtual_time_both_clocks_are_shown_and_what_is_left_is_in_yours(p
 
 def test_in_a_log_lines_come_by_the_clock_of_whoever_reads_it(plan, monkeypatch):
     clock, out = [0.0], io.StringIO()
-    monkeypatch.setattr("chaos.report.live.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("diloco_chaos.chaos.report.live.time.monotonic", lambda: clock[0])
     view = PlainView(Console(file=out, width=80), plan, "run", virtual=True)
     for now in range(60):  # a simulation that is quicker
         clock[0] = now / 10

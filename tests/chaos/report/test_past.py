@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from chaos.evidence.run_folder import RunFolder
-from chaos.report.past import earlier, past
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.report.past import earlier, past
 
 FIGURES = [{"value": 1.0, "limit": 4.0, "unit": "s"}]
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from chaos.report.repeat import Rate, show, wilson
+from diloco_chaos.chaos.report.repeat import Rate, show, wilson
 
 
 @pytest.mark.parametrize(("passed", "count", "low", "high"), [

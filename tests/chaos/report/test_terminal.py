@@ -6,10 +6,10 @@ import re
 import pytest
 from rich.console import Console
 
-from chaos.checks.base import Verdict
-from chaos.evidence.presence import Presence
-from chaos.report.causes import causes, since_steady, why
-from chaos.report.terminal import show
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.evidence.presence import Presence
+from diloco_chaos.chaos.report.causes import causes, since_steady, why
+from diloco_chaos.chaos.report.terminal import show
 
 
 def shown(result, width=80, verbose=False):

@@ -5,13 +5,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.runner import baselines
-from chaos.runner.backends import simulated
-from chaos.runner.baselines import NoReferenceError
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner import baselines
+from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.baselines import NoReferenceError
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 PLAN = freeze(parse("diloco_chaos: 1\nname: mine\n"
                     "cluster: {model: quadratic, budget: 80 steps, warm_start: 20 steps, warmup: 4}\n"

@@ -12,9 +12,9 @@ import time
 
 import pytest
 
-from chaos.runner.cleanup import clean, cleanup_guard
-from harness.cleanup.processes import identity, state
-from harness.cleanup.undo_log import Continue, Remove, UndoLog, read, undo_logs_folder
+from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
+from diloco_chaos.harness.cleanup.processes import identity, state
+from diloco_chaos.harness.cleanup.undo_log import Continue, Remove, UndoLog, read, undo_logs_folder
 
 DEAD = secrets.token_hex(16)
 
@@ -211,7 +211,7 @@ def test_a_undo_log_that_is_just_being_made_is_not_taken_for_a_dead_ones(monkeyp
 
 def test_the_command_tells_what_it_did_and_exits_with_0(dead):
     ours, folder = dead
-    done = subprocess.run([sys.executable, "-m", "chaos.cli", "clean", "--json"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "clean", "--json"], capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -223,6 +223,6 @@ def test_the_command_tells_what_it_did_and_exits_with_0(dead):
 def test_the_command_tells_what_it_could_not_do_and_exits_with_2():
     undo_logs_folder().mkdir(parents=True)
     (undo_logs_folder() / "note.jsonl").write_text("dear diary\n")
-    done = subprocess.run([sys.executable, "-m", "chaos.cli", "clean"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "clean"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "NOT UNDONE" in done.stdout

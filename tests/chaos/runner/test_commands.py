@@ -16,15 +16,15 @@ from statistics import median
 import psutil
 import pytest
 
-from chaos.checks import EXCUSED
-from chaos.registry import CHECKS
-from chaos.report.live import NullAudience
-from chaos.runner.baselines import NoReferenceError
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
-from harness.cleanup.processes import TOKEN
+from diloco_chaos.chaos.checks import EXCUSED
+from diloco_chaos.chaos.registry import CHECKS
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.baselines import NoReferenceError
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.harness.cleanup.processes import TOKEN
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
 ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"

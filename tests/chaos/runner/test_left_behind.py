@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runner.cleanup import clean
-from faults import FAULTS, Composite
-from harness.cleanup.processes import identity, state, with_token
-from harness.cleanup.undo_log import read, undo_logs_folder
-from harness.cluster.base import EVERYWHERE
-from harness.cluster.local import link_server
-from harness.cluster.local.link_server import LinkServer
+from diloco_chaos.chaos.runner.cleanup import clean
+from diloco_chaos.faults import FAULTS, Composite
+from diloco_chaos.harness.cleanup.processes import identity, state, with_token
+from diloco_chaos.harness.cleanup.undo_log import read, undo_logs_folder
+from diloco_chaos.harness.cluster.base import EVERYWHERE
+from diloco_chaos.harness.cluster.local import link_server
+from diloco_chaos.harness.cluster.local.link_server import LinkServer
 
 WITHIN_S = 5.0
 MARK = "DILOCO_CHAOS_TEST_MARK"
@@ -33,7 +33,7 @@ STUB = """
 import json, os, socket, sys, time
 name, run, tied, port, incarnation, parent = *sys.argv[1:6], int(sys.argv[-1])
 if tied == "tied":
-    from harness.cleanup.parent_death import die_with_parent
+    from diloco_chaos.harness.cleanup.parent_death import die_with_parent
     die_with_parent(parent)
 server = socket.create_server(("127.0.0.1", int(port or 0)))
 with open(f"{run}/tape/{name}.{incarnation}.jsonl", "a") as tape:
@@ -49,9 +49,9 @@ while True:
 
 
 def main(run, settings, tied, toxiproxy):
-    from chaos.runner.cleanup import clean, cleanup_guard
-    from harness.cluster.base import NodeSpec
-    from harness.cluster.local.cluster import LocalCluster
+    from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
+    from diloco_chaos.harness.cluster.base import NodeSpec
+    from diloco_chaos.harness.cluster.local.cluster import LocalCluster
     (run / "tape").mkdir(parents=True)
     (run / "state").mkdir()
     for name in ("fragment-00.safetensors", "fragment-00.mirror.safetensors"):
@@ -67,10 +67,10 @@ def main(run, settings, tied, toxiproxy):
         sensing = None
         if settings:
             settings = {settings.pop("kind"): settings.pop("targets"), **settings}
-            from chaos.scenario.plan import freeze
-            from chaos.scenario.loading import parse
-            from chaos.runner.probing import Sensing
-            from chaos.runner.runtime import LiveProber
+            from diloco_chaos.chaos.scenario.plan import freeze
+            from diloco_chaos.chaos.scenario.loading import parse
+            from diloco_chaos.chaos.runner.probing import Sensing
+            from diloco_chaos.chaos.runner.runtime import LiveProber
             learners = 2 + ("join" in settings)
             plan = freeze(parse(json.dumps({"diloco_chaos": 1, "name": "left-behind", "cluster": {"learners": learners},
                                             "faults": [settings]})), 0)
@@ -110,7 +110,7 @@ class Harness:
         return with_token(self.told["token"])
 
     def reapers(self):
-        return [who for who in marked(self.mark) if b"harness.reaper" in command_line(who)]
+        return [who for who in marked(self.mark) if b"diloco_chaos.harness.reaper" in command_line(who)]
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
@@ -360,13 +360,14 @@ def test_a_real_server_whose_port_another_one_took_first_is_not_mistaken_for_our
         started.append(subprocess.Popen(argv))
         return started[-1]
     try:
-        spawn([sys.executable, "-m", "harness.links.server", "--port", "0", "--address-file", str(address)])
+        spawn([sys.executable, "-m", "diloco_chaos.harness.links.server", "--port", "0",
+               "--address-file", str(address)])
         assert until(address.exists, 15)
         taken = int(address.read_text().rpartition(":")[2])
         ports = iter([taken, *(link_server.free_port() for _ in range(5))])
         monkeypatch.setattr(link_server, "free_port", lambda: next(ports))
         slow = tmp_path / "toxiproxy-server"
-        slow.write_text(f"#!/bin/sh\nsleep 0.3\nexec {sys.executable} -m harness.links.server --port $4\n")
+        slow.write_text(f"#!/bin/sh\nsleep 0.3\nexec {sys.executable} -m diloco_chaos.harness.links.server --port $4\n")
         slow.chmod(0o755)
         server = LinkServer(tmp_path, spawn, lambda: "", binary=str(slow))
         assert server.api != f"127.0.0.1:{taken}"
@@ -383,7 +384,7 @@ def test_a_real_server_whose_port_another_one_took_first_is_not_mistaken_for_our
 def real_run(tmp_path, launch, text):
     file = tmp_path / "small.yaml"
     file.write_text(text)
-    return launch("-m", "chaos.cli", "run", str(file), "--runs-dir", str(tmp_path / "runs"))
+    return launch("-m", "diloco_chaos", "run", str(file), "--runs-dir", str(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -423,7 +424,7 @@ def test_the_folder_in_which_a_reference_is_trained_goes_with_the_harness(tmp_pa
 KILLED_AT = """
 import os, signal, sys
 from pathlib import Path
-from chaos.cli import main
+from diloco_chaos.chaos.cli import main
 
 where, call, *sys.argv[1:] = sys.argv[1:]
 before = getattr(Path, call)

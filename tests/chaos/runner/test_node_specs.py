@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.runner.node_specs import node_specs
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.runner.node_specs import node_specs
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 OURS = "diloco_chaos: 1\nname: mine\nfaults: [{%s: learner-2, at: 1s}]\n"
 COMMANDS = """diloco_chaos: 1

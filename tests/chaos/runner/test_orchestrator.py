@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import Event
+from diloco_chaos.chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import Event
 
 
 def orchestrator(faults, deadline="60s", more=""):

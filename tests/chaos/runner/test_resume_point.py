@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.checks import judge
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import plans, scenario
-from chaos.runner.resume_point import Origin, checkpoints_of
-from chaos.runner.simulate import data_file, performed
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.tape.reading import Tape
-from harness.trainer.replay.replay import replay
-from harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import plans, scenario
+from diloco_chaos.chaos.runner.resume_point import Origin, checkpoints_of
+from diloco_chaos.chaos.runner.simulate import data_file, performed
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.replay.replay import replay
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
 NEVER_BROKEN = {"exactly_once", "replica_consistency", "weights_correct", "processed_correct", "learning_rate_correct",
                 "quorum_respected", "staleness_bounded"}

@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.report.live import NullAudience
-from chaos.report.story import story
-from chaos.runner.run import judged
-from harness.cleanup.processes import TOKEN
-from harness.trainer.protocol.messages import Clock, Hello
-from harness.wire.frames import encode
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.report.story import story
+from diloco_chaos.chaos.runner.run import judged
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.trainer.protocol.messages import Clock, Hello
+from diloco_chaos.harness.wire.frames import encode
 
 
 def words(result):
@@ -191,7 +191,7 @@ def harness(tmp_path, scenario_text):
     """A harness in a process of its own, in the middle of a run."""
     file = tmp_path / "small.yaml"
     file.write_text(scenario_text("{straggler: learner-1, at: 0s, for: 60s}", budget=3000, deadline="100s"))
-    process = subprocess.Popen([sys.executable, "-m", "chaos.cli", "run", str(file), "--runs-dir",
+    process = subprocess.Popen([sys.executable, "-m", "diloco_chaos", "run", str(file), "--runs-dir",
                                 str(tmp_path / "runs")],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                preexec_fn=hears_ctrl_c)

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from chaos.cli import app
-from chaos.exploration.generate import ByChance, allowing, choose, drawable, plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.backends import simulated
-from chaos.runner.baselines import synchronous
-from chaos.runner.simulate import data_file, initial_values, performed, record, simulate
-from chaos.scenario.loading import load, parse
-from chaos.scenario.plan import freeze
-from harness.tape.event import line
-from harness.trainer.config.schedule import learning_rate
-from harness.trainer.data_parallel.hub import averaged
-from harness.trainer.learner.learner import Learner
-from harness.trainer.model.replica import OPTIMIZER
-from harness.trainer.runtime.replica_factory import replicas
-from scenarios import find
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.exploration.generate import ByChance, allowing, choose, drawable, plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.baselines import synchronous
+from diloco_chaos.chaos.runner.simulate import data_file, initial_values, performed, record, simulate
+from diloco_chaos.chaos.scenario.loading import load, parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.tape.event import line
+from diloco_chaos.harness.trainer.config.schedule import learning_rate
+from diloco_chaos.harness.trainer.data_parallel.hub import averaged
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.model.replica import OPTIMIZER
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.scenarios import find
 
 SMALL = scenario(learners=2, budget="100 steps", step_time="60ms")
 PLANS = 200

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chaos.checks.outcome import goodput_between
-from chaos.runner.simulate import simulate
-from chaos.scenario.availability import regrouping
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.simulation.parameters import Parameters
-from harness.trainer.config.cluster_config import MODES, TrainerConfig
+from diloco_chaos.chaos.checks.outcome import goodput_between
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.availability import regrouping
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.trainer.config.cluster_config import MODES, TrainerConfig
 
 WAITING = [mode for mode in MODES if mode not in ("decoupled", "synchronous")]
 GUESTS = "[learner-5, learner-6, learner-7, learner-8]"

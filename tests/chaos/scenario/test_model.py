@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.scenario.loading import load, parse
-from chaos.scenario.problems import ScenarioError
-from chaos.scenario.warnings import warnings_of
-from scenarios import find
+from diloco_chaos.chaos.scenario.loading import load, parse
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.warnings import warnings_of
+from diloco_chaos.scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import load, parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import load, parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 
 
 def test_a_plan_survives_saving_and_loading(tmp_path):
@@ -41,7 +41,7 @@ def test_the_digest_tells_seeds_and_faults_apart():
 
 @pytest.mark.parametrize("name", ["flagship", "storm"])
 def test_the_digest_is_the_same_under_every_hash_seed(name):
-    script = f"from chaos.scenario import loading, plan; print(plan.freeze(loading.load('{name}')[0], 7).digest)"
+    script = f"from diloco_chaos import freeze, load; print(freeze(load('{name}')[0], 7).digest)"
     found = {subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
                             env=os.environ | {"PYTHONHASHSEED": seed}).stdout for seed in ("0", "1", "12345")}
     assert found == {freeze(load(name)[0], 7).digest + "\n"}

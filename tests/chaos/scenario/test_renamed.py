@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.scenario.loading import parse
-from chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 
 HEAD = "diloco_chaos: 1\nname: x\n"
 

@@ -8,11 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from chaos.scenario.loading import parse
-from chaos.scenario.problems import ScenarioError
-from chaos.scenario.schema import schema
-from faults import FAULTS
-from scenarios import find
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.chaos.scenario.schema import schema
+from diloco_chaos.faults import FAULTS
+from diloco_chaos.scenarios import find
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 VALIDATOR = Draft202012Validator(schema())
@@ -42,7 +42,7 @@ def test_it_is_a_schema_and_json():
 
 
 def test_the_command_prints_it():
-    done = subprocess.run([sys.executable, "-m", "chaos.cli", "schema"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "diloco_chaos", "schema"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == schema()
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from chaos.scenario import step_time
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.step_time import PaceError, paced
+from diloco_chaos.chaos.scenario import step_time
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.step_time import PaceError, paced
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
-from faults import FAULTS, OfProcess
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.faults import FAULTS, OfProcess
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 EVERYTHING = ("kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.warnings import warnings_of
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.warnings import warnings_of
 
 
 def warned(*faults, more=""):

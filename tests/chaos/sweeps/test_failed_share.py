@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from chaos.sweeps.cell import CELLS
-from chaos.sweeps.failed_share import FailedShare, swept
-from harness.workers import InProcess
+from diloco_chaos.chaos.sweeps.cell import CELLS
+from diloco_chaos.chaos.sweeps.failed_share import FailedShare, swept
+from diloco_chaos.harness.workers import InProcess
 
 
 def rows(*modes):

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from chaos.sweeps.cell import CELLS
-from chaos.sweeps.wan import Place, Row, Wan, least_rate, swept
-from harness.workers import InProcess
+from diloco_chaos.chaos.sweeps.cell import CELLS
+from diloco_chaos.chaos.sweeps.wan import Place, Row, Wan, least_rate, swept
+from diloco_chaos.harness.workers import InProcess
 
 SMALL = {"sites": 2, "step_time": "100ms", "parameters": ("1M",)}
 

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from chaos.runner.backends import local
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
+from diloco_chaos.chaos.runner.backends import local
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
 
 KINDS = {
     "latency": ({"delay": "20ms", "jitter": "5ms", "rate": "1MB/s"}, "delay_s", 0.02),

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness.cleanup.processes import Identity, carries, end_all, handle, identity, send, state, with_token
+from diloco_chaos.harness.cleanup.processes import Identity, carries, end_all, handle, identity, send, state, with_token
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from harness.cleanup.processes import Identity
-from harness.cleanup.undo_log import (
+from diloco_chaos.harness.cleanup.processes import Identity
+from diloco_chaos.harness.cleanup.undo_log import (
     Continue,
     Enable,
     Lift,
@@ -181,8 +181,8 @@ def test_a_undo_log_that_is_not_there_is_told(path):
 FULL = """
 import resource, sys
 from pathlib import Path
-from harness.cleanup.undo_log import Continue, UndoLog
-from harness.cleanup.processes import Identity
+from diloco_chaos.harness.cleanup.undo_log import Continue, UndoLog
+from diloco_chaos.harness.cleanup.processes import Identity
 path = Path(sys.argv[1])
 undo_log = UndoLog(path, "c0ffee" * 4)
 undo_log.record(Continue, process=Identity(1, 1))
@@ -232,7 +232,7 @@ def test_nobody_is_in_charge_of_what_is_not_there(path):
 def test_the_kernel_gives_a_killed_harness_lock_back(path):
     child = subprocess.Popen(
         [sys.executable, "-c",
-         "import sys, time\nfrom pathlib import Path\nfrom harness.cleanup.undo_log import UndoLog\n"
+         "import sys, time\nfrom pathlib import Path\nfrom diloco_chaos.harness.cleanup.undo_log import UndoLog\n"
          f"undo_log = UndoLog(Path(sys.argv[1]), '{TOKEN}')\nprint('here', flush=True)\ntime.sleep(60)", str(path)],
         stdout=subprocess.PIPE, text=True)
     child.stdout.readline()

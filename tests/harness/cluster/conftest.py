@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from harness.cleanup.undo_log import UndoLog, read
-from harness.cluster.base import NodeSpec
-from harness.cluster.compose.cluster import ComposeCluster, must_be_ready
-from harness.cluster.compose.engine import Engine, EngineError, run_label
-from harness.cluster.local.cluster import LocalCluster
+from diloco_chaos.harness.cleanup.undo_log import UndoLog, read
+from diloco_chaos.harness.cluster.base import NodeSpec
+from diloco_chaos.harness.cluster.compose.cluster import ComposeCluster, must_be_ready
+from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, run_label
+from diloco_chaos.harness.cluster.local.cluster import LocalCluster
 
 HUB = """
 import json, socket, sys, time

@@ -2,8 +2,8 @@
 
 import pytest
 
-from faults import FaultContext
-from harness.cluster.base import (
+from diloco_chaos.faults import FaultContext
+from diloco_chaos.harness.cluster.base import (
     ABILITIES,
     BY_COMMAND,
     CAPABILITIES,
@@ -16,11 +16,11 @@ from harness.cluster.base import (
     ClusterError,
     Power,
 )
-from harness.cluster.compose.cluster import ComposeCluster
-from harness.cluster.kubernetes.cluster import KubernetesCluster
-from harness.cluster.local.cluster import LocalCluster
-from harness.cluster.simulated.cluster import SimulatedCluster
-from harness.cluster.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.cluster.compose.cluster import ComposeCluster
+from diloco_chaos.harness.cluster.kubernetes.cluster import KubernetesCluster
+from diloco_chaos.harness.cluster.local.cluster import LocalCluster
+from diloco_chaos.harness.cluster.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.cluster.slurm.cluster import SlurmCluster
 
 
 @pytest.mark.parametrize(("cluster", "stated"), [

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import pytest
 
-from harness.cluster.base import ClusterError
-from harness.cluster.catching import Catcher
-from harness.core.programs import NODE
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.catching import Catcher
+from diloco_chaos.harness.core.programs import NODE
 
 CLIENT = """
 import errno, select, socket, sys

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness.cleanup.processes import state
+from diloco_chaos.harness.cleanup.processes import state
 
 PATIENT = """
 import signal, sys, time
@@ -45,7 +45,7 @@ def test_a_node_that_is_asked_to_end_ends_in_good_order_and_is_started_again(gro
 
 
 def test_a_node_that_does_not_listen_is_killed(ground, monkeypatch):
-    monkeypatch.setattr("harness.cluster.incarnation.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("diloco_chaos.harness.cluster.incarnation.STOP_TIMEOUT_S", 0.2)
     cluster = ground.start(PATIENT)
     ground.until(ground.count)
     cluster.terminate("worker", None)

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from harness.cluster.readiness import is_ready
-from harness.core.programs import Ready
+from diloco_chaos.harness.cluster.readiness import is_ready
+from diloco_chaos.harness.core.programs import Ready
 
 PATIENCE_S = 2.0
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness.cluster.sockets import connections, holds, listening
+from diloco_chaos.harness.cluster.sockets import connections, holds, listening
 
 
 @pytest.mark.parametrize(("family", "bound", "asked"), [

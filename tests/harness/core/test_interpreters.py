@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from harness.core.effects import Close, Commit, Compute, Failpoint, Record, Save, Send, Snapshot, Stop, Timer
-from harness.core.roles import SYNCER
+from diloco_chaos.harness.core.effects import (
+    Close,
+    Commit,
+    Compute,
+    Failpoint,
+    Record,
+    Save,
+    Send,
+    Snapshot,
+    Stop,
+    Timer,
+)
+from diloco_chaos.harness.core.roles import SYNCER
 from interpreters import HELLO, WORKER, Say, in_memory, on_sockets, simulated
 
 SOME = {"a": np.arange(3, dtype=np.float32)}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.pacer import Metronome
+from diloco_chaos.harness.core.pacer import Metronome
 
 
 def test_a_step_that_computes_faster_waits():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.programs import PlaceholderError, Program, Started, filled, link_name, named, target
+from diloco_chaos.harness.core.programs import PlaceholderError, Program, Started, filled, link_name, named, target
 
 OWN = {"python": "/usr/bin/python3", "run": "/runs/1", "name": "replica-2", "index": "1", "incarnation": "0",
        "host": "127.0.0.1", "port": "4001"}

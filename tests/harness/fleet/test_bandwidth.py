@@ -3,12 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from chaos.evidence.traffic import crossed
-from chaos.runner.simulate import simulate
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.fleet.bandwidth import BITS, PUBLISHED, Exchange, at_the_syncer, data_parallel, decoupled
-from harness.trainer.algorithm.codec import bits_per_value
+from diloco_chaos.chaos.evidence.traffic import crossed
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.fleet.bandwidth import BITS, PUBLISHED, Exchange, at_the_syncer, data_parallel, decoupled
+from diloco_chaos.harness.trainer.algorithm.codec import bits_per_value
 
 PLAIN = Exchange.model_validate({"parameters": 1000, "step_time": "1s", "sites": 2, "sync_every": 10, "fragments": 5,
                                  "overlap": 2.0, "gradients": "float32", "broadcasts": "bfloat16"})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.fleet.chain import followed
+from diloco_chaos.harness.fleet.chain import followed
 
 
 def walked(following):

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from harness.fleet.fleet import Fleet
+from diloco_chaos.harness.fleet.fleet import Fleet
 
 
 @pytest.mark.parametrize(("given", "why"), [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.fleet.group import Events, Rules, trained
+from diloco_chaos.harness.fleet.group import Events, Rules, trained
 
 ELASTIC = Rules(needed=1, fixed=None, after_loss=10, after_return=5, again=20, checkpoint_every=0, checkpoint_cost=0,
                 pace=1.0, straggler=0.5)

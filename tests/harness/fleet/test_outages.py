@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.fleet.outages import drawn_course
+from diloco_chaos.harness.fleet.outages import drawn_course
 
 DAY = 86_400.0
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.fleet.closed_forms import goodput
-from harness.fleet.paper import FITTED, PUBLISHED, UPTIME_FROM, fitted, fleet_of
-from harness.fleet.simulation import simulate
+from diloco_chaos.harness.fleet.closed_forms import goodput
+from diloco_chaos.harness.fleet.paper import FITTED, PUBLISHED, UPTIME_FROM, fitted, fleet_of
+from diloco_chaos.harness.fleet.simulation import simulate
 
 DAY = 86_400.0
 FLEET = fitted()

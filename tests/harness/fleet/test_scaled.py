@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.fleet.closed_forms import goodput
-from harness.fleet.paper import PUBLISHED, fitted, fleet_of
-from harness.fleet.scaled import ScaledError, scaled
+from diloco_chaos.harness.fleet.closed_forms import goodput
+from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
+from diloco_chaos.harness.fleet.scaled import ScaledError, scaled
 
 STEP_S = 1.0
 

@@ -2,8 +2,8 @@
 
 import math
 
-from harness.foreign.losses import POINTS, curve
-from harness.tape.event import Event
+from diloco_chaos.harness.foreign.losses import POINTS, curve
+from diloco_chaos.harness.tape.event import Event
 
 
 def told(*losses, rounds):

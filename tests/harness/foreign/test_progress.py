@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from harness.core.rounds_told import Report
-from harness.foreign.progress import Expression, JsonLines, compiled, lint
+from diloco_chaos.harness.core.rounds_told import Report
+from diloco_chaos.harness.foreign.progress import Expression, JsonLines, compiled, lint
 
 
 def read(text, line):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.rounds_told import Report
-from harness.foreign.rounds import PATIENCE_S, Rounds
+from diloco_chaos.harness.core.rounds_told import Report
+from diloco_chaos.harness.foreign.rounds import PATIENCE_S, Rounds
 
 A, B = "replica-1", "replica-2"
 

@@ -5,7 +5,7 @@ import socket
 import pytest
 from pydantic import ValidationError
 
-from harness.foreign.settings import CommandSettings
+from diloco_chaos.harness.foreign.settings import CommandSettings
 
 PROGRESS = [{"node": "replica", "log": r"round=(?P<round>\d+)"}]
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from harness.foreign.settings import CommandSettings
-from harness.foreign.witness import LogWitness
-from harness.tape import reading
+from diloco_chaos.harness.foreign.settings import CommandSettings
+from diloco_chaos.harness.foreign.witness import LogWitness
+from diloco_chaos.harness.tape import reading
 
 SETTINGS = CommandSettings.model_validate({
     "nodes": {"store": {"listens": True, "run": "s.py"},

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from harness.links.client import Links
+from diloco_chaos.harness.links.client import Links
 
 PATIENCE_S = 20.0  # for things that happen at once on an idle machine
 
@@ -56,7 +56,7 @@ def answers(port: int) -> bool:
 @contextlib.contextmanager
 def embedded_server(folder: Path) -> Iterator[LinkServerProcess]:
     address_file = folder / "address"
-    process = subprocess.Popen([sys.executable, "-m", "harness.links.server", "--port", "0",
+    process = subprocess.Popen([sys.executable, "-m", "diloco_chaos.harness.links.server", "--port", "0",
                                 "--address-file", str(address_file), "--seed", "1"])
     try:
         wait_until(lambda: address_file.exists() or process.poll() is not None)
@@ -86,9 +86,9 @@ def real_server() -> Iterator[LinkServerProcess]:
 @contextlib.contextmanager
 def container_server() -> Iterator[LinkServerProcess]:
     """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
-    from harness.cluster.compose import compose_file
-    from harness.cluster.compose.cluster import must_be_ready
-    from harness.cluster.compose.engine import Engine, EngineError
+    from diloco_chaos.harness.cluster.compose import compose_file
+    from diloco_chaos.harness.cluster.compose.cluster import must_be_ready
+    from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError
     try:
         must_be_ready()
     except EngineError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links, Toxic
 
 Open = Callable[[], Any]  # opens a `Way`
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from toxiproxy.api import APIConsumer
 
-from harness.links.client import LinkError, Links, Toxic
+from diloco_chaos.harness.links.client import LinkError, Links, Toxic
 
 UPSTREAM = "127.0.0.1:9"
 TOXICS = [Toxic("bandwidth", "upstream", {"rate": 500}, name="narrow"),

@@ -12,9 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.links.flow import Flow
-from harness.links.metrics import Traffic
-from harness.links.toxics import Attributes, Bandwidth, Latency, LimitData, ResetPeer, Slicer, SlowClose, Timeout
+from diloco_chaos.harness.links.flow import Flow
+from diloco_chaos.harness.links.metrics import Traffic
+from diloco_chaos.harness.links.toxics import (
+    Attributes,
+    Bandwidth,
+    Latency,
+    LimitData,
+    ResetPeer,
+    Slicer,
+    SlowClose,
+    Timeout,
+)
 
 DELAYING = st.lists(st.builds(Latency, st.integers(0, 500), st.integers(0, 500))
                     | st.builds(Bandwidth, st.integers(1, 1000))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.links.addresses import NotLoopbackError, listen_address, split_address
+from diloco_chaos.harness.links.addresses import NotLoopbackError, listen_address, split_address
 
 Api = Callable[..., tuple[int, Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.links.client import Links, Toxic
-from harness.links.metrics import Metrics, Traffic
+from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.metrics import Metrics, Traffic
 
 Api = Callable[..., tuple[int, Any]]
 Settled = Callable[[Callable[[], Any]], Any]

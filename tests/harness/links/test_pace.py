@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.links.pace import Pace
-from harness.links.toxics import Attributes, Bandwidth, Latency, LimitData, ResetPeer, Slicer, SlowClose, Timeout
+from diloco_chaos.harness.links.pace import Pace
+from diloco_chaos.harness.links.toxics import (
+    Attributes,
+    Bandwidth,
+    Latency,
+    LimitData,
+    ResetPeer,
+    Slicer,
+    SlowClose,
+    Timeout,
+)
 
 WHOLE = st.integers(min_value=0, max_value=10**6)
 

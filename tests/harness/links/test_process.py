@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from harness.links.client import Links
+from diloco_chaos.harness.links.client import Links
 
-COMMAND = [sys.executable, "-m", "harness.links.server"]
+COMMAND = [sys.executable, "-m", "diloco_chaos.harness.links.server"]
 Settled = Callable[[Callable[[], Any]], Any]
 
 
@@ -78,6 +78,6 @@ def test_it_dies_with_its_parent(tmp_path: Path, settled: Settled) -> None:
 
 
 def test_it_starts_without_heavy_imports() -> None:
-    check = ("import sys, harness.links.server;"
+    check = ("import sys, diloco_chaos.harness.links.server;"
              "print({'requests', 'pydantic', 'torch', 'toxiproxy'} & set(sys.modules))")
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True).stdout == "set()\n"

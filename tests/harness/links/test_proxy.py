@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.links.addresses import join_address, split_address
-from harness.links.metrics import Metrics
-from harness.links.proxy import Proxy
-from harness.links.toxics import REGISTRY, new_toxic
+from diloco_chaos.harness.links.addresses import join_address, split_address
+from diloco_chaos.harness.links.metrics import Metrics
+from diloco_chaos.harness.links.proxy import Proxy
+from diloco_chaos.harness.links.toxics import REGISTRY, new_toxic
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.links.fields import BadRequestError
-from harness.links.toxics import (
+from diloco_chaos.harness.links.fields import BadRequestError
+from diloco_chaos.harness.links.toxics import (
     REGISTRY,
     Bandwidth,
     Latency,

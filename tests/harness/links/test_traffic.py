@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links, Toxic
 
 Dial = Callable[[], socket.socket]
 Connect = Callable[[], tuple[socket.socket, socket.socket]]

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.node.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
+from diloco_chaos.harness.node.backoff import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 
 
 class Middle(random.Random):

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from harness.core.effects import Send, Stop
-from harness.node.client import ClientDriver
-from harness.node.failpoints import Failpoints
-from harness.tape.writing import NoTape
-from harness.trainer.protocol.messages import MESSAGES, Hello, Report
-from harness.wire.frames import Decoder
+from diloco_chaos.harness.core.effects import Send, Stop
+from diloco_chaos.harness.node.client import ClientDriver
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.tape.writing import NoTape
+from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello, Report
+from diloco_chaos.harness.wire.frames import Decoder
 
 HELLO = Hello(token="", node="learner-1", incarnation=0, step=0, tokens=0, position=0, versions=[], steps=[])
 

@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
-from harness.node.failpoints import PASSED, STOPPED, Failpoints, passed
-from harness.tape.event import Event
-from harness.tape.writing import earlier, write
+from diloco_chaos.harness.node.failpoints import PASSED, STOPPED, Failpoints, passed
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.writing import earlier, write
 
 STEADY, NOT_YET = SimpleNamespace(steady=True), SimpleNamespace(steady=False)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.node import log
-from harness.node.log import Logged, in_words
-from harness.tape import reading, writing
-from harness.tape.event import FIELDS
-from harness.tape.writing import TapeWriter
+from diloco_chaos.harness.node import log
+from diloco_chaos.harness.node.log import Logged, in_words
+from diloco_chaos.harness.tape import reading, writing
+from diloco_chaos.harness.tape.event import FIELDS
+from diloco_chaos.harness.tape.writing import TapeWriter
 
 MERGE = {"round": 4, "fragment": 2, "version": 7, "digest": "ab", "step": 12, "processed": 100, "merged": 90,
          "opened": 1.0, "quorum_at": 1.1, "closed": 1.2, "grace": 0.1, "step_time": 0.06, "sync_time": 0.2, "asked": [],

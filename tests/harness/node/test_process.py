@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cleanup.processes import TOKEN
-from harness.tape import reading
-from harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
 @pytest.fixture
@@ -19,8 +19,9 @@ def syncer(tmp_path, request):
     settings = tmp_path / "given.json"
     given = getattr(request, "param", {"model": "quadratic"})
     settings.write_text(TrainerConfig.model_validate(given).model_dump_json())
-    process = subprocess.Popen([sys.executable, "-m", "harness.node.process", "--role", "syncer", "--name", "syncer",
-                                "--run", str(tmp_path), "--alone", str(settings)], env=os.environ | {TOKEN: "t" * 32})
+    process = subprocess.Popen([sys.executable, "-m", "diloco_chaos.harness.node.process", "--role", "syncer",
+                                "--name", "syncer", "--run", str(tmp_path), "--alone", str(settings)],
+                               env=os.environ | {TOKEN: "t" * 32})
     until = time.monotonic() + 30
     while not reading.read(tmp_path / "tape").of("listening"):
         assert process.poll() is None

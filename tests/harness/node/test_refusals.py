@@ -1,6 +1,6 @@
 """What is told of strangers: not at any length, and not any number of times."""
 
-from harness.node.refusals import LONGEST, MOST, WINDOW_S, Refusals
+from diloco_chaos.harness.node.refusals import LONGEST, MOST, WINDOW_S, Refusals
 
 
 class Tape:

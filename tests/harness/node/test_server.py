@@ -8,14 +8,14 @@ from itertools import count
 import numpy as np
 import pytest
 
-from harness.node import server
-from harness.node.failpoints import Failpoints
-from harness.node.lobby import MOST, Lobby
-from harness.node.server import ServerDriver
-from harness.tape.writing import TapeWriter
-from harness.trainer.protocol.messages import MESSAGES, Hello
-from harness.wire.frames import MAX_HEADER, PREFIX, Decoder, encode
-from harness.wire.messages import Echo, Probe
+from diloco_chaos.harness.node import server
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.node.lobby import MOST, Lobby
+from diloco_chaos.harness.node.server import ServerDriver
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello
+from diloco_chaos.harness.wire.frames import MAX_HEADER, PREFIX, Decoder, encode
+from diloco_chaos.harness.wire.messages import Echo, Probe
 
 HELLO = Hello(token="token", node="learner-1", incarnation=0, step=0, tokens=0, position=0, versions=[-1], steps=[0])
 STRANGER = encode(replace(HELLO, token="another"))

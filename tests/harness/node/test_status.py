@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness import http_server
-from harness.node import status
-from harness.node.status import StatusServer, main
+from diloco_chaos.harness import http_server
+from diloco_chaos.harness.node import status
+from diloco_chaos.harness.node.status import StatusServer, main
 
 WELL = {"healthy": True, "node": "syncer", "step": 3}
 ILL = {"healthy": False, "node": "syncer", "step": 3}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from harness.links.client import Toxic
-from harness.node.failpoints import Failpoints
-from harness.simulation.client import SimulatedClient
-from harness.simulation.disk import MemoryDisk
-from harness.simulation.host import SimulatedHost
-from harness.simulation.network import Link
-from harness.simulation.parameters import Parameters
-from harness.simulation.server import SimulatedServer
-from harness.simulation.world import World
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.simulation.client import SimulatedClient
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.simulation.host import SimulatedHost
+from diloco_chaos.harness.simulation.network import Link
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.server import SimulatedServer
+from diloco_chaos.harness.simulation.world import World
 
 DELAY = 0.001
 

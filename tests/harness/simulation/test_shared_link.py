@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.simulation.network import Network
-from harness.simulation.parameters import Parameters
-from harness.simulation.shared_link import SharedLink
-from harness.simulation.world import World
+from diloco_chaos.harness.simulation.network import Network
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.shared_link import SharedLink
+from diloco_chaos.harness.simulation.world import World
 
 RATE = 1000.0
 

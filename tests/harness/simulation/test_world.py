@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.simulation.world import World
+from diloco_chaos.harness.simulation.world import World
 
 
 @given(st.lists(st.floats(0, 10)))

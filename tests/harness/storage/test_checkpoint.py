@@ -5,15 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.core.effects import Commit, Record
-from harness.storage import checkpoint
-from harness.storage.checkpoint import CheckpointError, load, save, saving_both
-from harness.storage.disk import Content, FolderDisk
-from harness.tensors import digest
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, fragment_file, restore
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.protocol.messages import OuterGradient
+from diloco_chaos.harness.core.effects import Commit, Record
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.checkpoint import CheckpointError, load, save, saving_both
+from diloco_chaos.harness.storage.disk import Content, FolderDisk
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import (
+    FragmentState,
+    ProgressCounters,
+    fragment_file,
+    restore,
+)
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
 
 
 def save_both(path, tensors, meta):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.simulation.disk import MemoryDisk
-from harness.storage.checkpoint import PARTIAL, copies, load_either, saving, saving_both
-from harness.storage.disk import CheckpointError, Content, FolderDisk
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.storage.checkpoint import PARTIAL, copies, load_either, saving, saving_both
+from diloco_chaos.harness.storage.disk import CheckpointError, Content, FolderDisk
 
 NAME = "fragment-00.safetensors"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.storage.documents import yaml_of
+from diloco_chaos.harness.storage.documents import yaml_of
 
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]\n" for before, one in zip("abcdefgh", "bcdefghi", strict=True))

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness.storage.files import bytes_of, last_lines, strange, write_whole
+from diloco_chaos.harness.storage.files import bytes_of, last_lines, strange, write_whole
 
 
 def test_a_file_of_the_length_that_is_allowed_is_read_and_one_that_is_longer_is_not(tmp_path):

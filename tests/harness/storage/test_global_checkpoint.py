@@ -7,20 +7,20 @@ import threading
 import numpy as np
 import pytest
 
-from harness.core.effects import Record, Save, Send
-from harness.node.driver import Driver
-from harness.node.failpoints import Failpoints
-from harness.storage import global_checkpoint
-from harness.storage.disk import CheckpointError, FolderDisk
-from harness.storage.global_checkpoint import GlobalCheckpoints
-from harness.tape.reading import read
-from harness.tape.writing import TapeWriter
-from harness.tensors import digest
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator import syncer_part
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, restore
-from harness.trainer.learner.learner import Learner
-from harness.trainer.protocol.messages import (
+from diloco_chaos.harness.core.effects import Record, Save, Send
+from diloco_chaos.harness.node.driver import Driver
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.storage import global_checkpoint
+from diloco_chaos.harness.storage.disk import CheckpointError, FolderDisk
+from diloco_chaos.harness.storage.global_checkpoint import GlobalCheckpoints
+from diloco_chaos.harness.tape.reading import read
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator import syncer_part
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters, restore
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.protocol.messages import (
     Broadcast,
     CheckpointAck,
     CheckpointRequest,
@@ -272,7 +272,7 @@ def test_the_driver_saves_beside_everything_else_and_a_full_disk_costs_the_cut_a
         assert goes_on.wait(10)
         if not writable:
             raise OSError(errno.ENOSPC, "no space")
-    monkeypatch.setattr("harness.node.driver.keep", keep)
+    monkeypatch.setattr("diloco_chaos.harness.node.driver.keep", keep)
     core, tape = Core(), TapeWriter(tmp_path / "tape", "learner-1", 0, 0.0)
     driver = Driver(core, tape, 0.0, tmp_path, Failpoints({}))
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from harness.core.effects import Working
-from harness.storage import workings
-from harness.storage.workings import InFolder, InMemory, Workings, room
+from diloco_chaos.harness.core.effects import Working
+from diloco_chaos.harness.storage import workings
+from diloco_chaos.harness.storage.workings import InFolder, InMemory, Workings, room
 
 
 def working(number, values=1000):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tape.columns import Fields, packed
+from diloco_chaos.harness.tape.columns import Fields, packed
 
 SCALARS = [st.integers(-1 << 70, 1 << 70), st.integers(0, 300), st.floats(), st.booleans(), st.none(),
            st.text(st.characters(codec=None), max_size=4), st.sampled_from(["learner-1", "learner-2"])]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tape import event
-from harness.tape.event import Event, line, parse
+from diloco_chaos.harness.tape import event
+from diloco_chaos.harness.tape.event import Event, line, parse
 
 NAMES = st.text(min_size=1).filter(lambda name: name not in event.FIELDS)
 """Of events that are not in the contract, and may have any fields or none."""

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tape import reading, writing
-from harness.tape.event import Event, line, parse
-from harness.tape.packed import times, values
-from harness.tape.reading import Tail, Tape
-from harness.tape.writing import TapeWriter
+from diloco_chaos.harness.tape import reading, writing
+from diloco_chaos.harness.tape.event import Event, line, parse
+from diloco_chaos.harness.tape.packed import times, values
+from diloco_chaos.harness.tape.reading import Tail, Tape
+from diloco_chaos.harness.tape.writing import TapeWriter
 
 
 def test_events_of_all_nodes_come_in_the_order_of_time(tmp_path):

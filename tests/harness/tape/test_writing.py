@@ -1,6 +1,6 @@
 """What nodes write: a file for each of their processes."""
 
-from harness.tape.writing import TapeWriter, next_incarnation
+from diloco_chaos.harness.tape.writing import TapeWriter, next_incarnation
 
 
 def test_the_next_incarnation_is_told_by_the_tapes_that_are_there(tmp_path):

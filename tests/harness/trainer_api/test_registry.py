@@ -2,25 +2,25 @@
 
 import pytest
 
-import harness.trainer.plugin
-from chaos.exploration import scenario_writer as writer
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import written
-from chaos.runner.backends import Backend, local
-from chaos.scenario import plan as plans
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from chaos.scenario.problems import ScenarioError
-from harness.cluster.base import CONTAINERS
-from harness.providers import ProviderError
-from harness.trainer.plugin import DecoupledDiLoCo
-from harness.trainer_api.registry import BUILT_IN, TRAINERS
-from harness.trainer_api.trainer import TrainerError, at
+import diloco_chaos.harness.trainer.plugin
+from diloco_chaos.chaos.exploration import scenario_writer as writer
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import written
+from diloco_chaos.chaos.runner.backends import Backend, local
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.harness.cluster.base import CONTAINERS
+from diloco_chaos.harness.providers import ProviderError
+from diloco_chaos.harness.trainer.plugin import DecoupledDiLoCo
+from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.trainer_api.trainer import TrainerError, at
 from packages import installed
 
 WALK = """
     import numpy as np
-    from chaos import RoundTrainer, SimpleSettings
+    from diloco_chaos import RoundTrainer, SimpleSettings
 
     class Settings(SimpleSettings):
         stride: float = 0.5
@@ -44,7 +44,7 @@ def scenario(trainer="walk", cluster="{}", rest=""):
 
 def test_the_built_in_trainer_comes_by_the_same_path():
     assert isinstance(TRAINERS[BUILT_IN], DecoupledDiLoCo)
-    assert type(at(TRAINERS[BUILT_IN].path)) is harness.trainer.plugin.DecoupledDiLoCo
+    assert type(at(TRAINERS[BUILT_IN].path)) is diloco_chaos.harness.trainer.plugin.DecoupledDiLoCo
 
 
 def test_a_scenario_is_read_by_the_trainer_that_it_names(tmp_path):
@@ -108,7 +108,7 @@ def test_an_entry_point_that_names_no_trainer_of_its_name_is_told(tmp_path, entr
 
 @pytest.mark.parametrize("settings", ["BaseModel", "TrainerSettings"])
 def test_settings_that_lack_what_every_trainer_has_are_told(tmp_path, settings):
-    lacking = f"from pydantic import BaseModel\nfrom chaos import RoundTrainer, TrainerSettings\n" \
+    lacking = f"from pydantic import BaseModel\nfrom diloco_chaos import RoundTrainer, TrainerSettings\n" \
               f"class Other({settings}):\n    stride: float = 0.5\n" \
               f"class Walk(RoundTrainer):\n    name = 'walk'\n    settings = Other\n"
     with installed(tmp_path, "walkers", POINTS, walking=lacking), \
@@ -116,8 +116,8 @@ def test_settings_that_lack_what_every_trainer_has_are_told(tmp_path, settings):
         TRAINERS.get("walk")
 
 
-@pytest.mark.parametrize("path", ["", "nowhere:Nobody", "harness.trainer.plugin:Nobody", "harness.tensors:digest",
-                                  "os:abort"])
+@pytest.mark.parametrize("path", ["", "nowhere:Nobody", "diloco_chaos.harness.trainer.plugin:Nobody",
+                                  "diloco_chaos.harness.tensors:digest", "os:abort"])
 def test_a_path_that_leads_to_no_trainer_is_told(path):
     with pytest.raises(TrainerError):
         at(path)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from harness.core.effects import Close, Commit, Compute, Record, Send, Stop, Timer
-from harness.simulation.disk import MemoryDisk
-from harness.storage import checkpoint
-from harness.storage.disk import CheckpointError, Content
-from harness.tensors import digest
-from harness.trainer_api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
-from harness.trainer_api.settings import SimpleSettings
-from harness.wire.messages import Farewell, Introduction
+from diloco_chaos.harness.core.effects import Close, Commit, Compute, Record, Send, Stop, Timer
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer_api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
+from diloco_chaos.harness.trainer_api.settings import SimpleSettings
+from diloco_chaos.harness.wire.messages import Farewell, Introduction
 
 SETTINGS = SimpleSettings(learners=3, budget=4, step_time="0.1s", heartbeat_timeout="3s")
 TOKEN = "t"

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from harness.wire.beside import Beside, ProbeServer
-from harness.wire.echo import EchoServer
+from diloco_chaos.harness.wire.beside import Beside, ProbeServer
+from diloco_chaos.harness.wire.echo import EchoServer
 
 TOKEN = "0123456789abcdef"
 QUESTION = {"reply_bytes": 4000, "send_bytes": 0, "watch_close": False}

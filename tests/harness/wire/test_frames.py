@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.protocol import messages as trainers
-from harness.trainer.protocol.messages import MESSAGES, Broadcast, Clock, Hello, OuterGradient, Report, Request
-from harness.wire import messages as shared
-from harness.wire.frames import MAGIC, PREFIX, Decoder, FrameError, encode
-from harness.wire.messages import Message
+from diloco_chaos.harness.trainer.protocol import messages as trainers
+from diloco_chaos.harness.trainer.protocol.messages import (
+    MESSAGES,
+    Broadcast,
+    Clock,
+    Hello,
+    OuterGradient,
+    Report,
+    Request,
+)
+from diloco_chaos.harness.wire import messages as shared
+from diloco_chaos.harness.wire.frames import MAGIC, PREFIX, Decoder, FrameError, encode
+from diloco_chaos.harness.wire.messages import Message
 
 COUNTS = st.integers(0, 2**40)
 SOME = st.one_of(

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.node.failpoints import Failpoints
-from harness.node.server import ServerDriver
-from harness.storage.disk import FolderDisk
-from harness.tape.reading import read
-from harness.tape.writing import TapeWriter
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import restore
-from harness.trainer.coordinator.syncer import Syncer
-from harness.trainer.protocol.byzantine import rogue
-from harness.trainer.protocol.messages import Hello, Report
-from harness.wire.frames import encode
-from harness.wire.impersonation import attack
-from harness.wire.probe import probe
+from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.node.server import ServerDriver
+from diloco_chaos.harness.storage.disk import FolderDisk
+from diloco_chaos.harness.tape.reading import read
+from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import restore
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.protocol.byzantine import rogue
+from diloco_chaos.harness.trainer.protocol.messages import Hello, Report
+from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.wire.impersonation import attack
+from diloco_chaos.harness.wire.probe import probe
 
 TOKEN = "a" * 32
 CONFIG = TrainerConfig(model="micro", fragments=4, learners=2, budget=50)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.wire.token import matches
+from diloco_chaos.harness.wire.token import matches
 
 TOKEN = "0123456789abcdef"
 

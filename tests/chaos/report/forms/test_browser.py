@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from chaos.report.forms.page import report_html
-from chaos.report.model import model_of
+from diloco_chaos.chaos.report.forms.page import report_html
+from diloco_chaos.chaos.report.model import model_of
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None and not os.environ.get("DILOCO_CHAOS_REQUIRE_BROWSER"):

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from chaos.report.forms.junit import report_junit
-from chaos.report.model import model_of
+from diloco_chaos.chaos.report.forms.junit import report_junit
+from diloco_chaos.chaos.report.model import model_of
 
 
 @pytest.fixture(scope="module")

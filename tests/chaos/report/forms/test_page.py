@@ -11,18 +11,18 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from chaos.checks.base import Verdict
-from chaos.cli import app
-from chaos.evidence.run_folder import RunFolder
-from chaos.report.forms.drawing import Axis, fault_marks, rate
-from chaos.report.forms.markdown import escaped, report_markdown
-from chaos.report.forms.page import report_html, timeline_svg
-from chaos.report.forms.registry import find
-from chaos.report.model import ReportModel, model_of
-from chaos.report.past import Past
-from chaos.report.saved import kept
-from chaos.runner.run import judged
-from harness.extras import MissingExtraError
+from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.evidence.run_folder import RunFolder
+from diloco_chaos.chaos.report.forms.drawing import Axis, fault_marks, rate
+from diloco_chaos.chaos.report.forms.markdown import escaped, report_markdown
+from diloco_chaos.chaos.report.forms.page import report_html, timeline_svg
+from diloco_chaos.chaos.report.forms.registry import find
+from diloco_chaos.chaos.report.model import ReportModel, model_of
+from diloco_chaos.chaos.report.past import Past
+from diloco_chaos.chaos.report.saved import kept
+from diloco_chaos.chaos.runner.run import judged
+from diloco_chaos.harness.extras import MissingExtraError
 
 _VOID = {"meta", "link", "br", "input"}
 

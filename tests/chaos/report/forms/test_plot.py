@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from chaos.report.forms.plot import Line, Point, plot_svg, rasterized
+from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg, rasterized
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = [Line("one", [Point(1, 0.5, 0.1), Point(10, 0.25, 0.0), Point(100, 0.2, 0.0)]),

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from chaos.report.forms.registry import find
-from chaos.report.live import NullAudience
-from chaos.runner.backends import simulated
-from chaos.runner.run import run_plan
-from chaos.scenario.loading import parse
-from chaos.scenario.plan import freeze
-from harness.providers import ProviderError
+from diloco_chaos.chaos.report.forms.registry import find
+from diloco_chaos.chaos.report.live import NullAudience
+from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.run import run_plan
+from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.providers import ProviderError
 from packages import installed
 
 ENTRY = "[diloco_chaos.reports]\nacme = acme_reports:acme\n"

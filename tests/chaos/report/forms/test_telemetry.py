@@ -8,8 +8,8 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from chaos.report.forms.telemetry import report_otel, report_prometheus
-from chaos.report.model import model_of
+from diloco_chaos.chaos.report.forms.telemetry import report_otel, report_prometheus
+from diloco_chaos.chaos.report.model import model_of
 
 
 @pytest.fixture(scope="module")

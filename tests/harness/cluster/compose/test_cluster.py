@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cleanup.processes import identity, state, with_token
-from harness.cleanup.undo_log import Containers, Opened, read
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.compose import cluster
-from harness.cluster.compose.engine import Engine, EngineError, Watch
-from harness.links.client import Links, Toxic
-from harness.reaper import heal
+from diloco_chaos.harness.cleanup.processes import identity, state, with_token
+from diloco_chaos.harness.cleanup.undo_log import Containers, Opened, read
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.compose import cluster
+from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, Watch
+from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.reaper import heal
 
 ROOT = Path(__file__).parents[4]
 LATENCY = Toxic("latency", "downstream", {"latency": 50, "jitter": 0})
@@ -593,9 +593,9 @@ def test_a_run_whose_name_another_one_has_leaves_that_one_alone(contained):
 HARNESS = """
 import sys, time
 from pathlib import Path
-from harness.cluster.base import NodeSpec
-from harness.cluster.compose.cluster import ComposeCluster
-from harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec
+from diloco_chaos.harness.cluster.compose.cluster import ComposeCluster
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
 run, token, source = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 undo_log = UndoLog(run.parent / "undo_log.jsonl", token)
 cluster = ComposeCluster(run, lambda *_, **__: None, undo_log)

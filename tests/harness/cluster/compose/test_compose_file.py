@@ -3,8 +3,8 @@
 import docker.types
 import pytest
 
-from harness.cluster.base import ClusterError
-from harness.cluster.compose import compose_file
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.compose import compose_file
 
 VERSION = "1.41"
 

@@ -5,11 +5,11 @@ import types
 import pytest
 import requests
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import NodeSpec
-from harness.cluster.compose import container as containers
-from harness.cluster.compose.container import Node, _status
-from harness.cluster.compose.engine import EngineError
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import NodeSpec
+from diloco_chaos.harness.cluster.compose import container as containers
+from diloco_chaos.harness.cluster.compose.container import Node, _status
+from diloco_chaos.harness.cluster.compose.engine import EngineError
 
 TOKEN = "c0ffee" * 4
 

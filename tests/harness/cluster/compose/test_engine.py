@@ -9,9 +9,9 @@ import types
 
 import pytest
 
-from harness.cleanup.processes import identity
-from harness.cluster.compose import engine as engines
-from harness.cluster.compose.engine import HARNESS, RUN, Engine, EngineError, Labels, dead_runs, run_label
+from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.cluster.compose import engine as engines
+from diloco_chaos.harness.cluster.compose.engine import HARNESS, RUN, Engine, EngineError, Labels, dead_runs, run_label
 
 IMAGE = "python:3.11-slim"
 

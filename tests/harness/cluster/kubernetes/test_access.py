@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cluster.kubernetes import access
-from harness.cluster.kubernetes.access import grants, lacking, named, rights, too_old
-from harness.cluster.kubernetes.api import KubernetesError
-from harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.kubernetes import access
+from diloco_chaos.harness.cluster.kubernetes.access import grants, lacking, named, rights, too_old
+from diloco_chaos.harness.cluster.kubernetes.api import KubernetesError
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 import remote_runs
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.kubernetes import cluster as module
-from harness.cluster.kubernetes.api import PART, AwayError, KubernetesError
-from harness.cluster.kubernetes.settings import KubernetesSettings
-from harness.cluster.remote import agent
-from harness.links.client import LinkError
-from harness.machine import Sample
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.kubernetes import cluster as module
+from diloco_chaos.harness.cluster.kubernetes.api import PART, AwayError, KubernetesError
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.remote import agent
+from diloco_chaos.harness.links.client import LinkError
+from diloco_chaos.harness.machine import Sample
 from remote_runs import TOKEN
 
 HUB = """

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from harness.cluster.kubernetes.forward import Forward
+from diloco_chaos.harness.cluster.kubernetes.forward import Forward
 
 WITHIN_S = 5.0
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.kubernetes.api import MACHINE, RUN
-from harness.cluster.kubernetes.manifests import Manifests, amount
-from harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.kubernetes.api import MACHINE, RUN
+from diloco_chaos.harness.cluster.kubernetes.manifests import Manifests, amount
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
 
 LABEL = "0123456789ab"
 

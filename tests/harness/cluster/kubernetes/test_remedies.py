@@ -8,8 +8,8 @@ import socket
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from harness.cluster.kubernetes.api import Api, AwayError, KubernetesError, asked
-from harness.cluster.kubernetes.watch import in_words
+from diloco_chaos.harness.cluster.kubernetes.api import Api, AwayError, KubernetesError, asked
+from diloco_chaos.harness.cluster.kubernetes.watch import in_words
 
 
 @pytest.mark.parametrize(("said", "remedy"), [

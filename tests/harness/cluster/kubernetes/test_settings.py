@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cluster.base import ClusterError
-from harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
 
 
 def test_an_empty_file_says_what_is_usual(tmp_path):

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from harness.cluster.base import ClusterError
-from harness.cluster.duty_cycle import PERIOD_S
-from harness.links.client import Toxic
-from harness.tape import reading
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.duty_cycle import PERIOD_S
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.tape import reading
 
 
 def reach(address):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.remote import agent
-from harness.cluster.remote.agent import GROWING, WHOLE
-from harness.cluster.remote.connection import AgentError, Connection, GoneError
+from diloco_chaos.harness.cluster.remote import agent
+from diloco_chaos.harness.cluster.remote.agent import GROWING, WHOLE
+from diloco_chaos.harness.cluster.remote.connection import AgentError, Connection, GoneError
 
 TOKEN = "0123456789abcdef"
 WITHIN_S = 20.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster.base import ClusterError
-from harness.cluster.remote.clocks import Clock, Comparing, Reading
+from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.cluster.remote.clocks import Clock, Comparing, Reading
 
 DELAY = st.floats(0.0, 0.5)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.cluster.remote.machines import Look, Machines
-from harness.machine import Sample
+from diloco_chaos.harness.cluster.remote.machines import Look, Machines
+from diloco_chaos.harness.machine import Sample
 
 HERE = Sample(1.0, 2, 0.5, 0.3, 1.2, 0.0, 0.02, 0.4, 0.1, 0.0, 1.0, 2.0, 0.1, 0.5, 0.01)
 

@@ -5,9 +5,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from harness.cleanup.undo_log import UndoLog
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.remote.node import Host, RemoteNode
+from diloco_chaos.harness.cleanup.undo_log import UndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.remote.node import Host, RemoteNode
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def node_on(host, path, start=lambda _: None):
 
 
 def test_who_is_not_started_in_time_is_told_with_what_to_do(host, tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.cluster.remote.node._REASON_S", 0.0)
+    monkeypatch.setattr("diloco_chaos.harness.cluster.remote.node._REASON_S", 0.0)
     goes_on = threading.Event()
     host.soon(goes_on.wait)
     with pytest.raises(ClusterError, match=r"worker: pod-1 has not started it within 0.01 s. Raise `start_within`"):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from harness.cluster.remote.watching import Watching
+from diloco_chaos.harness.cluster.remote.watching import Watching
 
 
 class AwayError(Exception):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.cleanup.undo_log import NoUndoLog
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.simulated.cluster import SimulatedCluster
-from harness.links.client import Toxic
-from harness.simulation.host import SimulatedHost
-from harness.simulation.parameters import Parameters
-from harness.simulation.world import World
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.plugin import DecoupledDiLoCo
+from diloco_chaos.harness.cleanup.undo_log import NoUndoLog
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.simulation.host import SimulatedHost
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.simulation.world import World
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.plugin import DecoupledDiLoCo
 
 SYNCER, FIRST, SECOND = "syncer", "learner-1", "learner-2"
 TICK = 0.01

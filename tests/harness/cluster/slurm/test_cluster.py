@@ -14,12 +14,12 @@ import pytest
 
 import fake_slurm
 import remote_runs
-from harness.cluster.base import ClusterError, NodeSpec
-from harness.cluster.slurm.cluster import SlurmCluster
-from harness.cluster.slurm.queue import SlurmAwayError
-from harness.cluster.slurm.settings import SlurmSettings
-from harness.links.client import Toxic
-from harness.machine import Sample
+from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
+from diloco_chaos.harness.cluster.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.cluster.slurm.queue import SlurmAwayError
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.machine import Sample
 from remote_runs import TOKEN
 
 HUB = """
@@ -91,7 +91,7 @@ class Ground(remote_runs.Ground):
 def make_ground(tmp_path, monkeypatch):
     for name, value in fake_slurm.install(tmp_path / "bin").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("harness.cluster.slurm.watch._EVERY_S", 0.1)
+    monkeypatch.setattr("diloco_chaos.harness.cluster.slurm.watch._EVERY_S", 0.1)
     made = []
 
     def make(**settings):

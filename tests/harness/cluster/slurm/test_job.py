@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.slurm.job import NO_FOLDER, launched, script, submitted_with
-from harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.cluster.slurm.job import NO_FOLDER, launched, script, submitted_with
+from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
 
 
 @pytest.fixture

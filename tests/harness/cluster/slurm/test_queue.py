@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cluster.remote.cluster import AwayError
-from harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name
+from diloco_chaos.harness.cluster.remote.cluster import AwayError
+from diloco_chaos.harness.cluster.slurm.queue import Job, Slurm, SlurmError, job_name
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.algorithm.fragments import plan_fragments
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.spec import MODELS
+from diloco_chaos.harness.trainer.algorithm.fragments import plan_fragments
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.spec import MODELS
 
 SHAPES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.tuples(st.integers(1, 40), st.integers(1, 40)),
                          min_size=1, max_size=20)

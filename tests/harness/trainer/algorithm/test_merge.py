@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.trainer.algorithm.merge import merge, token_weight
-from harness.trainer.algorithm.outer_optimizer import OuterStep, nesterov
+from diloco_chaos.harness.trainer.algorithm.merge import merge, token_weight
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep, nesterov
 
 VALUES = st.just(0.0) | st.floats(-1, 1, width=16)
 SHAPED = hnp.arrays(np.float32, st.shared(hnp.array_shapes(max_dims=2, max_side=6), key="shape"), elements=VALUES)

@@ -2,9 +2,9 @@
 
 import random
 
-from chaos.exploration.generate import ByChance
-from harness.trainer.config.cluster_config import MODES, TrainerConfig
-from harness.trainer.config.drawn import varied
+from diloco_chaos.chaos.exploration.generate import ByChance
+from diloco_chaos.harness.trainer.config.cluster_config import MODES, TrainerConfig
+from diloco_chaos.harness.trainer.config.drawn import varied
 
 BASE = TrainerConfig(model="quadratic", learners=3, budget=250)
 

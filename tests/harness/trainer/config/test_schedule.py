@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import outer_step, steps_between_merges
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import outer_step, steps_between_merges
 
 CONFIG = TrainerConfig(outer_lr=0.3, outer_momentum=0.8, momentum_ramp=200, sync_every=8, sync_from=2, sync_growth=300,
                        budget=800, warm_start=100)

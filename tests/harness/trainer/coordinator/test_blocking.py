@@ -5,8 +5,16 @@ from collections import Counter, defaultdict
 import pytest
 from pydantic import ValidationError
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.protocol.messages import Broadcast, Clock, Hello, OuterGradient, Report, Request, Welcome
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.protocol.messages import (
+    Broadcast,
+    Clock,
+    Hello,
+    OuterGradient,
+    Report,
+    Request,
+    Welcome,
+)
 
 MODES = [{"mode": "diloco"}, {"mode": "streaming"}, {"mode": "streaming", "overlap": 1}]
 EVERYBODY = ["learner-1", "learner-2", "learner-3", "learner-4"]

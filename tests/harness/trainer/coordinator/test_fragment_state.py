@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness.tensors import digest
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.fragment_state import FragmentState
-from harness.trainer.coordinator.rounds import Contribution
-from harness.trainer.protocol.messages import OuterGradient
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
+from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
 
 STEPS = 8
 

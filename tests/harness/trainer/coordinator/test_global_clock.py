@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
+from diloco_chaos.harness.trainer.coordinator.global_clock import progressed, slack_of, ticked
 
 STEPS = 1000
 

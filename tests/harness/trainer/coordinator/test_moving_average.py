@@ -1,6 +1,6 @@
 """Moving averages of what was measured."""
 
-from harness.trainer.coordinator.moving_average import MovingAverage
+from diloco_chaos.harness.trainer.coordinator.moving_average import MovingAverage
 
 
 def test_one_sample_that_is_out_of_all_proportion_hardly_moves_an_average():

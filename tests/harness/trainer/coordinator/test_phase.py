@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.algorithm.fragments import offsets
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import steps_between_merges
-from harness.trainer.coordinator.phase import advanced, due
+from diloco_chaos.harness.trainer.algorithm.fragments import offsets
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import steps_between_merges
+from diloco_chaos.harness.trainer.coordinator.phase import advanced, due
 
 GROWING = TrainerConfig(model="quadratic", fragments=4, sync_every=24, sync_from=2, sync_growth=200, budget=1000)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.coordinator.plausible import Origin, of_hello, of_report
-from harness.trainer.protocol.messages import Hello, Report
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.plausible import Origin, of_hello, of_report
+from diloco_chaos.harness.trainer.protocol.messages import Hello, Report
 
 CONFIG = TrainerConfig(model="quadratic", fragments=4, step_time="100ms", variance=0.1)
 EACH = CONFIG.tokens_per_step_of("learner-1")

@@ -6,12 +6,20 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from harness.core.effects import Close, Record
-from harness.tensors import digest
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
-from harness.trainer.coordinator.rounds import Contribution
-from harness.trainer.protocol.messages import Broadcast, Clock, Hello, OuterGradient, Report, Request, Welcome
+from diloco_chaos.harness.core.effects import Close, Record
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
+from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
+from diloco_chaos.harness.trainer.protocol.messages import (
+    Broadcast,
+    Clock,
+    Hello,
+    OuterGradient,
+    Report,
+    Request,
+    Welcome,
+)
 
 INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}
 

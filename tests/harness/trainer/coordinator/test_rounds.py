@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.coordinator.plausible import Origin
-from harness.trainer.coordinator.rounds import (
+from diloco_chaos.harness.trainer.coordinator.plausible import Origin
+from diloco_chaos.harness.trainer.coordinator.rounds import (
     Contribution,
     LearnerSession,
     Round,

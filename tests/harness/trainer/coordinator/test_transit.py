@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.coordinator.transit import Transit
+from diloco_chaos.harness.trainer.coordinator.transit import Transit
 
 SPAN = st.floats(0, 100)
 

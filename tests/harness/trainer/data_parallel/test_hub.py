@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.core.effects import Close, Commit, Record, Save, Send, Timer
-from harness.tensors import digest
-from harness.trainer.algorithm.codec import Codec
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.data_parallel.blocking import DataParallel
-from harness.trainer.data_parallel.elastic import ElasticDataParallel
-from harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
-from harness.trainer.data_parallel.hub import averaged
-from harness.trainer.model.replica import GRADIENT, VALUE
-from harness.trainer.protocol.messages import Average, Clock, Fetch, Finish, Gradient, Hello, Resume, State
+from diloco_chaos.harness.core.effects import Close, Commit, Record, Save, Send, Timer
+from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.trainer.algorithm.codec import Codec
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.data_parallel.blocking import DataParallel
+from diloco_chaos.harness.trainer.data_parallel.elastic import ElasticDataParallel
+from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
+from diloco_chaos.harness.trainer.data_parallel.hub import averaged
+from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
+from diloco_chaos.harness.trainer.protocol.messages import Average, Clock, Fetch, Finish, Gradient, Hello, Resume, State
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
 INITIAL = CONFIG.spec.initial(0)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.memory import Corruption
-from harness.trainer.coordinator.fragment_state import too_large
+from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.trainer.coordinator.fragment_state import too_large
 
 
 def events(cluster, name, node=None):

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.storage.disk import file_digest
-from harness.trainer.model.corpus import Corpus, CorpusError, MarkovSource, materialize, needed_bytes
+from diloco_chaos.harness.storage.disk import file_digest
+from diloco_chaos.harness.trainer.model.corpus import Corpus, CorpusError, MarkovSource, materialize, needed_bytes
 
 
 @pytest.fixture(scope="module")

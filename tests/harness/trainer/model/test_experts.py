@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.trainer.model.corpus import Corpus, materialize, needed_bytes
-from harness.trainer.model.experts import feed_forward, mixture
-from harness.trainer.model.spec import ModelSpec
-from harness.trainer.model.transformer import Transformer
+from diloco_chaos.harness.trainer.model.corpus import Corpus, materialize, needed_bytes
+from diloco_chaos.harness.trainer.model.experts import feed_forward, mixture
+from diloco_chaos.harness.trainer.model.spec import ModelSpec
+from diloco_chaos.harness.trainer.model.transformer import Transformer
 
 WIDTH = 6
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.model.quadratic import FLOOR, Quadratic, QuadraticSpec
-from harness.trainer.model.replica import GRADIENT
+from diloco_chaos.harness.trainer.model.quadratic import FLOOR, Quadratic, QuadraticSpec
+from diloco_chaos.harness.trainer.model.replica import GRADIENT
 
 SPEC = QuadraticSpec(width=4, blocks=2, context=64)
 NAMES = tuple(SPEC.shapes())

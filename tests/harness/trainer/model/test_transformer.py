@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.model.corpus import Corpus, MarkovSource, materialize, needed_bytes
-from harness.trainer.model.spec import MODELS
-from harness.trainer.model.transformer import Transformer
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.model.corpus import Corpus, MarkovSource, materialize, needed_bytes
+from diloco_chaos.harness.trainer.model.spec import MODELS
+from diloco_chaos.harness.trainer.model.transformer import Transformer
 from inmemory import InMemoryCluster
 
 

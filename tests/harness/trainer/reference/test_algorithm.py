@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.baselines import synchronous
-from chaos.runner.simulate import performed
-from harness.tensors import digest as theirs
-from harness.trainer.algorithm.fragments import plan_fragments
-from harness.trainer.algorithm.merge import merge
-from harness.trainer.algorithm.outer_optimizer import OuterStep
-from harness.trainer.algorithm.outer_optimizer import nesterov as optimizer
-from harness.trainer.model.quadratic import Quadratic
-from harness.trainer.model.spec import MODELS
-from harness.trainer.reference.algorithm import average, digest, fragments, merged, nesterov, radial
-from harness.trainer.reference.problem import SHAPES, TABLES, Weights, initial
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.baselines import synchronous
+from diloco_chaos.chaos.runner.simulate import performed
+from diloco_chaos.harness.tensors import digest as theirs
+from diloco_chaos.harness.trainer.algorithm.fragments import plan_fragments
+from diloco_chaos.harness.trainer.algorithm.merge import merge
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
+from diloco_chaos.harness.trainer.algorithm.outer_optimizer import nesterov as optimizer
+from diloco_chaos.harness.trainer.model.quadratic import Quadratic
+from diloco_chaos.harness.trainer.model.spec import MODELS
+from diloco_chaos.harness.trainer.reference.algorithm import average, digest, fragments, merged, nesterov, radial
+from diloco_chaos.harness.trainer.reference.problem import SHAPES, TABLES, Weights, initial
 
 SPEC = MODELS["quadratic"]
 

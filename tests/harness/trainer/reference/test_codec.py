@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from harness.trainer.algorithm.codec import Codec
-from harness.trainer.reference.codec import Rounding
+from diloco_chaos.harness.trainer.algorithm.codec import Codec
+from diloco_chaos.harness.trainer.reference.codec import Rounding
 
 VALUES = st.floats(-2.0**99, 2.0**99, width=32)
 TENSORS = st.fixed_dictionaries({"b": arrays(np.float32, (5, 30), elements=VALUES),

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.simulate import simulate
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.trainer.reference import recompute
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.reference import recompute
 
 KILL = {"kill": "learner-2", "at": "5s", "restart_after": "1s"}
 CUT_OFF = {"partition": "learner-3", "at": "3s", "for": "1500ms"}

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 
-from chaos.evidence.run_folder import RunFolder, cache_folder
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import scenario
-from chaos.runner.experiment import Experiment
-from chaos.runner.run import recorded
-from chaos.runner.simulate import NullObserver
-from chaos.runner.virtual_runtime import FolderStage
-from chaos.scenario import plan as plans
-from harness.node.settings import NodeSettings
-from harness.simulation.parameters import Parameters
-from harness.storage.workings import WORKINGS
-from harness.trainer.algorithm import outer_optimizer
-from harness.trainer.algorithm.codec import Codec
-from harness.trainer.coordinator import fragment_state
-from harness.trainer.data_parallel import hub
-from harness.trainer.learner import learner
+from diloco_chaos.chaos.evidence.run_folder import RunFolder, cache_folder
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import scenario
+from diloco_chaos.chaos.runner.experiment import Experiment
+from diloco_chaos.chaos.runner.run import recorded
+from diloco_chaos.chaos.runner.simulate import NullObserver
+from diloco_chaos.chaos.runner.virtual_runtime import FolderStage
+from diloco_chaos.chaos.scenario import plan as plans
+from diloco_chaos.harness.node.settings import NodeSettings
+from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos.harness.storage.workings import WORKINGS
+from diloco_chaos.harness.trainer.algorithm import outer_optimizer
+from diloco_chaos.harness.trainer.algorithm.codec import Codec
+from diloco_chaos.harness.trainer.coordinator import fragment_state
+from diloco_chaos.harness.trainer.data_parallel import hub
+from diloco_chaos.harness.trainer.learner import learner
 
 KILLS = [{"kill": "learner-2", "at": "1s", "restart_after": "500ms"},
          {"kill": "syncer", "at": "2500ms", "restart_after": "500ms"}]

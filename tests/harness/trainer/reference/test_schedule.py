@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.trainer.config.cluster_config import TrainerConfig
-from harness.trainer.config.schedule import learning_rate, outer_step
-from harness.trainer.reference.schedule import Schedule
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.config.schedule import learning_rate, outer_step
+from diloco_chaos.harness.trainer.reference.schedule import Schedule
 
 SCHEDULE = Schedule(batches=(2, 2), context=10, budget=100, warm_start=5, warmup=20, peak=1.0, final=0.1,
                     outer_rate=0.3, momentum=0.8, momentum_ramp=10)

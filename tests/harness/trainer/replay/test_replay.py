@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.evidence.history import History
-from chaos.exploration.generate import plan_of
-from chaos.exploration.strategies import plans, scenario
-from chaos.runner.simulate import data_file, initial_values, simulate
-from harness.tape.event import Event
-from harness.tape.reading import Tape
-from harness.trainer.model.replica import weights
-from harness.trainer.replay.replay import replay
-from harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.exploration.generate import plan_of
+from diloco_chaos.chaos.exploration.strategies import plans, scenario
+from diloco_chaos.chaos.runner.simulate import data_file, initial_values, simulate
+from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.trainer.model.replica import weights
+from diloco_chaos.harness.trainer.replay.replay import replay
+from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
 
 def again(history):
@@ -196,8 +196,8 @@ def test_a_tape_of_an_earlier_version_is_told_as_that(history):
 
 
 def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "chaos.cli", *arguments], capture_output=True, text=True, timeout=60,
-                          check=False)
+    return subprocess.run([sys.executable, "-m", "diloco_chaos", *arguments], capture_output=True, text=True,
+                          timeout=60, check=False)
 
 
 def test_the_command_replays_a_runs_folder_and_names_a_difference(tmp_path):

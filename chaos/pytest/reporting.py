@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from chaos.report.suite import Row
-    from chaos.runner.run import Result
+    from diloco_chaos.chaos.report.suite import Row
+    from diloco_chaos.chaos.runner.run import Result
 
 RUN: pytest.StashKey[Result] = pytest.StashKey()
 """The run of a test."""
@@ -29,7 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     result = item.stash.get(RUN, None)
     if result is not None and (report.when == "call" or (report.when == "setup" and not report.passed)):
-        from chaos.report.suite import row_of
+        from diloco_chaos.chaos.report.suite import row_of
         setattr(report, _FIELD, json.dumps(row_of(result)))
         _attach(item, report, result.folder.path)
     return report
@@ -51,40 +51,42 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Where the pages of what did not pass are; and a table of all, where CI shows one."""
-    if hasattr(config, "workerinput"):
-        return  # of xdist: who started it tells of all
-    from chaos.report.forms.page import PAGE
-    from chaos.report.saved import suite_kept
-    from chaos.report.suite import EXPECTED
-    rows = sorted(_rows(terminalreporter.stats))
+    """List the pages of runs that did not pass, and write a table of all runs where CI shows one."""
+    if hasattr(config, "workerinput"):  # an xdist worker: the controller reports for all of them
+        return
+    reports = [(outcome, report) for outcome, reports in terminalreporter.stats.items() for report in reports
+               if hasattr(report, _FIELD)]
+    if not reports:
+        return
+    from diloco_chaos.chaos.report.forms.page import PAGE
+    from diloco_chaos.chaos.report.saved import suite_kept
+    from diloco_chaos.chaos.report.suite import EXPECTED
+    rows = sorted(_summary_row(outcome, report) for outcome, report in reports)
     for row in rows:
         if row.verdict not in ("PASSED", EXPECTED):
             terminalreporter.write_line(f"diloco-chaos: {row.verdict} {row.cells[0]}: {row.run}/{PAGE}")
     suite_kept(rows)
 
 
-def _rows(stats: dict[str, list[Any]]) -> Iterator[Row]:
-    from chaos.report.suite import EXPECTED
-    for outcome, reports in stats.items():
-        for report in reports:
-            if (row := _row(report)) and outcome == "xfailed":
-                row = row._replace(verdict=EXPECTED, why=f"{report.wasxfail}; {row.why}")
-            if row:
-                yield row
+def _summary_row(outcome: str, report: Any) -> Row:
+    """The row of a report that bears one; a failure that was expected is marked as such."""
+    from diloco_chaos.chaos.report.suite import EXPECTED
+    row = _row(report)
+    assert row is not None, "the caller chose reports with a row"
+    return row._replace(verdict=EXPECTED, why=f"{report.wasxfail}; {row.why}") if outcome == "xfailed" else row
 
 
 def _row(report: object) -> Row | None:
-    told = getattr(report, _FIELD, None)
-    if told is None:
+    fields = getattr(report, _FIELD, None)
+    if fields is None:
         return None
-    from chaos.report.suite import Row
-    return Row(*json.loads(told))
+    from diloco_chaos.chaos.report.suite import Row
+    return Row(*json.loads(fields))
 
 
 def _attach(item: pytest.Item, report: pytest.TestReport, folder: Path) -> None:
     """Of other plugins only their published interfaces are used, and only where they are active."""
-    from chaos.report.forms.page import PAGE
+    from diloco_chaos.chaos.report.forms.page import PAGE
     page = folder / PAGE
     if not page.is_file():
         return

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
-from chaos import pytest_told
-from chaos.name_clash import clash, hidden
+from diloco_chaos.chaos.pytest import reporting
 
 if TYPE_CHECKING:
-    from chaos.launched import Launched
-    from chaos.runner.run import Result
-    from chaos.scenario.model import Scenario
+    from diloco_chaos.chaos.launched import Launched
+    from diloco_chaos.chaos.runner.run import Result
+    from diloco_chaos.chaos.scenario.model import Scenario
 
 _LAUNCHED = pytest.StashKey["Launched"]()
 """The run that goes on beside a test."""
@@ -32,7 +31,7 @@ _REPEATS = pytest.StashKey[list[str]]()
 """A line for every run that was repeated because it was inconclusive."""
 _INCONCLUSIVE, _INTERRUPTED = 3, 130
 """Exit codes of a run."""
-_HEADER = b"diloco_chaos: 1"  # as in chaos.scenario.document, which is not imported for people who have no scenarios
+_HEADER = b"diloco_chaos: 1"  # as in chaos/scenario/document.py, which sessions without scenarios don't import
 
 
 class _Option(NamedTuple):
@@ -104,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REPEATS] = []
     for name in _OPTIONS:
         _option(config, name)  # what can't be is told before anything runs
-    config.pluginmanager.register(pytest_told, "diloco-chaos-told")
+    config.pluginmanager.register(reporting, "diloco-chaos-reporting")
     config.addinivalue_line("markers", "chaos(scenario, on='local', seeds=1, step_time=''): diloco-chaos runs this "
                                        "scenario beside the test, once a seed; the run is the test's argument `chaos`")
 
@@ -140,8 +139,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def chaos(request: pytest.FixtureRequest) -> Iterator[Launched]:
-    """The run of the marked scenario (`chaos.Launched`). When the test is over training comes to its end, and every
-    check must have passed; a test that failed ends it at once."""
+    """The run of the marked scenario (`diloco_chaos.Launched`). When the test is over training comes to its end, and
+    every check must have passed; a test that failed ends it at once."""
     mark = request.node.get_closest_marker("chaos")
     if mark is None or not mark.args:
         pytest.fail('the argument `chaos` is a run: say of which scenario, @pytest.mark.chaos("kill-one")',
@@ -153,10 +152,10 @@ def chaos(request: pytest.FixtureRequest) -> Iterator[Launched]:
 
 def _started(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_time: str = "",
              **unknown: object) -> Launched:
-    from chaos.launched import start
-    from chaos.runner import backends
-    from chaos.scenario.loading import load
-    from chaos.scenario.plan import freeze
+    from diloco_chaos.chaos.launched import start
+    from diloco_chaos.chaos.runner import backends
+    from diloco_chaos.chaos.scenario.loading import load
+    from diloco_chaos.chaos.scenario.plan import freeze
     config = request.config
     scenario = str(request.node.get_closest_marker("chaos").args[0])
     if unknown:
@@ -185,7 +184,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             pytest.fail(str(error), pytrace=False)
         finally:
             if run.result is not None:
-                pyfuncitem.stash[pytest_told.RUN] = run.result
+                pyfuncitem.stash[reporting.RUN] = run.result
         pyfuncitem.user_properties.extend(_properties(result))
     return outcome
 
@@ -199,16 +198,6 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return ScenarioFile.from_parent(parent, path=file_path) if first == _HEADER else None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector,
-                               ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Say what to do where a test can't be imported because its folder has the name of one of our packages."""
-    report = yield
-    if report.failed and isinstance(collector, pytest.Module) and (why := clash(collector.path)):
-        report.longrepr = f"{why}\n\n{report.longreprtext}"
-    return report
-
-
 class ScenarioFile(pytest.File):
     """A scenario file holds one test, or one for each seed."""
 
@@ -218,10 +207,8 @@ class ScenarioFile(pytest.File):
         Raises:
             CollectError: the scenario can't be run; with all its problems.
         """
-        if why := hidden():
-            raise self.CollectError(why)
-        from chaos.scenario.loading import load
-        from chaos.scenario.problems import ScenarioError
+        from diloco_chaos.chaos.scenario.loading import load
+        from diloco_chaos.chaos.scenario.problems import ScenarioError
         try:
             scenario = load(str(self.path))[0]
         except ScenarioError as error:
@@ -243,16 +230,16 @@ class ScenarioItem(pytest.Item):
         if scenario.skip:
             self.add_marker(pytest.mark.skip(reason=scenario.skip))
         if scenario.xfail:
-            from chaos.launched import DidNotPassError
+            from diloco_chaos.chaos.launched import DidNotPassError
             self.add_marker(pytest.mark.xfail(reason=scenario.xfail, raises=DidNotPassError))
         self._scenario, self._seed = scenario, seed
         self._result: Result | None = None
 
     def setup(self) -> None:
         """Run it. One that proves nothing is an error and no failure: nothing is known of what is tested."""
-        from chaos.launched import report
-        from chaos.report.story import headline
-        from chaos.runner.run import exit_code
+        from diloco_chaos.chaos.launched import report
+        from diloco_chaos.chaos.report.story import headline
+        from diloco_chaos.chaos.runner.run import exit_code
         why = ""
         try:
             self._result = self._run()
@@ -261,7 +248,7 @@ class ScenarioItem(pytest.Item):
         if (result := self._result) is None:  # outside of `except`: pytest would tell of both
             pytest.fail(why, pytrace=False)
         self.user_properties.extend(_properties(result))
-        self.stash[pytest_told.RUN] = result
+        self.stash[reporting.RUN] = result
         code, wanted = exit_code(result), _option(self.config, "inconclusive")
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
@@ -271,12 +258,12 @@ class ScenarioItem(pytest.Item):
             pytest.fail(report(result), pytrace=False)
 
     def _run(self) -> Result:
-        from chaos.report.live import NullAudience
-        from chaos.report.saved import kept
-        from chaos.runner import backends
-        from chaos.runner.run import run_again_if_inconclusive, run_plan
-        from chaos.scenario.plan import freeze
-        from chaos.scenario.step_time import paced
+        from diloco_chaos.chaos.report.live import NullAudience
+        from diloco_chaos.chaos.report.saved import kept
+        from diloco_chaos.chaos.runner import backends
+        from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
+        from diloco_chaos.chaos.scenario.plan import freeze
+        from diloco_chaos.chaos.scenario.step_time import paced
         frozen = freeze(self._scenario, self._seed)
         backend = backends.named(_option(self.config, "on"))
         if refused := backend.refusals(frozen):
@@ -291,8 +278,8 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Everything but a pass is a failure."""
-        from chaos.launched import DidNotPassError, report
-        from chaos.runner.run import exit_code
+        from diloco_chaos.chaos.launched import DidNotPassError, report
+        from diloco_chaos.chaos.runner.run import exit_code
         assert self._result is not None, "it was run by `setup`"
         if exit_code(self._result) != 0:
             raise DidNotPassError(report(self._result))
@@ -319,15 +306,15 @@ def _properties(result: Result) -> list[tuple[str, str]]:
 
 def _ours() -> tuple[type[BaseException], ...]:
     """What is told in a sentence, or by a report: what a user did, or lacks, and a run that did not pass."""
-    from chaos.evidence.run_folder import FolderError
-    from chaos.launched import DidNotPassError
-    from chaos.runner.baselines import NoReferenceError
-    from chaos.scenario.problems import ScenarioError
-    from chaos.scenario.step_time import PaceError
-    from harness.cleanup.undo_log import UndoLogError
-    from harness.cluster.base import ClusterError
-    from harness.extras import MissingExtraError
-    from harness.providers import ProviderError
-    from harness.trainer_api.trainer import TrainerError
+    from diloco_chaos.chaos.evidence.run_folder import FolderError
+    from diloco_chaos.chaos.launched import DidNotPassError
+    from diloco_chaos.chaos.runner.baselines import NoReferenceError
+    from diloco_chaos.chaos.scenario.problems import ScenarioError
+    from diloco_chaos.chaos.scenario.step_time import PaceError
+    from diloco_chaos.harness.cleanup.undo_log import UndoLogError
+    from diloco_chaos.harness.cluster.base import ClusterError
+    from diloco_chaos.harness.extras import MissingExtraError
+    from diloco_chaos.harness.providers import ProviderError
+    from diloco_chaos.harness.trainer_api.trainer import TrainerError
     return (ScenarioError, FolderError, TrainerError, NoReferenceError, UndoLogError, ClusterError, PaceError,
             MissingExtraError, ProviderError, DidNotPassError)

@@ -1,10 +1,8 @@
 """The pytest plugin: takes scenario files and nobody else's, and tells the story of a failure."""
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -128,51 +126,6 @@ def test_junit_has_seed_plan_folder_command_and_every_check(scenarios):
     assert told["check exactly_once"].startswith("passed: 0 violations")
 
 
-# -- folders of other people that have our names --------------------------------------------------------------------
-
-MINE = "diloco_chaos: 1\nname: mine\ncluster: {model: quadratic, learners: 2, budget: 200, step_time: 60ms}\n"
-
-
-def collected(folder, *options, **environment):
-    program = Path(sys.executable).with_name("pytest")  # `python -m pytest` puts this folder on the path in any case
-    return subprocess.run([program, "-q", "--collect-only", "-p", "no:cacheprovider", *options],
-                          cwd=folder, capture_output=True, text=True, timeout=60, check=False,
-                          env=os.environ | environment)
-
-
-@pytest.fixture
-def theirs(tmp_path):
-    """A repository with tests in `tests/chaos`, a package, and with a `harness` of its own beside a conftest.py."""
-    (tmp_path / "tests" / "chaos").mkdir(parents=True)
-    (tmp_path / "harness").mkdir()
-    for name in ("tests/chaos/__init__.py", "harness/__init__.py", "conftest.py"):
-        (tmp_path / name).touch()
-    (tmp_path / "tests" / "chaos" / "test_mine.py").write_text("def test_mine():\n    pass\n")
-    (tmp_path / "mine.yaml").write_text(MINE)
-    return tmp_path
-
-
-def test_a_folder_that_hides_a_package_of_ours_is_named_with_what_to_do(theirs):
-    done = collected(theirs)
-    assert f"{theirs}/harness: this folder hides the package `harness` of diloco-chaos" in done.stdout
-    assert f"{theirs}/tests/chaos: this folder is a package named `chaos`, as one of diloco-chaos is" in done.stdout
-    assert done.stdout.count("--import-mode=importlib") >= 2
-
-
-def test_what_the_sentence_says_helps(theirs):
-    done = collected(theirs, "--import-mode=importlib")
-    assert (done.returncode, "mine.yaml::mine" in done.stdout, "test_mine.py::test_mine" in done.stdout) == (
-        0, True, True), done.stdout
-
-
-def test_the_command_says_it_too(theirs):
-    done = subprocess.run([sys.executable, "-m", "chaos", "list"], capture_output=True, text=True, check=False,
-                          env=os.environ | {"PYTHONPATH": str(theirs)}, cwd="/")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"{theirs}/harness: this folder hides the package `harness` of diloco-chaos")
-    assert "Traceback" not in done.stderr
-
-
 MARKED = """import pytest
 
 
@@ -228,3 +181,19 @@ def test_a_mark_that_can_not_be_is_told_in_a_sentence(tmp_path, scenario_text, m
     assert code != 0
     assert why in out
     assert "Traceback" not in out
+
+
+def modules(tmp_path, *options):
+    """What a session of pytest has imported at its end."""
+    (tmp_path / "test_mine.py").write_text("def test_mine():\n    pass\n")
+    code = ("import sys, pytest\n"
+            f"assert pytest.main(['-q', '-p', 'no:cacheprovider', *{options!r}, 'test_mine.py']) == 0\n"
+            "print('modules:', *sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("modules: ")[2].split())
+
+
+def test_a_session_without_scenarios_imports_the_plugin_and_nothing_else(tmp_path):
+    assert modules(tmp_path) - modules(tmp_path, "-p", "no:diloco-chaos") == {
+        "diloco_chaos", "diloco_chaos.chaos", "diloco_chaos.chaos.pytest", "diloco_chaos.chaos.pytest.plugin",
+        "diloco_chaos.chaos.pytest.reporting"}

@@ -1,0 +1,80 @@
+"""Chaos engineering for fault-tolerant model training: plan, inject, observe, judge, report.
+
+What is named here is the public interface; everything else may change from one version to the next.
+
+    from diloco_chaos import freeze, load, simulate
+    result = simulate(freeze(load("kill-one")[0], seed=0))
+    assert result.judgement.exit_code == 0
+
+- load(name or file) -> (Scenario, its file); freeze(scenario, seed) -> Plan
+- run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
+- launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
+- judge(history) -> Judgement; `History` is a recorded run
+- Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Figure, Late, Unknown: what a check is
+- Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
+  rounds
+- progress: the module that a trainer calls to report its rounds
+
+The folders `chaos`, `faults`, `harness` and `scenarios` of the repository are this package's subpackages.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diloco_chaos.chaos import progress as progress
+    from diloco_chaos.chaos.checks import judge as judge
+    from diloco_chaos.chaos.checks.base import Figure as Figure
+    from diloco_chaos.chaos.checks.base import Finding as Finding
+    from diloco_chaos.chaos.checks.base import Late as Late
+    from diloco_chaos.chaos.checks.base import Unknown as Unknown
+    from diloco_chaos.chaos.checks.base import check as check
+    from diloco_chaos.chaos.evidence.history import History as History
+    from diloco_chaos.chaos.launched import Launched as Launched
+    from diloco_chaos.chaos.launched import launch as launch
+    from diloco_chaos.chaos.runner.backends import Backend as Backend
+    from diloco_chaos.chaos.runner.run import Result as Result
+    from diloco_chaos.chaos.runner.run import run_plan as run  # noqa: F401 - what users import
+    from diloco_chaos.chaos.runner.simulate import simulate as simulate
+    from diloco_chaos.chaos.scenario.loading import load as load
+    from diloco_chaos.chaos.scenario.plan import Plan as Plan
+    from diloco_chaos.chaos.scenario.plan import freeze as freeze
+    from diloco_chaos.faults.base import Drawn as Drawn
+    from diloco_chaos.faults.base import Fault as Fault
+    from diloco_chaos.faults.evidence import Effect as Effect
+    from diloco_chaos.faults.links.base import LinkFault as LinkFault
+    from diloco_chaos.harness.trainer_api.rounds import RoundTrainer as RoundTrainer
+    from diloco_chaos.harness.trainer_api.settings import SimpleSettings as SimpleSettings
+    from diloco_chaos.harness.trainer_api.settings import TrainerSettings as TrainerSettings
+    from diloco_chaos.harness.trainer_api.trainer import Trainer as Trainer
+    from diloco_chaos.harness.trainer_api.trainer import Workload as Workload
+
+_PUBLIC = {
+    "load": "chaos.scenario.loading:load", "freeze": "chaos.scenario.plan:freeze", "Plan": "chaos.scenario.plan:Plan",
+    "run": "chaos.runner.run:run_plan", "Result": "chaos.runner.run:Result",
+    "simulate": "chaos.runner.simulate:simulate", "judge": "chaos.checks:judge",
+    "launch": "chaos.launched:launch", "Launched": "chaos.launched:Launched",
+    "History": "chaos.evidence.history:History", "Backend": "chaos.runner.backends:Backend",
+    "check": "chaos.checks.base:check", "Finding": "chaos.checks.base:Finding", "Figure": "chaos.checks.base:Figure",
+    "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown",
+    "Fault": "faults.base:Fault", "Drawn": "faults.base:Drawn", "LinkFault": "faults.links.base:LinkFault",
+    "Effect": "faults.evidence:Effect",
+    "Trainer": "harness.trainer_api.trainer:Trainer", "Workload": "harness.trainer_api.trainer:Workload",
+    "RoundTrainer": "harness.trainer_api.rounds:RoundTrainer",
+    "SimpleSettings": "harness.trainer_api.settings:SimpleSettings",
+    "TrainerSettings": "harness.trainer_api.settings:TrainerSettings",
+    "progress": "chaos.progress:"}
+"""Name -> `module:name`, or `module:` for a module itself. Each is imported on first use, so that pytest's plugin is
+cheap in sessions without scenarios."""
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, member = _PUBLIC[name].partition(":")
+    found = import_module(f"{__name__}.{module}")
+    return getattr(found, member) if member else found
