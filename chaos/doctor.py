@@ -142,9 +142,9 @@ def _undo_logs() -> Line:
 
 
 def _packages() -> list[Line]:
-    """Other packages that provide faults, checks, trainers, scenarios, reports or backends."""
+    """Other packages that provide faults, checks, trainers, scenarios, reports, backends or commands."""
     lines = []
-    for what in ("faults", "checks", "trainers", "scenarios", "reports", "backends"):
+    for what in ("faults", "checks", "trainers", "scenarios", "reports", "backends", "commands"):
         there = offers(f"diloco_chaos.{what}")
         names: dict[str, list[str]] = {}
         for one in there.provided:

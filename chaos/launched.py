@@ -37,9 +37,9 @@ from diloco_chaos.chaos.scenario.additions import added
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.chaos.scenario.problems import nearest
 from diloco_chaos.chaos.scenario.step_time import duration, paced
 from diloco_chaos.faults import FAULTS
+from diloco_chaos.harness.errors import nearest
 from diloco_chaos.harness.units import floor_ms
 
 Duration = str | float

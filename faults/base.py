@@ -14,7 +14,7 @@ from diloco_chaos.harness.cluster.base import Ability, Cluster, ClusterError, No
 from diloco_chaos.harness.core.programs import ends
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.units import Seconds, Written, show_seconds
-from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.wire.impostor import About, Content, Impostor
 
 C = TypeVar("C")
 """A capability: one of `diloco_chaos.harness.cluster.base.CAPABILITIES`."""

@@ -11,7 +11,7 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.cluster.base import Ability
 from diloco_chaos.harness.tape.event import Event
 from diloco_chaos.harness.units import names
-from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.wire.impostor import About, Content, Impostor
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from typing import Any
-
-from pydantic import ValidationError
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """Control characters but tab and newline, and what changes the direction of text or has no width (Unicode, UAX 9)."""
+
+
+class UserError(Exception):
+    """A mistake of the user's, or something that this machine lacks: the message says what is wrong, where, and what to
+    do. It ends a command with `exit_code`, and never shows a traceback."""
+
+    exit_code: ClassVar[int] = 2
 
 
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -29,8 +36,15 @@ def all_printable(content: Any) -> Any:
     return [all_printable(item) for item in content] if isinstance(content, list) else content
 
 
+def nearest(name: object, names: Iterable[str]) -> str:
+    """`; did you mean ...?`, or nothing."""
+    found = difflib.get_close_matches(str(name), list(names), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
 def first(error: BaseException) -> str:
     """The first thing that is wrong, in one line."""
+    from pydantic import ValidationError  # most of those who raise errors don't need it
     if isinstance(error, ValidationError):
         detail = error.errors()[0]
         place = ".".join(str(part) for part in detail["loc"])

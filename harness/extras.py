@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
+from diloco_chaos.harness.errors import UserError
+
 Extra = Literal["trainer", "compose", "ray", "hypothesis", "png", "otel", "kubernetes"]
 
 
-class MissingExtraError(Exception):
+class MissingExtraError(UserError):
     """What is asked for needs a package that is not installed; the message says what to install."""
 
 

@@ -10,10 +10,11 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # as in harness/tensors.py
+    import numpy as np
+    from numpy.typing import NDArray
 
 Part = Literal["weights", "moments"]
 Content = Literal["nan", "bits"]
@@ -36,6 +37,7 @@ class Corruption:
 
     def apply(self, memory: NDArray[np.float32]) -> None:
         """Change a flat float32 array in place."""
+        import numpy as np
         chance = np.random.default_rng(self.seed)
         places = chance.choice(memory.size, min(self.values, memory.size), replace=False)
         if self.content == "nan":

@@ -1,4 +1,4 @@
-"""What packages provide, ours like anybody's: found by its entry points, and imported when it is first asked for.
+"""Registries of what packages provide, ours like others': found by entry points, imported when it is first used.
 
 An entry point is a line of a package's metadata that gives a name to a module or to something in one
 (https://packaging.python.org/en/latest/specifications/entry-points/). docs/extending.md lists the groups.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, NamedTuple, TypeVar
+
+from diloco_chaos.harness.errors import UserError, nearest
 
 T = TypeVar("T")
 OURS = "diloco-chaos"
 """The distribution that these sources belong to."""
 
 
-class ProviderError(Exception):
+class ProviderError(UserError):
     """What a package provides can't be used; the message says whose it is and why."""
 
 
@@ -47,32 +49,97 @@ class Offers(NamedTuple):
     broken: Sequence[Broken]
 
 
+class Point(NamedTuple):
+    """An entry point, and the distribution that names it."""
+
+    name: str
+    entry: EntryPoint
+    distribution: str
+
+    @property
+    def provider(self) -> str:
+        """The distribution with its version."""
+        return f"{self.distribution} {self.entry.dist.version}" if self.entry.dist else self.distribution
+
+
 @lru_cache
-def offers(group: str) -> Offers:
-    """Import what stands behind each entry point of a group; what can't be imported is listed, and hinders nobody.
+def _installed() -> EntryPoints:
+    """Every entry point of this environment: to find them takes as long as all else about them."""
+    return entry_points()
+
+
+@lru_cache
+def points(group: str) -> Sequence[Point]:
+    """The entry points of a group, ours first, then by distribution; nothing is imported.
 
     Raises:
         ProviderError: our own package is installed from sources that did not have this group yet.
     """
-    found: dict[tuple[str, str], EntryPoint] = {}
-    for point in entry_points(group=group):  # the first of a name that is on the path hides the others, as for imports
-        found.setdefault((_distribution(point), point.name), point)
-    provided, broken = [], []
-    for (distribution, name), point in sorted(found.items(), key=lambda item: (item[0][0] != OURS, item[0])):
-        provider = f"{distribution} {point.dist.version}" if point.dist else distribution
-        try:
-            provided.append(Provided(name, point.load(), provider))
-        except Exception as error:  # another package's code: whatever it raises is told where it is missed
-            broken.append(Broken(name, provider, f"{type(error).__name__}: {error}"))
-    if not any(one.provider.split()[0] == OURS for one in provided):
-        raise ProviderError("; ".join(map(str, broken)) or (
-            f"{OURS} is installed, but not these sources of it: nothing is registered under {group!r}; "
-            f"install it again (`make setup`, or `pip install --editable .`)"))
-    return Offers(provided, broken)
+    names: dict[int, str] = {}  # a distribution's name takes parsing its metadata
+    found: dict[tuple[str, str], Point] = {}
+    for entry in _installed().select(group=group):  # the first of a name hides the others, as it is with imports
+        key = id(entry.dist)
+        distribution = names.get(key) or names.setdefault(key, entry.dist.name if entry.dist else "an unknown package")
+        found.setdefault((distribution, entry.name), Point(entry.name, entry, distribution))
+    if not any(distribution == OURS for distribution, _ in found):
+        raise ProviderError(f"{OURS} is installed, but not these sources of it: nothing is registered under {group!r}; "
+                            f"install it again (`make setup`, or `pip install --editable .`)")
+    return sorted(found.values(), key=lambda point: (point.distribution != OURS, point.distribution))
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "an unknown package"
+def forget() -> None:
+    """Look for packages anew: some were installed or removed."""
+    for cache in (_installed, points, offers):
+        cache.cache_clear()
+
+
+@lru_cache
+def offers(group: str) -> Offers:
+    """Import what stands behind each entry point of a group. One that can't be imported is listed, and the others are
+    used.
+
+    Raises:
+        ProviderError: as `points`; or one of our own can't be imported.
+    """
+    loaded = [_load(point) for point in points(group)]
+    broken = [one for one in loaded if isinstance(one, Broken)]
+    if ours := [one for one in broken if one.provider.split()[0] == OURS]:
+        raise ProviderError("; ".join(map(str, ours)))
+    return Offers([one for one in loaded if isinstance(one, Provided)], broken)
+
+
+def one_offer(group: str, what: str, name: str) -> Provided:
+    """Import what stands behind the one entry point of this name, and nothing else of the group.
+
+    Args:
+        group: of entry points whose names are those of the things themselves.
+        what: one thing of the group, in a word or two, for messages.
+        name: the thing's.
+
+    Raises:
+        ProviderError: no package has it, two have, or it can't be imported.
+    """
+    named = [point for point in points(group) if point.name == name]
+    if not named:
+        known = list(dict.fromkeys(point.name for point in points(group)))
+        raise ProviderError(f"unknown {what} {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+    if len(named) > 1:
+        raise _twice(what, name, *(point.provider for point in named[:2]))
+    loaded = _load(named[0])
+    if isinstance(loaded, Broken):
+        raise ProviderError(str(loaded))
+    return loaded
+
+
+def _load(point: Point) -> Provided | Broken:
+    try:
+        return Provided(point.name, point.entry.load(), point.provider)
+    except Exception as error:  # another package's code, which may raise anything
+        return Broken(point.name, point.provider, f"{type(error).__name__}: {error}")
+
+
+def _twice(what: str, name: str, one: str, other: str) -> ProviderError:
+    return ProviderError(f"the {what} {name!r} comes from two packages, {one} and {other}: uninstall one of them")
 
 
 class Registry(Mapping[str, T]):
@@ -116,7 +183,6 @@ class Registry(Mapping[str, T]):
         for one in there.provided:
             for name, content in self._contents(one):
                 if name in found and found[name][0] is not content:
-                    raise ProviderError(f"the {self._what} {name!r} comes from two packages, {found[name][1]} and "
-                                        f"{one.provider}: uninstall one of them")
+                    raise _twice(self._what, name, found[name][1], one.provider)
                 found[name] = content, one.provider
         return found

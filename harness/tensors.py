@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # commands that read no tensors start without numpy
+    import numpy as np
+    import numpy.typing as npt
 
-Array = npt.NDArray[np.float32]
-Tensors = dict[str, Array]
+Array: TypeAlias = "npt.NDArray[np.float32]"
+Tensors: TypeAlias = dict[str, "Array"]
+Numbers: TypeAlias = "npt.NDArray[np.float64]"
 
 
 def digest(tensors: Tensors) -> str:
     """128-bit BLAKE2b over names, shapes and bytes in the order of names: equal digests, equal content."""
     hasher = hashlib.blake2b(digest_size=16)
     for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
+        array = tensors[name]
+        array = array if array.flags.c_contiguous else array.copy(order="C")
         hasher.update(_head(name, array.shape, array.dtype))
         hasher.update(array.data)
     return hasher.hexdigest()
@@ -59,6 +63,7 @@ def add(left: Tensors, right: Tensors) -> Tensors:
 
 def all_finite(tensors: Tensors) -> bool:
     """True where no value is NaN or infinite."""
+    import numpy as np
     return all(bool(np.isfinite(array).all()) for array in tensors.values())
 
 

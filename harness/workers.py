@@ -14,12 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.harness.cleanup.parent_death import die_with_parent
+from diloco_chaos.harness.errors import UserError
 
 _MOST_DEATHS = 20
 _CHUNK = 4  # jobs that a Ray task does
 
 
-class WorkersError(Exception):
+class WorkersError(UserError):
     """They can't be had; the message says what to type."""
 
 

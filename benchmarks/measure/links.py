@@ -17,7 +17,8 @@ from typing import Any
 
 from diloco_chaos.harness.cluster.base import ClusterError
 from diloco_chaos.harness.cluster.local.link_server import LinkServer, real_server
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 
 ROUNDS = 5
 _BYTES = 100_000_000

@@ -15,7 +15,7 @@ from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults.byzantine import Impersonation
 from diloco_chaos.harness.tape.event import Event
 from diloco_chaos.harness.tape.packed import times, values
-from diloco_chaos.harness.trainer_api.settings import Numbers
+from diloco_chaos.harness.tensors import Numbers
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""

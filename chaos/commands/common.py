@@ -1,4 +1,4 @@
-"""What all commands share: the application, the way to end one, and JSON on standard output."""
+"""What all commands share: common options, the way to end a command, and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -7,43 +7,24 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diloco_chaos.chaos.evidence.run_folder import named
-from diloco_chaos.chaos.scenario.problems import nearest
-from diloco_chaos.harness.errors import NOT_UNDERSTOOD
+from diloco_chaos.harness.errors import NOT_UNDERSTOOD, UserError
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.workers import Job, Result, Task, Workers
 
-_HELP = """Breaks a Decoupled DiLoCo training run on purpose, and proves from recorded events whether it healed.
-
-Exit codes: 0 all checks passed, 1 a check failed, 2 the scenario, the folder or the command is wrong, 3 inconclusive,
-130 interrupted."""
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,
-                  context_settings={"help_option_names": ["-h", "--help"]})
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"diloco-chaos {version('diloco-chaos')}")
-        raise typer.Exit
-
-
-@app.callback(help=_HELP)
-def options(_: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
-                                            help="Print the version, and end.")] = False) -> None:
-    """What can be said before any command."""
+def _run_folder(text: str) -> Path:
+    from diloco_chaos.chaos.evidence.run_folder import named
+    return named(text)
 
 
 RunArgument = Annotated[Path, typer.Argument(
-    parser=named, metavar="RUN", help="The folder of a run, as in runs/ID; how the name of one in runs/ begins; or "
-                                      "latest.")]
+    parser=_run_folder, metavar="RUN", help="The folder of a run, as in runs/ID; how the name of one in runs/ begins; "
+                                            "or latest.")]
 
 
 JsonOption = Annotated[bool, typer.Option(
@@ -67,17 +48,18 @@ def understood(folder: Path) -> Iterator[None]:
         raise Failure(f"{folder}: its tape can't be understood: {type(error).__name__} {error}", 2) from error
 
 
-class Failure(Exception):  # noqa: N818 - an end of the program, not an error of it
+class Failure(UserError):  # noqa: N818 - an end of the program, not an error of it
     """Ends the command with a message and an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
-        self.code = code
+        self.exit_code = code  # type: ignore[misc] - of this one, not of all
 
 
 def one_of(option: str, given: str, known: list[str]) -> None:
     """Raises where an option has none of its values."""
     if given not in known:
+        from diloco_chaos.harness.errors import nearest
         raise Failure(f"{option} {given}: {' or '.join(known)}{nearest(given, known)}", 2)
 
 

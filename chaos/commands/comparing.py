@@ -8,15 +8,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.commands.running import backend_of, with_options
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.chaos.scenario.problems import nearest
 from diloco_chaos.chaos.scenario.warnings import warnings_of
+from diloco_chaos.harness.errors import nearest
 
 
-@app.command()
 def compare(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
     modes: Annotated[str | None, typer.Option(help="Modes, as in decoupled,streaming; by default every one that "

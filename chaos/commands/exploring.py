@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, one_of, print_json, workers_of
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, workers_of
 from diloco_chaos.harness.units import seconds
 
 _MOST_RUNS = 1_000_000
@@ -18,7 +18,6 @@ _RUNS = 1000
 """How many are tried where neither a number nor a time is given."""
 
 
-@app.command()
 def explore(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file: its cluster and checks are used.")],
     runs: Annotated[int | None, typer.Option(min=1, max=_MOST_RUNS, help="How many schedules to try; 1000 where no "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, at_work, print_json
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, at_work, print_json
 from diloco_chaos.chaos.commands.options import (
     AddressOption,
     JobsOption,
@@ -39,7 +39,6 @@ _HELP = {"rich_help_panel": "The fleet"}
 _setting = partial(setting, panel=_HELP["rich_help_panel"])
 group = typer.Typer(invoke_without_command=True)
 """`fleet`, and what comes behind it."""
-app.add_typer(group, name="fleet")
 
 
 @group.callback(epilog="Example: `diloco-chaos fleet --chips 150k,1.2M --learners 2,8 --mtbf 1y`")

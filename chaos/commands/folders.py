@@ -17,7 +17,6 @@ from diloco_chaos.chaos.commands.common import (
     JsonOption,
     RunArgument,
     VerboseOption,
-    app,
     one_of,
     print_json,
     print_report,
@@ -38,7 +37,6 @@ from diloco_chaos.harness.reaper import NOT_UNDONE
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainer_api.trainer import Replay
 
-@app.command()
 def check(folder: RunArgument, as_json: JsonOption = False,
           report: Annotated[str, typer.Option(help="Print the report of this name instead: json, or another "
                                               "package's.")] = "",
@@ -65,7 +63,6 @@ def check(folder: RunArgument, as_json: JsonOption = False,
     raise typer.Exit(exit_code(result))
 
 
-@app.command()
 def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     """Do a recorded run again from its tape, and compare every version of every fragment, bit for bit.
 
@@ -121,7 +118,6 @@ def _replayed(found: Replay) -> str:
                   else "all the same, bit for bit")
 
 
-@app.command()
 def tokens(
     folder: RunArgument,
     fragment: Annotated[int | None, typer.Option(min=0, help="Only this fragment, by its number.")] = None,
@@ -156,7 +152,6 @@ def tokens(
                     else "nothing was trained on in this run")
 
 
-@app.command()
 def clean(
     runs: Annotated[bool, typer.Option("--runs", help="Also delete old folders of runs, all but the newest.")] = False,
     keep: Annotated[int, typer.Option(min=0, help="With --runs: how many of the newest folders to keep.")] = 10,
@@ -181,7 +176,6 @@ def clean(
     raise typer.Exit(2 if failed else 0)
 
 
-@app.command()
 def doctor(
     on: Annotated[str, typer.Option(help="Which place is looked at: local (this machine, and what else runs on it), "
                                          "kubernetes or slurm.")] = "local",

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.syntax import Syntax
-from rich.table import Table
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.chaos.scenario.problems import ScenarioError, nearest
+from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema as scenario_schema
 from diloco_chaos.chaos.scenario.warnings import warnings_of
-from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.errors import nearest, printable
 from diloco_chaos.scenarios import find
 
 
-@app.command("list")
 def list_(
     words: Annotated[str, typer.Argument(help="Only those whose name, description or kinds of faults have this.")] = "",
     tier: Annotated[str, typer.Option(help="Only those of this tier: ci or full.")] = "",
@@ -43,6 +40,8 @@ def list_(
     if not found:
         raise Failure(f"no scenario has {printable(words)!r} in its name, its description or its kinds of faults; "
                       f"`diloco-chaos list` has all", 2)
+    from rich.console import Console
+    from rich.table import Table
     for each, title in tiers.items():
         here = [one for one in found if one.tier == each]
         if here:
@@ -66,7 +65,6 @@ def _has(scenario: Scenario, words: str) -> bool:
     return any(words.casefold() in text.casefold() for text in texts)
 
 
-@app.command()
 def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
          as_json: JsonOption = False) -> None:
     """Show a scenario: its text, its faults in words, its predicted availability.
@@ -79,9 +77,11 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
         print_json({"file": str(path), "scenario": loaded.model_dump(mode="json", by_alias=True),
                      "predicted_availability": frozen.predicted_availability()})
         return
-    console, text = Console(), printable(path.read_text())
-    if console.is_terminal:
-        console.print(Syntax(text, "yaml", background_color="default", word_wrap=True))
+    text = printable(path.read_text())
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.syntax import Syntax
+        Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
     else:
         typer.echo(text.rstrip("\n"))  # as it is: it may become a file
     told = [f"{one.id}  {one.fault.describe()}, {one.fault.describe_trigger()}" for one in frozen.faults]
@@ -89,7 +89,6 @@ def show(scenario: Annotated[str, typer.Argument(help="A scenario's name or file
         typer.echo(printable(f"# {line}"))
 
 
-@app.command()
 def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files of scenarios.")],
              as_json: JsonOption = False) -> None:
     """Check scenarios without running them: every problem, with its place.
@@ -120,7 +119,6 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
     raise typer.Exit(2 if problems else 0)
 
 
-@app.command()
 def schema(
     of: Annotated[str, typer.Argument(help="scenario, or report: of what `report RUN --format model` prints.",
                                       )] = "scenario",
@@ -138,7 +136,6 @@ def schema(
     print_json(ReportModel.model_json_schema(mode="serialization"))
 
 
-@app.command()
 def plan(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")],
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the scenario's choices.")] = 0,
@@ -156,6 +153,8 @@ def plan(
         plans.save(frozen, out)
     except OSError as error:
         raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
+    from rich.console import Console
+    from rich.table import Table
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for planned in frozen.faults:
         table.add_row(planned.id, planned.fault.describe_trigger(), planned.fault.describe())

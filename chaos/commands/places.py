@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from diloco_chaos.chaos.commands.common import Failure, app
+from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.harness.cluster.base import ClusterError
 from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
 from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
@@ -55,7 +55,6 @@ def slurm_settings(place: Path | None) -> SlurmSettings:
         raise Failure(f"--on slurm: {error}", 2) from error
 
 
-@app.command()
 def rbac(
     user: Annotated[str, typer.Argument(metavar="USER", help="Who is to be allowed to run here: a user's name, or "
                                                              "NAMESPACE:NAME of a service account.")],

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from diloco_chaos.chaos.commands.common import Failure, JsonOption, app, print_json
+from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.harness.core.rounds_told import Lint, Report
@@ -24,7 +24,6 @@ _MOST_BYTES = 1 << 28
 _OF_A_RUN = re.compile(r"(.+)\.\d+\.log")
 
 
-@app.command()
 def progress(
     logs: Annotated[list[Path], typer.Argument(help="Logs of the trainer: a run has its own in logs/.")],
     scenario: Annotated[str, typer.Option("--with", help="The scenario whose `progress` reads it.")],

@@ -16,7 +16,6 @@ from diloco_chaos.chaos.commands.common import (
     Failure,
     JsonOption,
     RunArgument,
-    app,
     print_json,
     print_report,
     understood,
@@ -30,7 +29,6 @@ _WORDS: dict[int | None, tuple[str, str]] = {0: ("passed", "green"), 1: ("FAILED
                                              3: ("inconclusive", "yellow"), 130: ("interrupted", "yellow")}
 
 
-@app.command()
 def report(
     folder: RunArgument,
     form: Annotated[str, typer.Option("--format", help="html, md, json (the verdicts), model (all figures), junit, svg "
@@ -56,7 +54,6 @@ def report(
         raise Failure(f"{out}: can't be written: {error.strerror}", 2) from error
 
 
-@app.command("open")
 def open_(
     run: Annotated[str, typer.Argument(metavar="[RUN]", help="As for `report`.")] = "latest",
     show: Annotated[bool, typer.Option("--print", help="Print where it is, and open nothing.")] = False,
@@ -80,7 +77,6 @@ def open_(
         typer.echo(page)
 
 
-@app.command()
 def runs(
     words: Annotated[str, typer.Argument(help="Only those whose name has this.")] = "",
     runs_dir: Annotated[Path, typer.Option(help="The folder that they are in.")] = RUNS,
@@ -112,7 +108,6 @@ def runs(
     Console().print(table)
 
 
-@app.command()
 def diff(before: RunArgument, after: RunArgument, as_json: JsonOption = False) -> None:
     """Compare two runs: verdicts that changed, figures, and where their training first went different ways.
 

@@ -15,7 +15,6 @@ from diloco_chaos.chaos.commands.common import (
     JsonOption,
     RunArgument,
     VerboseOption,
-    app,
     print_json,
     understood,
 )
@@ -33,11 +32,11 @@ from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.chaos.scenario.problems import nearest
 from diloco_chaos.chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.cluster.base import ClusterError
 from diloco_chaos.harness.device import DEVICES, Device, best
+from diloco_chaos.harness.errors import nearest
 from diloco_chaos.harness.storage.workings import AMOUNTS, Amount
 from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 from diloco_chaos.harness.units import names
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from diloco_chaos.chaos.runner.run import Result
 
 
-@app.command()
 def run(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")] = "",
     plan: Annotated[Path | None, typer.Option(help="Instead of a scenario: repeat this frozen plan (plan.json of a "
@@ -112,7 +110,6 @@ def run(
     _told(result, console, verbose, as_json)
 
 
-@app.command()
 def resume(
     folder: RunArgument,
     from_checkpoint: Annotated[int, typer.Option(min=0, help="Number of the global checkpoint to resume from; 0: the "

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.cleanup.processes import Identity, identity
-from diloco_chaos.harness.errors import all_printable, first, printable
+from diloco_chaos.harness.errors import UserError, all_printable, first, printable
 from diloco_chaos.harness.fingerprint import source_digest
 from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
 from diloco_chaos.harness.storage.files import bytes_of, last_lines, strange, write_whole
@@ -41,7 +41,7 @@ _OPTIONS = r"( --on [a-z0-9][a-z0-9_-]{0,40})?"
 _STACK = "(most recent call first):"  # faulthandler's words above each thread's frames
 
 
-class FolderError(Exception):
+class FolderError(UserError):
     """A folder that is not a run's, or that can't be made; the message says what to do."""
 
 

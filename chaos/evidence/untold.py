@@ -15,7 +15,7 @@ from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.tape.event import Event
 from diloco_chaos.harness.tape.packed import times, values
 from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.trainer_api.settings import Numbers
+from diloco_chaos.harness.tensors import Numbers
 
 _Node = tuple[str, int]
 _ON_THE_WAY_S = 0.25

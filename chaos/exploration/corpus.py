@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from diloco_chaos.harness.errors import UserError
 from diloco_chaos.harness.storage.files import bytes_of, strange, write_whole
 from diloco_chaos.harness.workers import Numbered
 
@@ -22,7 +23,7 @@ _VERSION = "sources"
 """Of the settings, what may be another one."""
 
 
-class ExplorationError(Exception):
+class ExplorationError(UserError):
     """The corpus folder can't be used; the message says why and what to do."""
 
 

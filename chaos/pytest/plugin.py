@@ -168,7 +168,7 @@ def _started(request: pytest.FixtureRequest, on: str = "", seeds: int = 1, step_
             pytest.skip("; ".join(refused).replace("--on", "--chaos-on"))
         return start(what, seed=request.param, on=backend, step_time=step_time or _option(config, "step-time"),
                      runs=_option(config, "runs"))
-    except _ours() as error:
+    except _expected() as error:
         pytest.fail(str(error), pytrace=False)
 
 
@@ -180,7 +180,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if run is not None:
         try:
             result = run.must_pass()
-        except _ours() as error:
+        except _expected() as error:
             pytest.fail(str(error), pytrace=False)
         finally:
             if run.result is not None:
@@ -243,7 +243,7 @@ class ScenarioItem(pytest.Item):
         why = ""
         try:
             self._result = self._run()
-        except _ours() as error:
+        except _expected() as error:
             why = str(error)
         if (result := self._result) is None:  # outside of `except`: pytest would tell of both
             pytest.fail(why, pytrace=False)
@@ -286,7 +286,7 @@ class ScenarioItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The report instead of a traceback."""
-        if isinstance(excinfo.value, _ours()):
+        if isinstance(excinfo.value, _expected()):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 
@@ -304,17 +304,8 @@ def _properties(result: Result) -> list[tuple[str, str]]:
               for verdict in result.judgement.checks)]
 
 
-def _ours() -> tuple[type[BaseException], ...]:
-    """What is told in a sentence, or by a report: what a user did, or lacks, and a run that did not pass."""
-    from diloco_chaos.chaos.evidence.run_folder import FolderError
+def _expected() -> tuple[type[BaseException], ...]:
+    """Errors that are shown as a sentence or as a report, without a traceback."""
     from diloco_chaos.chaos.launched import DidNotPassError
-    from diloco_chaos.chaos.runner.baselines import NoReferenceError
-    from diloco_chaos.chaos.scenario.problems import ScenarioError
-    from diloco_chaos.chaos.scenario.step_time import PaceError
-    from diloco_chaos.harness.cleanup.undo_log import UndoLogError
-    from diloco_chaos.harness.cluster.base import ClusterError
-    from diloco_chaos.harness.extras import MissingExtraError
-    from diloco_chaos.harness.providers import ProviderError
-    from diloco_chaos.harness.trainer_api.trainer import TrainerError
-    return (ScenarioError, FolderError, TrainerError, NoReferenceError, UndoLogError, ClusterError, PaceError,
-            MissingExtraError, ProviderError, DidNotPassError)
+    from diloco_chaos.harness.errors import UserError
+    return UserError, DidNotPassError

@@ -22,6 +22,7 @@ from diloco_chaos.chaos.report.saved import kept
 from diloco_chaos.chaos.runner.backends import Backend
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.plan import Plan, with_checkpoints
+from diloco_chaos.harness.errors import UserError
 from diloco_chaos.harness.trainer_api.trainer import TrainerError
 
 _PATIENCE = 3
@@ -35,7 +36,7 @@ _LEGEND = ("goodput: fraction of learner time whose work was merged, to that mod
            "at time: the loss when the quickest mode ended", "stall: the longest time without a merge")
 
 
-class CompareError(Exception):
+class CompareError(UserError):
     """A plan makes no sense in a mode."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.cleanup import cleanup_guard
 from diloco_chaos.chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
-from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError, nearest
+from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.step_time import MOST_LOAD
 from diloco_chaos.harness import units
 from diloco_chaos.harness.cleanup.undo_log import NoUndoLog, UndoLog
@@ -39,7 +39,7 @@ from diloco_chaos.harness.core.programs import Program, splittable
 from diloco_chaos.harness.device import missing as unavailable
 from diloco_chaos.harness.extras import require
 from diloco_chaos.harness.node.settings import NodeSettings
-from diloco_chaos.harness.providers import ProviderError, offers
+from diloco_chaos.harness.providers import ProviderError, one_offer, points
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.trainer_api.registry import BUILT_IN
 
@@ -183,21 +183,17 @@ class Backend:
 
 def names() -> list[str]:
     """All backends, ours first."""
-    return [one.name for one in offers(GROUP).provided]
+    return [point.name for point in points(GROUP)]
 
 
 def named(name: str) -> Backend:
     """A backend with its usual settings.
 
     Raises:
-        ProviderError: there is none of this name.
+        ProviderError: there is none of this name, or it can't be loaded.
         EngineError, MissingExtraError: it can't be used here.
     """
-    there = offers(GROUP)
-    found = next((one for one in there.provided if one.name == name), None)
-    if found is None:
-        raise ProviderError(". ".join([f"unknown backend {name!r}{nearest(name, names())}; there are "
-                                       f"{', '.join(names())}", *map(str, there.broken)]))
+    found = one_offer(GROUP, "backend", name)
     backend = found.content() if callable(found.content) else None
     if not isinstance(backend, Backend) or backend.name != name:
         raise ProviderError(f"{name} of {found.provider} is no backend: an entry point of {GROUP} names a function "

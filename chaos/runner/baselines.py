@@ -25,7 +25,7 @@ from diloco_chaos.chaos.runner.runtime import MakeStage
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.cleanup.undo_log import Remove, UndoLog
-from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.errors import UserError, first
 from diloco_chaos.harness.node.settings import NodeSettings
 from diloco_chaos.harness.tape.reading import Tape
 from diloco_chaos.harness.trainer_api.trainer import Kind
@@ -36,8 +36,10 @@ _DEADLINE_S = 600.0
 """A reference is trained once: a slow machine may take its time."""
 
 
-class NoReferenceError(Exception):
+class NoReferenceError(UserError):
     """A reference run did not finish; the message says why."""
+
+    exit_code = 3
 
 
 def needed(plan: Plan) -> list[Kind]:

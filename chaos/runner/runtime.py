@@ -22,7 +22,8 @@ from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
 from diloco_chaos.harness.tape.event import Event
 from diloco_chaos.harness.tape.reading import Tail
 from diloco_chaos.harness.tape.writing import TapeWriter
-from diloco_chaos.harness.wire.impersonation import Impostor, attack
+from diloco_chaos.harness.wire.impersonation import attack
+from diloco_chaos.harness.wire.impostor import Impostor
 from diloco_chaos.harness.wire.probe import probe
 
 TICK_S = 0.01

@@ -32,7 +32,7 @@ from diloco_chaos.harness.tape.reading import Tape
 from diloco_chaos.harness.tensors import Tensors
 from diloco_chaos.harness.trainer_api.trainer import Workload
 from diloco_chaos.harness.units import round_up
-from diloco_chaos.harness.wire.impersonation import Impostor
+from diloco_chaos.harness.wire.impostor import Impostor
 
 _EVENT_BYTES = 150
 

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario, named
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault, singles
-from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError, nearest
+from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.validation import objections
 from diloco_chaos.faults import FAULTS, AnyEntry, Fault
-from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.errors import first, nearest
 
 _ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
 

@@ -14,11 +14,12 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.document import annotated, plain, text_of
 from diloco_chaos.chaos.scenario.model import Scenario
-from diloco_chaos.chaos.scenario.problems import Numbers, Problem, ScenarioError, nearest, place
+from diloco_chaos.chaos.scenario.problems import Numbers, Problem, ScenarioError, place
 from diloco_chaos.chaos.scenario.renamed import renamed_key, renamed_value
 from diloco_chaos.chaos.scenario.validation import Objection, strangers, validate_semantics
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.cluster.base import ABILITIES
+from diloco_chaos.harness.errors import nearest
 from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.scenarios import find
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from diloco_chaos.harness.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Problem:
         return f"{file}{place}: {self.message}"
 
 
-class ScenarioError(Exception):
+class ScenarioError(UserError):
     """A scenario that can't be run; carries all problems at once."""
 
     def __init__(self, file: Path | str, problems: Sequence[Problem]) -> None:
@@ -38,12 +39,6 @@ class Numbers(NamedTuple):
     """Index in the file of each."""
     names: list[str]
     """What every fault of the file is called."""
-
-
-def nearest(name: object, names: Sequence[str] | dict[str, Any]) -> str:
-    """`; did you mean ...?`, or nothing."""
-    found = difflib.get_close_matches(str(name), list(names), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def place(raw: Any, where: Sequence[Any]) -> tuple[int, int]:

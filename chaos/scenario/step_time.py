@@ -8,7 +8,7 @@ import os
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.errors import UserError, first
 from diloco_chaos.harness.trainer_api.trainer import TrainerError
 from diloco_chaos.harness.units import LONGEST_S, seconds
 
@@ -19,7 +19,7 @@ _GRID_S = 0.02
 """Paces are rounded up to multiples of it, so that references are found again."""
 
 
-class PaceError(Exception):
+class PaceError(UserError):
     """A pace that can't be; the message says why."""
 
 

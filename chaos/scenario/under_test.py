@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationInfo
 
-from diloco_chaos.chaos.scenario.problems import nearest
-from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.errors import nearest, printable
 from diloco_chaos.harness.trainer_api.registry import TRAINERS
 from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
-from diloco_chaos.chaos.scenario.problems import Numbers, nearest
+from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.renamed import renamed_event
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.errors import nearest
 from diloco_chaos.harness.tape.event import FIELDS
 from diloco_chaos.harness.trainer_api.settings import TrainerSettings
 from diloco_chaos.harness.trainer_api.trainer import role_of

@@ -17,8 +17,8 @@ from diloco_chaos.faults.base import DURATIONS, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.cluster.base import Ability, Carries
 from diloco_chaos.harness.core.programs import ends
-from diloco_chaos.harness.links.client import Toxic
 from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.units import names, show_seconds
 
 TOLERANCE = 0.5

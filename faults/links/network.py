@@ -12,8 +12,8 @@ from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, be
 from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from diloco_chaos.faults.links.profiles import PROFILES
 from diloco_chaos.harness.cluster.base import Ability, SharedLinks
-from diloco_chaos.harness.links.client import Toxic
 from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.units import Rate, Seconds, show_bytes, show_seconds
 
 _RATE_PROBE_S = 0.15

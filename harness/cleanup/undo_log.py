@@ -19,10 +19,10 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from diloco_chaos.harness.cleanup.processes import Identity
-from diloco_chaos.harness.errors import first
+from diloco_chaos.harness.errors import UserError, first
 
 
-class UndoLogError(Exception):
+class UndoLogError(UserError):
     """A file that is not an undo log, or that can't be written; the message says which and what to do."""
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 from diloco_chaos.harness.core.programs import Program, link_name
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.errors import UserError
 from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.machine import Sample
 from diloco_chaos.harness.memory import Corruption
 
@@ -54,7 +55,7 @@ def status_words(status: int) -> str:
     return f"killed by {_SIGNALS.get(-status, f'signal {-status}')}" if status < 0 else f"exit code {status}"
 
 
-class ClusterError(Exception):
+class ClusterError(UserError):
     """The cluster can't go on; the message says which node, why, and shows the last lines of its log."""
 
 

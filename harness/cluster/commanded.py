@@ -21,7 +21,7 @@ from diloco_chaos.harness.cluster.sockets import connections
 from diloco_chaos.harness.cluster.supervised import AnyIncarnation, SupervisedCluster
 from diloco_chaos.harness.core.programs import PROGRESS, Program, Started, filled, link_name
 from diloco_chaos.harness.links.addresses import join_address
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.wire.echo import EchoServer
 
 ECHO = ":echo"

@@ -17,7 +17,7 @@ from diloco_chaos.harness import memory
 from diloco_chaos.harness.cleanup.undo_log import Enable, Toxin, UndoLog
 from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
 from diloco_chaos.harness.cluster.incarnation import Clock, Incarnation
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.memory import Corruption
 from diloco_chaos.harness.storage.files import last_lines
 from diloco_chaos.harness.tape import reading

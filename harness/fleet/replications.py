@@ -8,6 +8,7 @@ from statistics import NormalDist, mean, stdev
 
 from pydantic import BaseModel, ConfigDict
 
+from diloco_chaos.harness.errors import UserError
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.simulation import Outcome, simulate
 from diloco_chaos.harness.workers import Numbered, Task, Workers
@@ -19,7 +20,7 @@ NOTHING = 5e-4
 """A goodput that is less than this is nothing, to a tenth of a percent."""
 
 
-class FleetError(Exception):
+class FleetError(UserError):
     """A fleet that can't be simulated; the message says why, and what to change."""
 
 

@@ -10,53 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from diloco_chaos.harness.links.consumer import Consumer, LinkError
+from diloco_chaos.harness.links.toxic import Toxic
 
-__all__ = ["LinkError", "Links", "Toxic"]
+__all__ = ["LinkError", "Links"]
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"  # safe as a segment of a URL's path
 _RECEIVED = r'toxiproxy_proxy_received_bytes_total\{[^}\n]*proxy="([^"\n]*)"[^}\n]*\} (\S+)'
-
-
-@dataclass(frozen=True)
-class Toxic:
-    """One toxic on one stream of a link.
-
-    `stream` is "upstream" (towards the server) or "downstream"; `toxicity` the probability with which a
-    connection is hit. Attributes by type, whole numbers from 0, 0 where not given:
-
-    - `latency`: every chunk is delayed by `latency` +/- `jitter` ms.
-    - `bandwidth`: at most `rate` KB/s (1 KB = 1000 bytes) get on; at 0 nothing does.
-    - `timeout`: all data is dropped; the connection is closed after `timeout` ms without any, at 0 when the
-      toxic is removed (a removal closes it in any case).
-    - `reset_peer`: the connection is reset (TCP RST to both ends) `timeout` ms after the first data, or the
-      end, which is dropped; an idle one stays open. Nothing stops a reset under way, and the real server
-      lets an `update` or `remove` wait for it. It ends connections older than the toxic without RST.
-    - `slow_close`: the end of the stream is held for `delay` ms, or until the toxic is removed.
-    - `slicer`: chunks are cut into slices of about `average_size` (1 or more) +/- `size_variation` (less than
-      that) bytes, `delay` microseconds (not ms) apart.
-    - `limit_data`: after `bytes` bytes of a connection, counted from when the toxic came, it is closed; at 0
-      with the first data. An `update` doesn't start the count anew.
-    - `noop`: nothing happens, and there are no attributes.
-    """
-
-    type: str
-    stream: str
-    attributes: Mapping[str, int | float]
-    toxicity: float = 1.0
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            object.__setattr__(self, "name", f"{self.type}_{self.stream}")
-
-    def as_json(self) -> dict[str, Any]:
-        """The toxic as the HTTP API writes it."""
-        return {"name": self.name, "type": self.type, "stream": self.stream, "toxicity": self.toxicity,
-                "attributes": {name: _whole(value) for name, value in self.attributes.items()}}
 
 
 class Links:
@@ -278,11 +240,6 @@ def _listens_as_asked(asked: str, actual: str) -> bool:
     actual_host, _, actual_port = actual.rpartition(":")
     same = host == actual_host or (host == "0.0.0.0" and actual_host == "[::]")  # noqa: S104 - Go's word for it
     return same and actual_port != "0" and port in ("0", actual_port)
-
-
-def _whole(value: int | float) -> int | float:
-    """Toxiproxy takes whole numbers only where Go's decoder sees no decimal point: 100, not 100.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _same(wanted: Any, actual: Any) -> bool:

@@ -8,7 +8,7 @@ from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection, Link
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.impersonation import Impostor
+from diloco_chaos.harness.wire.impostor import Impostor
 from diloco_chaos.harness.wire.messages import Message
 
 

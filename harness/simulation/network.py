@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from diloco_chaos.harness.links.client import Toxic
 from diloco_chaos.harness.links.pace import Pace
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings, new_toxic
 from diloco_chaos.harness.simulation.flow import Flow, Parcel
 from diloco_chaos.harness.simulation.parameters import Parameters

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
-
 from diloco_chaos.harness.tensors import Tensors, digest
 
 _ENTRY = "checkpoint"
@@ -34,6 +30,7 @@ class Content:
 
     def encoded(self) -> bytes:
         """A safetensors file, with digests of tensors and metadata in its header."""
+        from safetensors.numpy import save as to_bytes
         text = json.dumps(self.meta)
         stored = {"digest": digest(self.tensors), "meta": text, "meta_digest": _digest_of(text)}
         return bytes(to_bytes(self.tensors, {_ENTRY: json.dumps(stored)}))  # of several the order would be random
@@ -45,6 +42,8 @@ class Content:
         Raises:
             CheckpointError: it is torn, or does not match its digests.
         """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load as from_bytes
         try:
             tensors: Tensors = from_bytes(data)
             header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])

@@ -35,7 +35,7 @@ from diloco_chaos.harness.trainer_api.trainer import (
     Workload,
 )
 from diloco_chaos.harness.units import names
-from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.wire.impostor import About, Content, Impostor
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainer.reference.rules import Rules

@@ -7,14 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from diloco_chaos.harness.core.roles import SYNCER
+from diloco_chaos.harness.tensors import Numbers
 from diloco_chaos.harness.units import Seconds, Share, Steps
 
-Numbers = NDArray[np.float64]
 Evidence = Literal["fragments", "tokens", "rounds", "protocol"]
 """What a trainer's event log tells, beside who was there and when work was merged. `fragments`: pieces of the model,
 and what was merged of each. `tokens`: the fate of every inner step. `rounds`: numbers of a worker's rounds, which must

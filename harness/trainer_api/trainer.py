@@ -19,6 +19,7 @@ from diloco_chaos.harness.cleanup.undo_log import UndoLog
 from diloco_chaos.harness.core.programs import Program
 from diloco_chaos.harness.core.roles import SYNCER, Coordinator, Worker
 from diloco_chaos.harness.core.rounds_told import Lint
+from diloco_chaos.harness.errors import UserError
 from diloco_chaos.harness.storage.disk import Content as Stored
 from diloco_chaos.harness.storage.disk import Disk
 from diloco_chaos.harness.storage.workings import Kept
@@ -26,7 +27,7 @@ from diloco_chaos.harness.tape.event import Event
 from diloco_chaos.harness.tape.reading import Tape
 from diloco_chaos.harness.tensors import Tensors
 from diloco_chaos.harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
-from diloco_chaos.harness.wire.impersonation import About, Content, Impostor
+from diloco_chaos.harness.wire.impostor import About, Content, Impostor
 
 Role = Literal["syncer", "learner"]
 Kind = Literal["synchronous", "fault-free"]
@@ -47,7 +48,7 @@ def role_of(node: str) -> Role:
     return "syncer" if node == SYNCER else "learner"
 
 
-class TrainerError(Exception):
+class TrainerError(UserError):
     """A trainer can't be used like this; the message says why and what to do."""
 
 

@@ -4,41 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Literal, Protocol
 
-from diloco_chaos.harness.tensors import Tensors
 from diloco_chaos.harness.wire.frames import Decoder, FrameError, encode
-from diloco_chaos.harness.wire.messages import Message, Vocabulary
+from diloco_chaos.harness.wire.impostor import Impostor
 
-Content = Literal["nan", "inf", "shape"]
-"""Of an outer gradient."""
-About = Literal["step", "tokens", "position", "version"]
-"""What a report lies about."""
 _CHUNK = 1 << 18
-
-
-class Impostor(Protocol):
-    """Takes a learner's place at the syncer. A state machine without I/O."""
-
-    sent: int
-    """Messages that the syncer has taken. Others may have been lost, because the real learner took its place again."""
-
-    @property
-    def messages(self) -> Vocabulary:
-        """What it understands."""
-        ...
-
-    def hello(self) -> Message:
-        """What it says first on every connection."""
-        ...
-
-    def on_message(self, message: Message, tensors: Tensors) -> list[tuple[Message, Tensors]]:
-        """A frame came; what it says to that."""
-        ...
-
-    def pause(self) -> float:
-        """Seconds until it comes back."""
-        ...
 
 
 def attack(rogue: Impostor, address: str, count: int, timeout_s: float) -> int:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.trainer_api.trainer import Trainer as Trainer
     from diloco_chaos.harness.trainer_api.trainer import Workload as Workload
 
+__version__ = "0.1.0"
+
 _PUBLIC = {
     "load": "chaos.scenario.loading:load", "freeze": "chaos.scenario.plan:freeze", "Plan": "chaos.scenario.plan:Plan",
     "run": "chaos.runner.run:run_plan", "Result": "chaos.runner.run:Result",

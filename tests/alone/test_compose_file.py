@@ -11,7 +11,8 @@ import pytest
 
 from diloco_chaos.harness.cluster.compose.compose_file import find
 from diloco_chaos.harness.cluster.local.link_server import free_port
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 
 WITHIN_S = 90
 

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -149,10 +149,10 @@ def test_the_list_has_groups_and_takes_a_word_and_a_tier():
 
 
 def test_every_command_explains_itself_with_an_example():
-    runner, commands = CliRunner(), get_command(app).commands
+    runner, commands = CliRunner(), get_command(application()).commands
     assert len(commands) == 21
     for name in commands:
-        short, long = (runner.invoke(app, [name, option]) for option in ("-h", "--help"))
+        short, long = (runner.invoke(application(), [name, option]) for option in ("-h", "--help"))
         assert (short.exit_code, short.stdout) == (0, long.stdout)
         assert "Example" in short.stdout, name
 

@@ -1,10 +1,11 @@
 """What packages provide is found by its entry points; what can't be loaded is told and hinders nobody."""
 
+from importlib.metadata import EntryPoints
 from unittest import mock
 
 import pytest
 
-from diloco_chaos.harness.providers import ProviderError, offers
+from diloco_chaos.harness.providers import ProviderError, forget, offers
 from packages import installed
 
 GROUP = "diloco_chaos.faults"
@@ -33,7 +34,8 @@ def test_what_cannot_be_loaded_is_told_beside_what_can(tmp_path, source, reason)
 
 
 def test_sources_that_are_newer_than_the_installation_say_what_to_do():
-    offers.cache_clear()
-    with mock.patch("diloco_chaos.harness.providers.entry_points", return_value=()), \
+    forget()
+    with mock.patch("diloco_chaos.harness.providers.entry_points", return_value=EntryPoints()), \
             pytest.raises(ProviderError, match="make setup"):
         offers(GROUP)
+    forget()

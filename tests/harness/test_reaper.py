@@ -24,7 +24,8 @@ from diloco_chaos.harness.cleanup.undo_log import (
     UndoLog,
     UndoLogError,
 )
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.reaper import NOT_UNDONE, heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)

@@ -10,9 +10,7 @@ from textwrap import dedent
 from unittest import mock
 
 import diloco_chaos.faults.registry
-from diloco_chaos.harness.providers import offers
-
-_CACHES = (offers, diloco_chaos.faults.registry._any)
+from diloco_chaos.harness.providers import forget
 
 
 @contextmanager
@@ -35,5 +33,5 @@ def installed(site: Path, name: str, entry_points: str, version: str = "1.2", **
 
 
 def _forget() -> None:
-    for cache in _CACHES:
-        cache.cache_clear()
+    forget()
+    diloco_chaos.faults.registry._any.cache_clear()

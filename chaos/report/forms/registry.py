@@ -14,7 +14,7 @@ from diloco_chaos.chaos.report.forms.trace import report_trace
 from diloco_chaos.chaos.report.model import model_of
 from diloco_chaos.chaos.report.past import earlier
 from diloco_chaos.chaos.runner.run import Result, document
-from diloco_chaos.harness.providers import Offers, ProviderError, offers
+from diloco_chaos.harness.providers import ProviderError, one_offer
 
 GROUP = "diloco_chaos.reports"
 """Of entry points; each names a function from a `Result` to what is written, under the report's name."""
@@ -82,13 +82,9 @@ def find(name: str) -> Report:
     Raises:
         ProviderError: there is none of this name, or it can't be loaded.
     """
-    there: Offers = offers(GROUP)
-    found = {one.name: one for one in there.provided}
-    if name not in found:
-        raise ProviderError(". ".join([f"no report {name!r}; there are {', '.join(sorted(found))}",
-                                       *map(str, there.broken)]))
-    if not callable(found[name].content):
-        raise ProviderError(f"{name} of {found[name].provider} is no report: an entry point of {GROUP} names a "
+    found = one_offer(GROUP, "report", name)
+    if not callable(found.content):
+        raise ProviderError(f"{name} of {found.provider} is no report: an entry point of {GROUP} names a "
                             f"function from a diloco_chaos.Result to a text or bytes")
-    made: Report = found[name].content
+    made: Report = found.content
     return made

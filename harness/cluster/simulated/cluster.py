@@ -28,7 +28,7 @@ from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.storage import global_checkpoint
 from diloco_chaos.harness.storage.disk import Content
 from diloco_chaos.harness.trainer_api.trainer import Workload
-from diloco_chaos.harness.wire.impersonation import Impostor
+from diloco_chaos.harness.wire.impostor import Impostor
 
 _QUESTION_BYTES = 120
 _LINKS_RESTART_S = 0.9

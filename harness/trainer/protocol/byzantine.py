@@ -21,7 +21,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
-from diloco_chaos.harness.wire.impersonation import About, Content
+from diloco_chaos.harness.wire.impostor import About, Content
 from diloco_chaos.harness.wire.messages import Message
 
 _ABSURD = 10**12

@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.scenario.loading import load
 
@@ -15,7 +15,7 @@ FEW = ("--replications", "2", "--days", "2", "--jobs", "1")
 
 def said(*arguments):
     """What `fleet` says, at the width of a narrow terminal."""
-    done = CliRunner().invoke(app, ["fleet", *arguments], env={"COLUMNS": "80"})
+    done = CliRunner().invoke(application(), ["fleet", *arguments], env={"COLUMNS": "80"})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.stdout
@@ -90,7 +90,7 @@ def test_goodput_is_drawn_over_what_there_are_several_of(tmp_path):
 
 def test_a_point_becomes_a_scenario_with_the_command_that_runs_it(tmp_path):
     file = tmp_path / "mine.yaml"
-    done = CliRunner().invoke(app, ["fleet", *FEW, "--mode", "decoupled", "--as-scenario", str(file)])
+    done = CliRunner().invoke(application(), ["fleet", *FEW, "--mode", "decoupled", "--as-scenario", str(file)])
     assert done.exit_code == 0
     assert f"run {file} --seed " in done.stderr
     [predicted] = re.findall(r"and (\d+\.\d%) for this run", file.read_text())

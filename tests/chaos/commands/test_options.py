@@ -3,7 +3,7 @@
 import pytest
 from typer.main import get_command
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.options import asked_of, options_of
 from diloco_chaos.chaos.sweeps.failed_share import FailedShare
 from diloco_chaos.chaos.sweeps.grace import Grace
@@ -11,7 +11,7 @@ from diloco_chaos.chaos.sweeps.wan import Wan
 from diloco_chaos.harness.fleet.bandwidth import Exchange
 from diloco_chaos.harness.fleet.fleet import Fleet
 
-GROUP = get_command(app).commands["fleet"]
+GROUP = get_command(application()).commands["fleet"]
 MODELS = {"bandwidth": Exchange, "wan": Wan, "failed-share": FailedShare, "grace": Grace}
 
 

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 import fake_slurm
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.harness.cluster.base import ClusterError
 
@@ -32,7 +32,7 @@ def kubeconfig(tmp_path, monkeypatch):
 
 
 def said(*arguments):
-    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80"})
+    done = CliRunner().invoke(application(), list(arguments), env={"COLUMNS": "80"})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 
 SCENARIO = """diloco_chaos: 1
@@ -25,8 +25,8 @@ def show(tmp_path):
     def run(text, *options, scenario=SCENARIO):
         (tmp_path / "mine.yaml").write_text(scenario)
         (tmp_path / "w.log").write_text(text)
-        return CliRunner().invoke(app, ["progress", str(tmp_path / "w.log"), "--with", str(tmp_path / "mine.yaml"),
-                                        *options])
+        return CliRunner().invoke(application(), ["progress", str(tmp_path / "w.log"),
+                                                  "--with", str(tmp_path / "mine.yaml"), *options])
     return run
 
 
@@ -67,7 +67,7 @@ def test_of_several_logs_each_is_read_as_its_nodes(tmp_path):
         (tmp_path / name).write_text(text)
 
     def shown(*names):
-        return CliRunner().invoke(app, ["progress", *(str(tmp_path / name) for name in names), "--with",
+        return CliRunner().invoke(application(), ["progress", *(str(tmp_path / name) for name in names), "--with",
                                         str(tmp_path / "mine.yaml")])
     all_of_them = shown("w.0.log", "w.1.log", "store.0.log", "old.log")
     assert all_of_them.exit_code == 2

@@ -6,7 +6,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.evidence.run_folder import FolderError, named
 from diloco_chaos.harness.cleanup.processes import identity
@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
 
 
 def said(*arguments):
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(application(), list(arguments))
 
 
 def test_a_run_is_found_by_how_its_name_begins_and_the_latest_by_that_word(here):

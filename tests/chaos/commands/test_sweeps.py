@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 
 WAN = ("wan", "--parameters", "1M", "--step-time", "100ms", "--sites", "2", "--rtt", "20ms", "--jobs", "1")
@@ -15,7 +15,7 @@ GRACE = ("grace", "--learners", "2", "--gamma", "0,0.8", "--rate", "2", "--runs"
 
 
 def said(*arguments):
-    done = CliRunner().invoke(app, ["fleet", *arguments], env={"COLUMNS": "80"})
+    done = CliRunner().invoke(application(), ["fleet", *arguments], env={"COLUMNS": "80"})
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.stdout

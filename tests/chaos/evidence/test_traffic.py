@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
 from diloco_chaos.chaos.exploration.generate import plan_of
@@ -67,11 +67,12 @@ def test_what_a_syncer_did_not_live_to_tell_is_not_held_against_the_tokens_of_th
 def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("diloco_chaos: 1\nname: s\ncluster: {model: quadratic, budget: 40}\n")
-    shown = CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated", "--verbose"]).stdout
+    shown = CliRunner().invoke(application(), ["run", "s.yaml", "--on", "simulated", "--verbose"]).stdout
     wire = shown[shown.index("Wire"):]
     assert "bytes a token" in wire
     assert "broadcast" in wire
-    told = json.loads(CliRunner().invoke(app, ["run", "s.yaml", "--on", "simulated", "--json"]).stdout)["bytes"]
+    done = CliRunner().invoke(application(), ["run", "s.yaml", "--on", "simulated", "--json"])
+    told = json.loads(done.stdout)["bytes"]
     assert told["received"]["outer_gradient"] > 0 < told["sent"]["broadcast"]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.evidence.token_accounting import MERGED
 from diloco_chaos.chaos.evidence.unmerged import SKIPPED, unmerged
 from diloco_chaos.chaos.exploration.generate import plan_of
@@ -127,13 +127,13 @@ def test_the_command_lists_them_and_refuses_a_fragment_that_is_not_there(broken,
         "diloco_chaos: 1\nname: s\ncluster: {model: quadratic, learners: 2, budget: 60, step_time: 60ms}\n"
         "faults: [{kill: learner-1, at: 1s, restart_after: 500ms}]\n")
     runner = CliRunner()
-    runner.invoke(app, ["run", "s.yaml", "--on", "simulated"])
+    runner.invoke(application(), ["run", "s.yaml", "--on", "simulated"])
     [folder] = (tmp_path / "runs").glob("2*")
-    document = json.loads(runner.invoke(app, ["tokens", str(folder), "--json"]).stdout)
+    document = json.loads(runner.invoke(application(), ["tokens", str(folder), "--json"]).stdout)
     assert {one["why"] for one in document["unmerged"]} >= {"crash"}
     assert document["processed"] > 0
-    shown = runner.invoke(app, ["tokens", str(folder), "--fragment", "1"])
+    shown = runner.invoke(application(), ["tokens", str(folder), "--fragment", "1"])
     assert shown.exit_code == 0
     assert "crash" in shown.stdout
-    refused = runner.invoke(app, ["tokens", str(folder), "--fragment", "9"])
+    refused = runner.invoke(application(), ["tokens", str(folder), "--fragment", "9"])
     assert refused.exit_code != 0

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.measure.planted import PLANTED
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.exploration.explore import FIRST_ROUND
 from diloco_chaos.chaos.exploration.strategies import scenario
@@ -19,7 +19,7 @@ def explore(tmp_path, monkeypatch):
     from diloco_chaos.chaos.exploration.generate import plan_of
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(as_file(plan_of(scenario(), [], 0), "small", "Nothing is broken."))
-    return lambda *options: CliRunner().invoke(app, ["explore", "small.yaml", *options])
+    return lambda *options: CliRunner().invoke(application(), ["explore", "small.yaml", *options])
 
 
 def test_it_goes_on_for_so_long_and_keeps_its_results_under_the_scenarios_name(explore, tmp_path):

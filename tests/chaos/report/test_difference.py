@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diloco_chaos.chaos.checks.base import Figure, Verdict
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.report.difference import difference
 from diloco_chaos.chaos.report.past import Past
 
@@ -65,10 +65,10 @@ def test_where_training_went_different_ways_is_told(results, run_text):
 
 def test_the_command_tells_it_and_its_exit_code_is_1_where_something_broke(results):
     failed, passed = (str(result.folder.path) for result in results)
-    done = CliRunner().invoke(app, ["diff", passed, failed])
+    done = CliRunner().invoke(application(), ["diff", passed, failed])
     assert done.exit_code == 1
     assert "broken" in done.stdout
-    done = CliRunner().invoke(app, ["diff", failed, passed, "--json"])
+    done = CliRunner().invoke(application(), ["diff", failed, passed, "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["checks"][0]["kind"] == "fixed"
-    assert "the same verdicts" in CliRunner().invoke(app, ["diff", failed, failed]).stdout
+    assert "the same verdicts" in CliRunner().invoke(application(), ["diff", failed, failed]).stdout

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.exploration.generate import ByChance, allowing, choose, drawable, plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.backends import simulated
@@ -114,14 +114,14 @@ def test_a_run_on_simulated_leaves_a_folder_that_is_judged_alike(tmp_path):
     file = tmp_path / "small.yaml"
     file.write_text("diloco_chaos: 1\nname: small\nextends: base\ncluster: {model: quadratic}\n"
                     "faults:\n  - kill: learner-1\n    at: 5s\n    restart_after: 1s\n")
-    done = CliRunner().invoke(app, ["run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs"),
-                                    "--json"])
+    done = CliRunner().invoke(application(), ["run", str(file), "--on", "simulated",
+                                              "--runs-dir", str(tmp_path / "runs"), "--json"])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     in_memory = simulate(freeze(load(str(file))[0], 0))
     assert [check["name"] for check in report["checks"]] == [check.name for check in in_memory.judgement.checks]
     assert report["checks"] == [check.model_dump(mode="json") for check in in_memory.judgement.checks]
-    again = CliRunner().invoke(app, ["check", str(tmp_path / "runs" / report["run"])])
+    again = CliRunner().invoke(application(), ["check", str(tmp_path / "runs" / report["run"])])
     assert again.exit_code == 0
 
 
@@ -131,7 +131,8 @@ def test_a_reference_that_a_killed_simulation_left_half_made_is_made_anew(tmp_pa
     file.write_text(ABORTED.split("abort_when")[0] + "checks: {loss_parity: {against_synchronous: 50%}}\n")
 
     def run():
-        return CliRunner().invoke(app, ["run", str(file), "--on", "simulated", "--runs-dir", str(tmp_path / "runs")])
+        return CliRunner().invoke(application(), ["run", str(file), "--on", "simulated",
+                                                  "--runs-dir", str(tmp_path / "runs")])
     assert run().exit_code == 0
     made = next(path for path in (tmp_path / "cache" / "diloco-chaos" / "references").iterdir() if path.is_dir())
     left = made.rename(made.with_name(f"{made.name}.simulated.work"))

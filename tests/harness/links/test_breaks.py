@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 
 Open = Callable[[], Any]  # opens a `Way`
 

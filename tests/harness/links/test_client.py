@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from toxiproxy.api import APIConsumer
 
-from diloco_chaos.harness.links.client import LinkError, Links, Toxic
+from diloco_chaos.harness.links.client import LinkError, Links
+from diloco_chaos.harness.links.toxic import Toxic
 
 UPSTREAM = "127.0.0.1:9"
 TOXICS = [Toxic("bandwidth", "upstream", {"rate": 500}, name="narrow"),

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.metrics import Metrics, Traffic
+from diloco_chaos.harness.links.toxic import Toxic
 
 Api = Callable[..., tuple[int, Any]]
 Settled = Callable[[Callable[[], Any]], Any]

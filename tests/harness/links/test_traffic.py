@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 
 Dial = Callable[[], socket.socket]
 Connect = Callable[[], tuple[socket.socket, socket.socket]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.node.failpoints import Failpoints
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.harness.core.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.storage.checkpoint import copies, load_either, saving_both
 from diloco_chaos.harness.storage.disk import CheckpointError, Content

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diloco_chaos.chaos.checks.base import Verdict
-from diloco_chaos.chaos.cli import app
+from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.report.forms.drawing import Axis, fault_marks, rate
 from diloco_chaos.chaos.report.forms.markdown import escaped, report_markdown
@@ -160,14 +160,14 @@ def test_a_page_that_is_older_than_its_event_log_is_made_again_before_it_is_open
     folder = tmp_path / results[1].folder.path.name
     shutil.copytree(results[1].folder.path, folder)
     (folder / "tape" / "syncer.1.jsonl").write_text("")
-    done = CliRunner().invoke(app, ["open", "--print", str(folder)])
+    done = CliRunner().invoke(application(), ["open", "--print", str(folder)])
     assert (done.exit_code, done.stdout) == (0, f"{folder / 'report.html'}\n")
     assert "<title>INCONCLUSIVE mine" in (folder / "report.html").read_text()
     whole = (folder / "report.html").read_bytes()
-    CliRunner().invoke(app, ["open", "--print", str(folder)])
+    CliRunner().invoke(application(), ["open", "--print", str(folder)])
     assert (folder / "report.html").read_bytes() == whole
     (folder / "report.html").unlink()
-    CliRunner().invoke(app, ["open", "--print", str(folder)])
+    CliRunner().invoke(application(), ["open", "--print", str(folder)])
     assert (folder / "report.html").exists()
 
 
@@ -176,7 +176,7 @@ def test_a_replay_of_a_log_whose_end_is_missing_says_so(results, tmp_path):
     shutil.copytree(results[1].folder.path, folder)
     lines = (folder / "tape" / "syncer.1.jsonl").read_text().splitlines(keepends=True)
     (folder / "tape" / "syncer.1.jsonl").write_text("".join(lines[:len(lines) // 2]))
-    done = CliRunner().invoke(app, ["replay", str(folder)])
+    done = CliRunner().invoke(application(), ["replay", str(folder)])
     assert done.exit_code == 3
     assert "the event log is incomplete: syncer.1 ended in good order, and its tape does not" in done.stdout
 
@@ -186,9 +186,9 @@ def test_the_command_writes_every_form(results, tmp_path):
     for form, begins in (("md", "### PASSED mine"), ("html", "<!doctype html>"), ("json", "{\n"), ("model", "{\n"),
                          ("junit", "<?xml"), ("svg", "<svg"), ("perfetto", "{"), ("otel", "{"),
                          ("prometheus", "# HELP")):
-        done = CliRunner().invoke(app, ["report", folder, "--format", form])
+        done = CliRunner().invoke(application(), ["report", folder, "--format", form])
         assert done.stdout.startswith(begins), done
-    done = CliRunner().invoke(app, ["report", folder, "--out", str(tmp_path / "x.md")])
+    done = CliRunner().invoke(application(), ["report", folder, "--out", str(tmp_path / "x.md")])
     assert (done.stdout, (tmp_path / "x.md").read_text()[:15]) == ("", "### PASSED mine")
 
 

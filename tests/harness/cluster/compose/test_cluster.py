@@ -15,7 +15,8 @@ from diloco_chaos.harness.cleanup.undo_log import Containers, Opened, read
 from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
 from diloco_chaos.harness.cluster.compose import cluster
 from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, Watch
-from diloco_chaos.harness.links.client import Links, Toxic
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.reaper import heal
 
 ROOT = Path(__file__).parents[4]

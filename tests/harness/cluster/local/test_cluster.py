@@ -9,7 +9,7 @@ import pytest
 
 from diloco_chaos.harness.cluster.base import ClusterError
 from diloco_chaos.harness.cluster.duty_cycle import PERIOD_S
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.tape import reading
 
 

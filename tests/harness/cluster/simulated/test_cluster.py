@@ -8,7 +8,7 @@ import pytest
 from diloco_chaos.harness.cleanup.undo_log import NoUndoLog
 from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
 from diloco_chaos.harness.cluster.simulated.cluster import SimulatedCluster
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.world import World

@@ -18,7 +18,7 @@ from diloco_chaos.harness.cluster.base import ClusterError, NodeSpec
 from diloco_chaos.harness.cluster.slurm.cluster import SlurmCluster
 from diloco_chaos.harness.cluster.slurm.queue import SlurmAwayError
 from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
-from diloco_chaos.harness.links.client import Toxic
+from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.machine import Sample
 from remote_runs import TOKEN
 
