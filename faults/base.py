@@ -102,7 +102,7 @@ class Fault(BaseModel):
     fault never took place. All raise only what the cluster raises (LinkError, ClusterError) or OSError.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     needs: ClassVar[frozenset[Ability]] = frozenset()
     reversible: ClassVar[bool] = True

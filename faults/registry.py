@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Annotated, Any, Literal, Union, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BeforeValidator, Discriminator, SerializeAsAny, TypeAdapter
+from pydantic import BeforeValidator, SerializeAsAny
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from diloco_chaos.faults.base import Fault
 from diloco_chaos.harness.providers import Provided, ProviderError, Registry
@@ -52,13 +53,20 @@ def _named(fault: type[Fault]) -> bool:
     return get_origin(fault.model_fields["kind"].annotation) is Literal
 
 
-@cache
-def _any(composites: bool) -> TypeAdapter[Fault]:
-    kinds = [fault for fault in FAULTS.values() if composites or not fault.taken_apart]
-    return TypeAdapter(Annotated[Union[tuple(kinds)], Discriminator("kind")])  # type: ignore[arg-type]  # noqa: UP007
+def _of_its_kind(composites: bool, value: Any) -> Any:
+    """A fault from what a file says of it; each class is built by pydantic when it is first needed."""
+    if isinstance(value, Fault):
+        return value
+    if not isinstance(value, Mapping):
+        raise PydanticKnownError("dict_type")
+    kind = str(value.get("kind"))
+    fault = FAULTS.get(kind)
+    if fault is None or (fault.taken_apart and not composites):
+        raise PydanticCustomError("unknown_fault", "no fault {kind}", {"kind": kind})
+    return fault.model_validate(value)
 
 
-AnyFault = Annotated[SerializeAsAny[Fault], BeforeValidator(lambda value: _any(False).validate_python(value))]
+AnyFault = Annotated[SerializeAsAny[Fault], BeforeValidator(partial(_of_its_kind, False))]
 """What a plan holds."""
-AnyEntry = Annotated[SerializeAsAny[Fault], BeforeValidator(lambda value: _any(True).validate_python(value))]
+AnyEntry = Annotated[SerializeAsAny[Fault], BeforeValidator(partial(_of_its_kind, True))]
 """What a scenario may name."""

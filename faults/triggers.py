@@ -14,7 +14,7 @@ Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Condition(BaseModel):
     """A state of training. It holds as soon as one of its parts does."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     loss_below: Loss | None = None
     """Training loss (nats per byte), smoothed over about twenty steps, mean over the learners."""
@@ -88,7 +88,7 @@ class When(Condition):
 class After(BaseModel):
     """When another fault is over: healed, or its target started again; at once where neither is to come."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     fault: str
     wait: Seconds = 0.0

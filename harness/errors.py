@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """Control characters but tab and newline, and what changes the direction of text or has no width (Unicode, UAX 9)."""
@@ -15,7 +15,7 @@ class UserError(Exception):
     """A mistake of the user's, or something that this machine lacks: the message says what is wrong, where, and what to
     do. It ends a command with `exit_code`, and never shows a traceback."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: int = 2
 
 
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)

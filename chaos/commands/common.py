@@ -53,7 +53,7 @@ class Failure(UserError):  # noqa: N818 - an end of the program, not an error of
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
-        self.exit_code = code  # type: ignore[misc] - of this one, not of all
+        self.exit_code = code
 
 
 def one_of(option: str, given: str, known: list[str]) -> None:

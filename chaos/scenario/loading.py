@@ -13,11 +13,11 @@ from pydantic import BaseModel, ValidationError
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.document import annotated, plain, text_of
-from diloco_chaos.chaos.scenario.model import Scenario
+from diloco_chaos.chaos.scenario.model import Scenario, named
 from diloco_chaos.chaos.scenario.problems import Numbers, Problem, ScenarioError, place
 from diloco_chaos.chaos.scenario.renamed import renamed_key, renamed_value
 from diloco_chaos.chaos.scenario.validation import Objection, strangers, validate_semantics
-from diloco_chaos.faults import FAULTS
+from diloco_chaos.faults import FAULTS, Fault
 from diloco_chaos.harness.cluster.base import ABILITIES
 from diloco_chaos.harness.errors import nearest
 from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
@@ -208,8 +208,6 @@ def _placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:
 def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     """A pydantic error as a problem with a place and, where a key is unknown, the nearest valid one."""
     where = list(detail["loc"])
-    if len(where) > 2 and where[0] == "faults" and where[2] in FAULTS:
-        del where[2]  # the kind that pydantic chose
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = re.sub(r"a valid dictionary( or (instance of \w+|object to extract fields from))?", "a mapping", message)
     message = message.replace("a valid tuple", "a list")
@@ -220,11 +218,12 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     key = str(where[-1]).removesuffix("_") if where else ""
     if detail["type"] == "extra_forbidden":
         now = renamed_key(where)
-        known = _known_keys(detail["loc"], settled(raw).get("trainer"))
+        kind = named(raw["faults"][where[1]], ())["kind"] if where[0] == "faults" else ""
+        known = _known_keys(detail["loc"], settled(raw).get("trainer"), FAULTS.get(kind))
         keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
         message = f"unknown key {key!r}" + (f": it is called {now!r} now" if now else nearest(key, known) + keys)
-    elif detail["type"] == "union_tag_invalid":
-        kind = detail["ctx"]["tag"]
+    elif detail["type"] == "unknown_fault":
+        kind = detail["ctx"]["kind"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
                    f"in `- kill: learner-1`; kinds are {'. '.join([', '.join(sorted(FAULTS)), *FAULTS.broken()])}")
     elif where == ["diloco_chaos"] and detail["type"] == "literal_error":
@@ -239,17 +238,13 @@ def _problem(raw: Any, detail: dict[str, Any]) -> Problem:
     return Problem(message, *_placed(raw, [*where, detail["at"]] if "at" in detail else where))
 
 
-def _known_keys(location: Sequence[Any], trainer: Any) -> list[str]:
-    """The keys that are valid where an unknown one was found."""
-    model: type[BaseModel] = Scenario
+def _known_keys(location: Sequence[Any], trainer: Any, fault: type[Fault] | None) -> list[str]:
+    """The keys that are valid where an unknown one was found. `fault`: the one that it is in."""
+    model: type[BaseModel] = Scenario if fault is None else fault
     for part in location[:-1]:
         if model is Scenario and part == "cluster":
             under_test = TRAINERS.get(trainer) if isinstance(trainer, str) else None
             model = (under_test or TRAINERS[BUILT_IN]).settings
-            continue
-        if part in FAULTS:
-            fault = FAULTS[part]
-            model = fault
             continue
         if model is Bounds and part in CHECKS.foreign():
             model = next(iter(_models(CHECKS[part].bound)), BaseModel)

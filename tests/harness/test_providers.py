@@ -1,6 +1,5 @@
 """What packages provide is found by its entry points; what can't be loaded is told and hinders nobody."""
 
-from importlib.metadata import EntryPoints
 from unittest import mock
 
 import pytest
@@ -35,7 +34,7 @@ def test_what_cannot_be_loaded_is_told_beside_what_can(tmp_path, source, reason)
 
 def test_sources_that_are_newer_than_the_installation_say_what_to_do():
     forget()
-    with mock.patch("diloco_chaos.harness.providers.entry_points", return_value=EntryPoints()), \
+    with mock.patch("diloco_chaos.harness.providers.distributions", return_value=()), \
             pytest.raises(ProviderError, match="make setup"):
         offers(GROUP)
     forget()

@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import dedent
 from unittest import mock
 
-import diloco_chaos.faults.registry
 from diloco_chaos.harness.providers import forget
 
 
@@ -22,16 +21,13 @@ def installed(site: Path, name: str, entry_points: str, version: str = "1.2", **
     (metadata / "entry_points.txt").write_text(dedent(entry_points))
     for module, source in modules.items():
         (site / f"{module}.py").write_text(dedent(source))
-    _forget()
+    forget()
     with mock.patch.object(sys, "path", [str(site), *sys.path]):
         try:
             yield
         finally:
             for module in modules:
                 sys.modules.pop(module, None)
-            _forget()
+            forget()
 
 
-def _forget() -> None:
-    forget()
-    diloco_chaos.faults.registry._any.cache_clear()
