@@ -27,7 +27,11 @@ def measure(history: History, span: Span) -> InjectionResult:
         return InjectionResult(False, fault.describe(), never)
     if not span.done:
         return InjectionResult(False, fault.describe(), "the injection was not recorded to its end")
-    ok, words, reacted = fault.verify(history, span)
+    try:
+        ok, words, reacted = fault.verify(history, span)
+    except Exception as error:  # another package's fault may raise anything
+        return InjectionResult(False, fault.describe(), f"`verify` of {fault.kind} raised "
+                                                        f"{type(error).__name__}: {error}")
     if not span.observed.get("ok", True):
         ok, words = False, "; ".join(filter(None, [words, *(str(span.observed.get(key, ""))
                                                             for key in ("why", "error"))]))

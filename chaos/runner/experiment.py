@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -16,6 +18,7 @@ from diloco_chaos.chaos.runner.resume_point import Origin
 from diloco_chaos.chaos.runner.runtime import Stage
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
+from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.cluster.base import ClusterError
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.machine import SAMPLE
@@ -42,6 +45,10 @@ class Outcome:
     message: str = ""
 
 
+class FaultError(Exception):
+    """A fault raised what its place does not: the run ends, and the message says which fault and whose it is."""
+
+
 class Experiment:
     """One performance of a plan."""
 
@@ -65,8 +72,12 @@ class Experiment:
             outcome = self._follow()
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C")
-        except (ClusterError, LinkError, OSError) as error:
+        except (ClusterError, LinkError, OSError, FaultError) as error:
             outcome = Outcome("broken", str(error))
+        except Exception as error:  # a bug, of ours or of a trainer's: what was recorded so far is judged all the same
+            self._raised(error)
+            outcome = Outcome("broken", f"unexpected {type(error).__name__}: {error}; its traceback is on the harness' "
+                                        f"tape (`raised`): please report it with this run's folder")
         finally:
             with self._stage.undisturbed():
                 self._end(outcome)
@@ -205,16 +216,40 @@ class Experiment:
         self._record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets,
                      description=fault.describe(), due=round(due, 6))
         self._stage.undo_log.cause = planned.id
-        observed = fault.inject(self._sensing.hit(planned))
-        self._record("injected", fault=planned.id, observed=observed)
+        with self._blaming(planned, "inject"):
+            observed = fault.inject(self._sensing.hit(planned))
+            self._record("injected", fault=planned.id, observed=observed)
         self._sensing.observe(planned)
 
     def _heal(self, planned: PlannedFault) -> None:
         self._sensing.over(planned)
-        planned.fault.undo(self._sensing.hit(planned))
+        with self._blaming(planned, "undo"):
+            planned.fault.undo(self._sensing.hit(planned))
         self._record("healed", fault=planned.id, observed={})
         if not self._orchestrator.ended:  # else the nodes are gone: nothing could be observed any more
             self._sensing.verify(planned)
+
+    @contextmanager
+    def _blaming(self, planned: PlannedFault, method: str) -> Iterator[None]:
+        """Turn what a fault's method must not raise into a sentence with its name.
+
+        Raises:
+            FaultError: it raised something else than the place's own errors.
+        """
+        try:
+            yield
+        except (ClusterError, LinkError, OSError):
+            raise
+        except Exception as error:
+            self._raised(error, planned)
+            kind = planned.fault.kind
+            raise FaultError(f"{planned.id}: `{method}` of the fault {kind} ({FAULTS.provider(kind)}) raised "
+                             f"{type(error).__name__}: {error}; its traceback is on the harness' tape (`raised`)"
+                             ) from error
+
+    def _raised(self, error: Exception, planned: PlannedFault | None = None) -> None:
+        self._record("raised", fault=planned.id if planned else None, error=f"{type(error).__name__}: {error}",
+                     traceback=traceback.format_exception(error))
 
     def _end(self, outcome: Outcome) -> None:
         """Undo what is active, look for what is left, end the processes."""
@@ -237,7 +272,7 @@ class Experiment:
     def _try(self, planned: PlannedFault, undo: Callable[[], None]) -> None:
         try:
             undo()
-        except (ClusterError, LinkError, OSError) as error:
+        except Exception as error:  # whatever it is, the other faults must be undone
             self._record("not_healed", fault=planned.id, reason=str(error))
 
     def _undo(self) -> None:
