@@ -7,6 +7,8 @@ RERUNS ?= 1
 # Where the folders of scenarios' runs are made.
 RUNS   ?= runs
 BIN    := $(VENV)/bin
+# Every test that starts a process compiles our sources again where bytecode is not kept.
+export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo check coverage test test-all detection bench figures sweep tune variants soak attack lint setup clean
@@ -55,10 +57,10 @@ demo: setup
 
 # Tests of cores without I/O, of YAML, plans, checks and files: they start no process, and take a minute.
 QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidence tests/chaos/test_registry.py \
-  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/reference tests/harness/storage tests/harness/core tests/harness/trainer_api \
+  tests/harness/base tests/harness/record tests/harness/trainers/core tests/harness/trainers/api \
+  tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/reference \
   tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
-  tests/harness/trainer/data_parallel tests/harness/test_errors.py tests/harness/test_extras.py \
-  tests/harness/test_memory.py tests/harness/test_providers.py tests/harness/tape tests/docker tests/docs
+  tests/harness/trainer/data_parallel tests/docker tests/docs
 
 check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile

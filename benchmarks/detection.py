@@ -23,7 +23,7 @@ import pytest
 
 from diloco_chaos.chaos.exploration.explore import SCHEDULES, Exploration, Search, explore
 from diloco_chaos.chaos.exploration.strategies import scenario
-from diloco_chaos.harness.workers import Processes
+from diloco_chaos.harness.base.workers import Processes
 
 _TESTS = Path(__file__).resolve().parent.parent / "tests"
 _SAVED = Path(__file__).with_name("detection.json")

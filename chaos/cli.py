@@ -16,8 +16,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from diloco_chaos.chaos.program import PROGRAM
-from diloco_chaos.harness.errors import UserError, printable
-from diloco_chaos.harness.providers import ProviderError, one_offer, points
+from diloco_chaos.harness.base.errors import UserError, printable
+from diloco_chaos.harness.base.registries import ProviderError, one_offer, points
 
 GROUP = "diloco_chaos.commands"
 """Of entry points; each names a command under its own name."""

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from diloco_chaos.chaos.evidence.run_folder import cache_folder, environment
-from diloco_chaos.harness.cleanup.undo_log import in_charge, undo_logs_folder
-from diloco_chaos.harness.cluster.base import BY_COMMAND
-from diloco_chaos.harness.core.programs import compiler
-from diloco_chaos.harness.extras import lacking
-from diloco_chaos.harness.providers import OURS, offers
+from diloco_chaos.harness.base.extras import lacking
+from diloco_chaos.harness.base.registries import OURS, offers
+from diloco_chaos.harness.places.base import BY_COMMAND
+from diloco_chaos.harness.record.undo_log import in_charge, undo_logs_folder
+from diloco_chaos.harness.trainers.core.programs import compiler
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
-    from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
-    from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.remote.settings import PlaceSettings
+    from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 
 LEAST_CORES = 2
 LEAST_DISK = 1 << 30
@@ -49,9 +49,9 @@ def examine() -> list[Line]:
 
 def kubernetes(settings: KubernetesSettings) -> list[Line]:
     """Look at everything that a run on this Kubernetes may need. The client is installed."""
-    from diloco_chaos.harness.cluster.kubernetes.access import lacking as not_allowed
-    from diloco_chaos.harness.cluster.kubernetes.access import rights, too_old
-    from diloco_chaos.harness.cluster.kubernetes.api import Api, KubernetesError
+    from diloco_chaos.harness.places.kubernetes.access import lacking as not_allowed
+    from diloco_chaos.harness.places.kubernetes.access import rights, too_old
+    from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError
     try:
         api = Api(settings.context)
         version = api.version()
@@ -73,7 +73,7 @@ def kubernetes(settings: KubernetesSettings) -> list[Line]:
 
 def slurm(settings: SlurmSettings) -> list[Line]:
     """Look at everything that a run in this Slurm may need."""
-    from diloco_chaos.harness.cluster.slurm.queue import Slurm, SlurmError, must_be_ready
+    from diloco_chaos.harness.places.slurm.queue import Slurm, SlurmError, must_be_ready
     try:
         version = Slurm().version()
         machines = must_be_ready(settings.partition)
@@ -159,8 +159,8 @@ def _packages() -> list[Line]:
 def _docker() -> Line:
     if why := lacking("docker", "compose", "--on compose"):
         return Line("docker", "optional", "docker-py is not installed", why)
-    from diloco_chaos.harness.cluster.compose.cluster import must_be_ready
-    from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, dead_runs
+    from diloco_chaos.harness.places.compose.cluster import must_be_ready
+    from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
     try:
         engine = Engine()
     except EngineError as error:

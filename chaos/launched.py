@@ -39,8 +39,8 @@ from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.step_time import duration, paced
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.errors import nearest
-from diloco_chaos.harness.units import floor_ms
+from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.base.units import floor_ms
 
 Duration = str | float
 """`"500ms"`, or seconds."""

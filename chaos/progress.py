@@ -16,7 +16,7 @@ import signal
 import time
 from contextlib import suppress
 
-from diloco_chaos.harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
+from diloco_chaos.harness.trainers.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

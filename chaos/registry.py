@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from diloco_chaos.harness.providers import Provided, ProviderError, Registry
-from diloco_chaos.harness.trainer_api.settings import Evidence
+from diloco_chaos.harness.base.registries import Provided, ProviderError, Registry
+from diloco_chaos.harness.trainers.api.settings import Evidence
 
 GROUP = "diloco_chaos.checks"
 """Of entry points; each names a check, or several of them in a tuple."""

@@ -10,14 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.triggers import After, When
-from diloco_chaos.harness.cluster.base import Ability, Cluster, ClusterError, NodeSpec
-from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.base.units import Seconds, Written, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.units import Seconds, Written, show_seconds
-from diloco_chaos.harness.wire.impostor import About, Content, Impostor
+from diloco_chaos.harness.places.base import Ability, Cluster, ClusterError, NodeSpec
+from diloco_chaos.harness.trainers.core.programs import ends
+from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 C = TypeVar("C")
-"""A capability: one of `diloco_chaos.harness.cluster.base.CAPABILITIES`."""
+"""A capability: one of `diloco_chaos.harness.places.base.CAPABILITIES`."""
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
@@ -44,7 +44,7 @@ class AskProbe(Protocol):
     """A question through a link."""
 
     def __call__(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        """See `diloco_chaos.harness.wire.probe.probe`."""
+        """See `diloco_chaos.harness.trainers.wire.probe.probe`."""
         ...
 
 

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.harness.cluster.base import Ability
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import names
-from diloco_chaos.harness.wire.impostor import About, Content, Impostor
+from diloco_chaos.harness.base.units import names
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
 

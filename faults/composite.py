@@ -11,9 +11,9 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from diloco_chaos.faults.base import Fault
 from diloco_chaos.faults.process import TYPICAL_START_S
 from diloco_chaos.faults.registry import FAULTS
-from diloco_chaos.harness.cluster.base import Ability
-from diloco_chaos.harness.errors import first
-from diloco_chaos.harness.units import Seconds, names, show_seconds
+from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.base.units import Seconds, names, show_seconds
+from diloco_chaos.harness.places.base import Ability
 
 _MOST_PARTS = 200
 _CHOSEN = {"targets", "at", "when", "after", "id", "kind"}

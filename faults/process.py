@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
-from diloco_chaos.harness.cluster.base import Ability
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import times
-from diloco_chaos.harness.units import Seconds, names, show_seconds
+from diloco_chaos.harness.base.units import Seconds, names, show_seconds
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import times
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""

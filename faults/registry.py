@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from diloco_chaos.faults.base import Fault
-from diloco_chaos.harness.providers import Provided, ProviderError, Registry
+from diloco_chaos.harness.base.registries import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.faults"
 """Of entry points; each names a subclass of Fault, or a module or package in which there are some."""

@@ -11,10 +11,10 @@ from pydantic import Field
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
 from diloco_chaos.faults.process import TYPICAL_START_S, Ending
-from diloco_chaos.harness.cluster.base import Ability
-from diloco_chaos.harness.memory import Content, Corruption, Part
-from diloco_chaos.harness.storage.checkpoint import PARTIAL
-from diloco_chaos.harness.units import Seconds, names, show_seconds
+from diloco_chaos.harness.base.units import Seconds, names, show_seconds
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.record.storage.checkpoint import PARTIAL
+from diloco_chaos.harness.trainers.core.memory import Content, Corruption, Part
 
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 

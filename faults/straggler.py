@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.harness.cluster.base import Ability
-from diloco_chaos.harness.units import names
+from diloco_chaos.harness.base.units import names
+from diloco_chaos.harness.places.base import Ability
 
 _SLACK = 0.12
 """A duty cycle of a second and steps of tens of milliseconds round a straggler's speed by about so much."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from diloco_chaos.harness.units import Seconds, show_seconds
+from diloco_chaos.harness.base.units import Seconds, show_seconds
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

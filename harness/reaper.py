@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diloco_chaos.harness.cleanup.commands import carried_out
-from diloco_chaos.harness.cleanup.processes import carries, end_all, handle, identity, send, with_token
-from diloco_chaos.harness.extras import lacking
+from diloco_chaos.harness.base.extras import lacking
+from diloco_chaos.harness.base.processes import carries, end_all, handle, identity, send, with_token
+from diloco_chaos.harness.record.user_commands import carried_out
 
 if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a few megabytes
-    from diloco_chaos.harness.cleanup.undo_log import AnyUndo, Enable, Toxin
-    from diloco_chaos.harness.cluster.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import Engine
+    from diloco_chaos.harness.record.undo_log import AnyUndo, Enable, Toxin
 
 _TRIES, _AGAIN_S = 20, 3.0
 _SETTLE_S = 0.5
@@ -41,7 +41,7 @@ def heal(path: Path) -> list[str]:
     Raises:
         UndoLogError: it is not an undo log.
     """
-    from diloco_chaos.harness.cleanup.undo_log import read
+    from diloco_chaos.harness.record.undo_log import read
     owed = read(path)
     if owed is None:
         path.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def _undone(undo: AnyUndo, token: str) -> bool:
     Raises:
         OSError: it could not be undone.
     """
-    from diloco_chaos.harness.cleanup import undo_log as owed
+    from diloco_chaos.harness.record import undo_log as owed
     match undo:
         case owed.Continue(process=process):
             return send(process, token, signal.SIGCONT)
@@ -111,7 +111,7 @@ def _containers_removed(url: str, run: str) -> bool:
     """
     if why := lacking("docker", "compose", f"removing the containers of {run}"):
         raise OSError(why)
-    from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError
+    from diloco_chaos.harness.places.compose.engine import Engine, EngineError
     try:
         engine = Engine(url)
         try:
@@ -133,7 +133,7 @@ def _namespace_removed(context: str, namespace: str, run: str) -> bool:
     """
     if why := lacking("kubernetes", "kubernetes", f"removing namespace {namespace}"):
         raise OSError(why)
-    from diloco_chaos.harness.cluster.kubernetes.api import Api, KubernetesError
+    from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError
     try:
         api = Api(context)
         try:
@@ -153,7 +153,7 @@ def _jobs_over(config: str, run: str) -> bool:
     Raises:
         OSError: it does not answer, or something is not over.
     """
-    from diloco_chaos.harness.cluster.slurm.queue import Slurm, SlurmError, wait_over
+    from diloco_chaos.harness.places.slurm.queue import Slurm, SlurmError, wait_over
     try:
         return wait_over(Slurm(config), run, _GONE_S)
     except SlurmError as error:
@@ -168,8 +168,8 @@ def _unsettled(engine: Engine, run: str) -> bool:
 
 def _link_healed(undo: Toxin | Enable, token: str) -> bool:
     """Heal a link; False where its server is gone, and the link with it."""
-    from diloco_chaos.harness.cleanup.undo_log import Toxin
     from diloco_chaos.harness.links.client import LinkError, Links
+    from diloco_chaos.harness.record.undo_log import Toxin
     if undo.server is not None and not (identity(undo.server.pid) == undo.server and carries(undo.server.pid, token)):
         return False
     try:

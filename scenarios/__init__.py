@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diloco_chaos.harness.providers import Provided, ProviderError, Registry
+from diloco_chaos.harness.base.registries import Provided, ProviderError, Registry
 
 GROUP = "diloco_chaos.scenarios"
 """Of entry points; each names a module or package in whose folder scenarios are."""

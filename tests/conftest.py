@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, settings
 
-from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.base.processes import TOKEN
 
 # No verdict depends on how busy the machine is; what `CI` chooses beside that stays.
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

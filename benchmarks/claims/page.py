@@ -14,7 +14,7 @@ from benchmarks.claims.tables import Tables
 from diloco_chaos.chaos.report.fleet import count_words
 from diloco_chaos.chaos.report.sweeps import share
 from diloco_chaos.chaos.sweeps.ways import WAYS, words
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
 
 _HERE = Path(__file__).parent
 _RTT_S, _PARAMETERS = 0.03, 12 * 10**9

@@ -9,10 +9,10 @@ from typing import Any
 from diloco_chaos.chaos.report.sweeps import failed_document, grace_document, wan_document
 from diloco_chaos.chaos.sweeps import failed_share, grace, wan
 from diloco_chaos.chaos.sweeps.cell import CELLS
+from diloco_chaos.harness.base.workers import Job, Result, Task, Workers, workers_for
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
 from diloco_chaos.harness.fleet.replications import TRIALS, Summary, replicated
-from diloco_chaos.harness.workers import Job, Result, Task, Workers, workers_for
 
 _DAYS, _REPLICATIONS = 30.0, 100
 _DAY_S = 86_400.0

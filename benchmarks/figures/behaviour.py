@@ -29,8 +29,8 @@ import numpy as np
 
 from benchmarks.figures.canonical import RUNS, perform
 from diloco_chaos.chaos.runner.simulate import Performed
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.event import Event
 
 _LENGTH = 16
 """Hexadecimal digits of a digest."""

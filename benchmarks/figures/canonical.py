@@ -18,8 +18,8 @@ from diloco_chaos.chaos.runner.simulate import NullObserver, Performed, data_fil
 from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.simulation.parameters import Parameters
-from diloco_chaos.harness.tensors import Tensors
 
 STEADY = Parameters(start_learner=1.5931, start_syncer=0.4517, cores=16, delay=0.00061803, jitter=0, compute=0.020173,
                     compute_spread=0, write=0.00041411, sync=0.00039793, late=0, tick=0.01)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from benchmarks.figures.behaviour import NAMES, comparable, differ
-from diloco_chaos.harness.errors import first, nearest
+from diloco_chaos.harness.base.errors import first, nearest
 
 FILE = Path("benchmarks") / "figures.json"
 ALL = "all"

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from diloco_chaos.harness.trainer.protocol.messages import Hello, Report
-from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.trainers.wire.frames import encode
 
 SCENARIO = """diloco_chaos: 1
 name: attacked

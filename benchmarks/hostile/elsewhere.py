@@ -25,10 +25,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from diloco_chaos.harness.cleanup.commands import begun as begin
-from diloco_chaos.harness.cleanup.undo_log import undo_logs_folder
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.remote.settings import PlaceSettings
+from diloco_chaos.harness.record.undo_log import undo_logs_folder
+from diloco_chaos.harness.record.user_commands import begun as begin
 
 SCENARIO = """diloco_chaos: 1
 name: elsewhere
@@ -43,9 +43,9 @@ Left = Callable[[str], list[str]]
 
 def on_kubernetes() -> tuple[PlaceSettings, Left]:
     """Of pods."""
-    from diloco_chaos.harness.cluster.kubernetes.access import named
-    from diloco_chaos.harness.cluster.kubernetes.api import Api
-    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.kubernetes.access import named
+    from diloco_chaos.harness.places.kubernetes.api import Api
+    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
     settings = KubernetesSettings.given()
     api = Api(named(settings).context)
 
@@ -58,8 +58,8 @@ def on_kubernetes() -> tuple[PlaceSettings, Left]:
 
 def on_slurm() -> tuple[PlaceSettings, Left]:
     """Of jobs."""
-    from diloco_chaos.harness.cluster.slurm.queue import Slurm
-    from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+    from diloco_chaos.harness.places.slurm.queue import Slurm
+    from diloco_chaos.harness.places.slurm.settings import SlurmSettings
     settings, slurm = SlurmSettings.given(), Slurm()
 
     def left(label: str) -> list[str]:

@@ -28,11 +28,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.hostile.prey import MARK, Mode, SoakVictim, kill, listening, marked
-from benchmarks.hostile.trouble import drawn
+from benchmarks.hostile.host_faults import drawn
+from benchmarks.hostile.soak_victim import MARK, Mode, SoakVictim, kill, listening, marked
 from diloco_chaos.chaos.runner.cleanup import clean
-from diloco_chaos.harness.cleanup.processes import identity
-from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.record.tape import reading
 
 WITHIN_S = 5.0
 AT_ONCE = 2

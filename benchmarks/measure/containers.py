@@ -31,9 +31,9 @@ from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.cleanup.processes import Identity, identity
-from diloco_chaos.harness.cluster.compose import compose_file
-from diloco_chaos.harness.cluster.compose.engine import Engine
+from diloco_chaos.harness.base.processes import Identity, identity
+from diloco_chaos.harness.places.compose import compose_file
+from diloco_chaos.harness.places.compose.engine import Engine
 
 WITHIN_S = 60.0
 _LONGEST_S = 9.0

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import simpy
 
+from diloco_chaos.harness.base.workers import workers_for
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of
 from diloco_chaos.harness.fleet.replications import TRIALS, estimate, replicated
 from diloco_chaos.harness.fleet.simulation import simulate
-from diloco_chaos.harness.workers import workers_for
 
 _DAY_S = 86_400.0
 _DAYS, _REPLICATIONS = 30, 100

@@ -13,7 +13,7 @@ from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 PAIRS = 5
 _RATES = (2, 100)

@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.cluster.local.link_server import LinkServer, real_server
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.local.link_server import LinkServer, real_server
 
 ROUNDS = 5
 _BYTES = 100_000_000

@@ -21,9 +21,9 @@ from diloco_chaos.chaos.runner.node_specs import node_specs
 from diloco_chaos.chaos.runner.simulate import data_file
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.cleanup.processes import TOKEN
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
-from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 
 SCENARIO = """diloco_chaos: 1
 name: bench-overhead

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from diloco_chaos.chaos.exploration.strategies import scenario
-from diloco_chaos.harness.core.effects import Commit, Effect, Failpoint
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Content, Disk
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Content, Disk
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Hello
+from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Failpoint
 
 BASE = scenario()
 

@@ -17,9 +17,9 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.runner.simulate import data_file, performed, record
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.base.workers import Processes
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
-from diloco_chaos.harness.workers import Processes
 
 _RUNS = 10
 _CALIBRATION = 5_000_000

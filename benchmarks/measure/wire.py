@@ -21,7 +21,7 @@ from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainer.algorithm.codec import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480

@@ -22,8 +22,8 @@ from benchmarks.tuning import training, trials
 from benchmarks.tuning.trials import Setting, key_of
 from diloco_chaos.chaos.evidence.run_folder import cache_folder
 from diloco_chaos.chaos.runner.simulate import performed
-from diloco_chaos.harness.fingerprint import source_digest
-from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.base.fingerprint import source_digest
+from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")

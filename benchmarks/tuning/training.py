@@ -13,14 +13,14 @@ from diloco_chaos.chaos.runner.simulate import Performed, Simulated, data_file, 
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.node.evaluate import point
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.model.corpus import HeldOut
 from diloco_chaos.harness.trainer.model.replica import start
 from diloco_chaos.harness.trainer.runtime.replica_factory import evaluator, replicas
+from diloco_chaos.harness.trainers.node.evaluate import point
 
 Ended = TypeVar("Ended", Performed, Simulated, Result)
 

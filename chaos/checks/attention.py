@@ -9,7 +9,7 @@ from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check,
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
 
 _LEAST_ROUNDS = 20
 _MOST = 0.5

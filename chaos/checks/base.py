@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
-from diloco_chaos.harness.trainer_api.settings import FragmentRules
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
 

@@ -8,9 +8,9 @@ from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, chec
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.cluster.base import status_words
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.places.base import status_words
+from diloco_chaos.harness.record.tape.event import Event
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 """Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself

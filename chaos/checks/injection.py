@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.faults import Fault
-from diloco_chaos.harness.node.failpoints import PASSED, STOPPED
+from diloco_chaos.harness.trainers.node.failpoints import PASSED, STOPPED
 
 
 class InjectionResult(NamedTuple):

@@ -25,9 +25,9 @@ from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults import CorruptMemory, Latency, Zombie
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import times, values
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import times, values
 
 WINDOW_S = 2.0
 """Merge rate and contributors are measured over windows of this length."""

@@ -29,7 +29,7 @@ from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.packed import times, values
+from diloco_chaos.harness.record.tape.packed import times, values
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""

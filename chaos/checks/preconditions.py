@@ -11,8 +11,8 @@ from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.machine import SAMPLE
-from diloco_chaos.harness.tape.packed import times
+from diloco_chaos.harness.base.machine import SAMPLE
+from diloco_chaos.harness.record.tape.packed import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05

@@ -16,10 +16,10 @@ from diloco_chaos.chaos.evidence.token_accounting import Node, closing_intervals
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults import ClockJump
 from diloco_chaos.faults.byzantine import Impersonation
-from diloco_chaos.harness.tape.columns import packed
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import values
-from diloco_chaos.harness.trainer_api.settings import FragmentRules
+from diloco_chaos.harness.record.tape.columns import packed
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import values
+from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Sent = tuple[Any, ...]
 _SENT = itemgetter("digest", "base", "first", "step")

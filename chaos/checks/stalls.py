@@ -12,8 +12,8 @@ from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.event import Event
 
 _TELLS_APART = 0.0005
 """Shares that are nearer to each other look the same with one decimal."""

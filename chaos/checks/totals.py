@@ -13,9 +13,9 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults.byzantine import Impersonation
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import times, values
-from diloco_chaos.harness.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import times, values
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diloco_chaos.harness.errors import NOT_UNDERSTOOD, UserError
+from diloco_chaos.harness.base.errors import NOT_UNDERSTOOD, UserError
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.workers import Job, Result, Task, Workers
+    from diloco_chaos.harness.base.workers import Job, Result, Task, Workers
 
 def _run_folder(text: str) -> Path:
     from diloco_chaos.chaos.evidence.run_folder import named
@@ -59,7 +59,7 @@ class Failure(UserError):  # noqa: N818 - an end of the program, not an error of
 def one_of(option: str, given: str, known: list[str]) -> None:
     """Raises where an option has none of its values."""
     if given not in known:
-        from diloco_chaos.harness.errors import nearest
+        from diloco_chaos.harness.base.errors import nearest
         raise Failure(f"{option} {given}: {' or '.join(known)}{nearest(given, known)}", 2)
 
 
@@ -69,7 +69,7 @@ def workers_of(task: Task[Job, Result], jobs: int, workers: str, address: str) -
     Raises:
         Failure: there are none such.
     """
-    from diloco_chaos.harness.workers import WorkersError, workers_for
+    from diloco_chaos.harness.base.workers import WorkersError, workers_for
     one_of("--workers", workers, ["local", "ray"])
     if address and workers != "ray":
         raise Failure("--address: of a Ray cluster; say --workers ray, too", 2)
@@ -87,7 +87,7 @@ def at_work(task: Task[Job, Result], where: tuple[int, str, str]) -> Iterator[Wo
     Raises:
         Failure: there are none such, or they die again and again.
     """
-    from diloco_chaos.harness.workers import WorkersError
+    from diloco_chaos.harness.base.workers import WorkersError
     jobs, place, address = where
     workers = workers_of(task, jobs or len(os.sched_getaffinity(0)), place, address)
     try:

@@ -13,7 +13,7 @@ from diloco_chaos.chaos.commands.running import backend_of, with_options
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.warnings import warnings_of
-from diloco_chaos.harness.errors import nearest
+from diloco_chaos.harness.base.errors import nearest
 
 
 def compare(

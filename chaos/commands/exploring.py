@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, one_of, print_json, workers_of
-from diloco_chaos.harness.units import seconds
+from diloco_chaos.harness.base.units import seconds
 
 _MOST_RUNS = 1_000_000
 _RUNS = 1000
@@ -51,7 +51,7 @@ def explore(
     from diloco_chaos.chaos.exploration.generate import known
     from diloco_chaos.chaos.exploration.report import document, show
     from diloco_chaos.chaos.scenario.loading import load
-    from diloco_chaos.harness.workers import WorkersError
+    from diloco_chaos.harness.base.workers import WorkersError
     base = load(scenario)[0]
     if not torch:
         base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})

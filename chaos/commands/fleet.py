@@ -194,8 +194,8 @@ def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
     """A scenario of the only fleet that there is."""
     from diloco_chaos.chaos.exploration.of_fleet import scenario_of
     from diloco_chaos.chaos.report.fleet import count_words, way
+    from diloco_chaos.harness.base.units import long_seconds, show_long
     from diloco_chaos.harness.fleet.scaled import ScaledError
-    from diloco_chaos.harness.units import long_seconds, show_long
     if len(summaries) > 1:
         raise Failure(f"--as-scenario: these are {len(summaries)} fleets: name one --mode, and one of everything "
                       f"else", 2)
@@ -229,7 +229,7 @@ def _trains(summaries: list[Summary]) -> None:
 
 def _why_never(fleet: Fleet) -> str:
     from diloco_chaos.chaos.report.fleet import count_words, way
-    from diloco_chaos.harness.units import show_long
+    from diloco_chaos.harness.base.units import show_long
     words = f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: "
     away = round(fleet.slices * (1 - fleet.in_service))
     if fleet.mode == "data_parallel" and fleet.spares is not None and away > fleet.spares:

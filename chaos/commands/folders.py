@@ -30,12 +30,12 @@ from diloco_chaos.chaos.commands.places import (
     slurm_settings,
 )
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
-from diloco_chaos.harness.errors import first
-from diloco_chaos.harness.extras import MissingExtraError
+from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.base.extras import MissingExtraError
 from diloco_chaos.harness.reaper import NOT_UNDONE
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.trainer_api.trainer import Replay
+    from diloco_chaos.harness.trainers.api.trainer import Replay
 
 def check(folder: RunArgument, as_json: JsonOption = False,
           report: Annotated[str, typer.Option(help="Print the report of this name instead: json, or another "
@@ -74,8 +74,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     from diloco_chaos.chaos.evidence.run_folder import changed
     from diloco_chaos.chaos.report.live import counting
     from diloco_chaos.chaos.runner.run import recorded
-    from diloco_chaos.harness.storage.checkpoint import CheckpointError
-    from diloco_chaos.harness.trainer_api.trainer import TrainerError, at
+    from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
+    from diloco_chaos.harness.trainers.api.trainer import TrainerError, at
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)

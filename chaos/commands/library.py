@@ -16,7 +16,7 @@ from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema as scenario_schema
 from diloco_chaos.chaos.scenario.warnings import warnings_of
-from diloco_chaos.harness.errors import nearest, printable
+from diloco_chaos.harness.base.errors import nearest, printable
 from diloco_chaos.scenarios import find
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from diloco_chaos.chaos.commands.common import Failure
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.cluster.remote.settings import PlaceSettings
-from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
-from diloco_chaos.harness.extras import require
+from diloco_chaos.harness.base.extras import require
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.remote.settings import PlaceSettings
+from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 
 Settings = TypeVar("Settings", bound=PlaceSettings)
 PlaceOption = Annotated[Path | None, typer.Option(
@@ -35,8 +35,8 @@ def kubernetes_settings(place: Path | None, context: str, yes: bool) -> Kubernet
         MissingExtraError: the official client is not installed.
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
-    from diloco_chaos.harness.cluster.kubernetes.access import named
-    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.kubernetes.access import named
+    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
     try:
         return named(_said(KubernetesSettings, place), context, current=yes)
     except ClusterError as error:
@@ -69,8 +69,8 @@ def rbac(
 
     from ruamel.yaml import YAML
 
-    from diloco_chaos.harness.cluster.kubernetes.access import grants
-    from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.kubernetes.access import grants
+    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.dump_all(grants(_said(KubernetesSettings, place), user), sys.stdout)

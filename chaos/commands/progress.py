@@ -14,9 +14,9 @@ from rich.table import Table
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
-from diloco_chaos.harness.core.rounds_told import Lint, Report
-from diloco_chaos.harness.errors import printable
-from diloco_chaos.harness.trainer_api.trainer import TrainerError
+from diloco_chaos.harness.base.errors import printable
+from diloco_chaos.harness.trainers.api.trainer import TrainerError
+from diloco_chaos.harness.trainers.core.round_reports import Lint, Report
 
 _SHOWN = 3
 _PROBLEMS_SHOWN = 10

@@ -21,8 +21,8 @@ from diloco_chaos.chaos.commands.common import (
     understood,
 )
 from diloco_chaos.chaos.evidence.run_folder import RUNS, RunFolder, all_runs, named
-from diloco_chaos.harness.errors import printable
-from diloco_chaos.harness.units import shortened
+from diloco_chaos.harness.base.errors import printable
+from diloco_chaos.harness.base.units import shortened
 
 _MOST, _WIDEST = 20, 100
 _WORDS: dict[int | None, tuple[str, str]] = {0: ("passed", "green"), 1: ("FAILED", "bold red"),

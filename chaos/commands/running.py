@@ -34,12 +34,12 @@ from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
 from diloco_chaos.chaos.scenario.warnings import warnings_of
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.device import DEVICES, Device, best
-from diloco_chaos.harness.errors import nearest
-from diloco_chaos.harness.storage.workings import AMOUNTS, Amount
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
-from diloco_chaos.harness.units import names
+from diloco_chaos.harness.base.device import DEVICES, Device, best
+from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.base.units import names
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.storage.workings import AMOUNTS, Amount
 
 if TYPE_CHECKING:
     from diloco_chaos.chaos.runner.run import Result
@@ -257,7 +257,7 @@ def backend_of(on: str, port: int, toxiproxy: str) -> Backend:
 
 def _toxiproxy(choice: str) -> str:
     """The real server's binary; empty for the embedded one."""
-    from diloco_chaos.harness.cluster.local.link_server import real_server
+    from diloco_chaos.harness.places.local.link_server import real_server
     if choice == "embedded":
         return ""
     if choice != "real" and "/" not in choice:

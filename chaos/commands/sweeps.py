@@ -16,7 +16,7 @@ from diloco_chaos.chaos.commands.options import AddressOption, JobsOption, asked
 
 if TYPE_CHECKING:
     from diloco_chaos.chaos.sweeps.cell import Cell, Measured
-    from diloco_chaos.harness.workers import Workers
+    from diloco_chaos.harness.base.workers import Workers
 
 Asked = TypeVar("Asked")
 Rows = TypeVar("Rows")

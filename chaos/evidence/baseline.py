@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.harness.trainer_api.trainer import Kind
+from diloco_chaos.harness.trainers.api.trainer import Kind
 
 
 class Point(BaseModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.reading import Tape
 
 WRITTEN_S = 1e-4
 """Times are written to the microsecond, each by its own process: sums of them may differ by less than this."""

@@ -15,13 +15,13 @@ from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
 from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
-from diloco_chaos.chaos.evidence.untold import Untold, untold
+from diloco_chaos.chaos.evidence.truncated import Untold, untold
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
-from diloco_chaos.harness.storage.workings import Kept
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import times
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import times
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.storage.workings import Kept
 
 _LEAST_ROUNDS = 8
 """Of a worker before the first fault, for its pace to be known."""

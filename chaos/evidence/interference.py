@@ -12,8 +12,8 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.harness.machine import SAMPLE
-from diloco_chaos.harness.tape.event import FIELDS, Event
+from diloco_chaos.harness.base.machine import SAMPLE
+from diloco_chaos.harness.record.tape.event import FIELDS, Event
 
 _NO_IDLE = 0.1
 """Share of the processors that were idle, below which who wants one has to wait."""

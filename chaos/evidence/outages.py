@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 
 class Outages:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 _THERE = "there"
 _HIDDEN = {"paused": "paused", "partitioned": "partitioned"}

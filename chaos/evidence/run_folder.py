@@ -21,15 +21,15 @@ from pydantic import ValidationError
 
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.cleanup.processes import Identity, identity
-from diloco_chaos.harness.errors import UserError, all_printable, first, printable
-from diloco_chaos.harness.fingerprint import source_digest
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
-from diloco_chaos.harness.storage.files import bytes_of, last_lines, strange, write_whole
-from diloco_chaos.harness.tape import reading
-from diloco_chaos.harness.tape.event import SCHEMA
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.units import shortened
+from diloco_chaos.harness.base.errors import UserError, all_printable, first, printable
+from diloco_chaos.harness.base.fingerprint import source_digest
+from diloco_chaos.harness.base.processes import Identity, identity
+from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.record.storage.files import bytes_of, last_lines, strange, write_whole
+from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.event import SCHEMA
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 RUNS = Path("runs")

@@ -18,12 +18,12 @@ from types import MappingProxyType
 from typing import Any
 
 from diloco_chaos.chaos.evidence.step_fates import Fates
-from diloco_chaos.chaos.evidence.untold import Untold
+from diloco_chaos.chaos.evidence.truncated import Untold
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.packed import times, values
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.packed import times, values
+from diloco_chaos.harness.record.tape.reading import Tape
 
 Node = tuple[str, int]
 """Name and incarnation."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.packed import times, values
+from diloco_chaos.harness.record.tape.packed import times, values
 
 _HARNESS = ("probe", "echo")
 """Messages that are not training's, but the harness' questions through the links."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.harness.errors import UserError
-from diloco_chaos.harness.storage.files import bytes_of, strange, write_whole
-from diloco_chaos.harness.workers import Numbered
+from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.workers import Numbered
+from diloco_chaos.harness.record.storage.files import bytes_of, strange, write_whole
 
 _RESULTS = "results.jsonl"
 _SETTINGS = "exploration.json"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 Pair = tuple[str, str]
 """(kind of fault, what its target was doing); or, of faults that follow each other, (family of the first, family of the

@@ -37,10 +37,10 @@ from diloco_chaos.chaos.exploration.shrink import shrunk
 from diloco_chaos.chaos.runner.simulate import Simulated, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.fingerprint import source_digest
-from diloco_chaos.harness.storage.files import write_whole
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.workers import Numbered, Task, Workers
+from diloco_chaos.harness.base.fingerprint import source_digest
+from diloco_chaos.harness.base.workers import Numbered, Task, Workers
+from diloco_chaos.harness.record.storage.files import write_whole
+from diloco_chaos.harness.record.tape.reading import Tape
 
 ROUND, FIRST_ROUND = 48, 8
 """Schedules that are drawn at once, at the most, and at first: what breaks at once is told at once."""

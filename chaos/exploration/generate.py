@@ -19,8 +19,8 @@ from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.faults import FAULTS, Drawn
-from diloco_chaos.harness.cluster.base import SIMULATED
-from diloco_chaos.harness.trainer_api.trainer import OFTEN, role_of
+from diloco_chaos.harness.places.base import SIMULATED
+from diloco_chaos.harness.trainers.api.trainer import OFTEN, role_of
 
 T = TypeVar("T")
 Document = dict[str, Any]

@@ -12,7 +12,7 @@ from diloco_chaos.chaos.exploration.generate import ByChance, Document, document
 from diloco_chaos.chaos.exploration.generate import settings as drawn_settings
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.trainer_api.trainer import SELDOM, role_of
+from diloco_chaos.harness.trainers.api.trainer import SELDOM, role_of
 
 _ALONE, _IN_A_ROW, _AGAIN = 0.25, 0.35, 0.3
 """Shares of the schedules that aim at one fault in a state, at two faults that follow each other, and that change one

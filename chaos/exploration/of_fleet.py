@@ -9,10 +9,10 @@ from typing import NamedTuple
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.faults.process import TYPICAL_START_S
+from diloco_chaos.harness.base.units import show_long, show_seconds
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.scaled import Scaled, scaled
 from diloco_chaos.harness.fleet.simulation import simulate
-from diloco_chaos.harness.units import show_long, show_seconds
 
 FAILURES = 40
 """Of a run, on average."""

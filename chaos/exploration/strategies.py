@@ -21,7 +21,7 @@ from diloco_chaos.chaos.exploration.scenario_writer import text
 from diloco_chaos.chaos.runner.simulate import Simulated, simulate
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 T = TypeVar("T")
 SMALL: dict[str, Any] = {"model": "quadratic", "learners": 3, "budget": "150 steps", "step_time": "60ms"}

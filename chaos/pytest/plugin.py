@@ -307,5 +307,5 @@ def _properties(result: Result) -> list[tuple[str, str]]:
 def _expected() -> tuple[type[BaseException], ...]:
     """Errors that are shown as a sentence or as a report, without a traceback."""
     from diloco_chaos.chaos.launched import DidNotPassError
-    from diloco_chaos.harness.errors import UserError
+    from diloco_chaos.harness.base.errors import UserError
     return UserError, DidNotPassError

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from diloco_chaos.chaos.report.fleet import table_of
+from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.fleet.bandwidth import Exchange, Needed, Published, at_the_syncer, data_parallel, decoupled
-from diloco_chaos.harness.units import show_seconds
 
 _FIRST = "Gbit/s of a site"
 _UNHURRIED = 0.9995

@@ -16,7 +16,7 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.presence import Absence, Moment, Presence
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.units import names, show_seconds
+from diloco_chaos.harness.base.units import names, show_seconds
 
 _AROUND_S = 1.0
 _MOST_LINES = 3

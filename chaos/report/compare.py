@@ -22,8 +22,8 @@ from diloco_chaos.chaos.report.saved import kept
 from diloco_chaos.chaos.runner.backends import Backend
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.plan import Plan, with_checkpoints
-from diloco_chaos.harness.errors import UserError
-from diloco_chaos.harness.trainer_api.trainer import TrainerError
+from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.trainers.api.trainer import TrainerError
 
 _PATIENCE = 3
 """Times the plan's deadline: who waits for others takes longer."""

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
+from diloco_chaos.harness.base.units import show_long, show_seconds
 from diloco_chaos.harness.fleet.closed_forms import goodput
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.paper import FITTED, PUBLISHED, UPTIME_FROM, fleet_of
 from diloco_chaos.harness.fleet.replications import NOTHING, Estimate, Summary
-from diloco_chaos.harness.units import show_long, show_seconds
 
 _WHERE = {"away": "repair", "shrinking": "stop", "growing": "grow", "slow": "slow", "lost": "lost",
           "checkpointing": "save"}

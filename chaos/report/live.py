@@ -17,9 +17,9 @@ from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.runner.experiment import Observer
 from diloco_chaos.chaos.runner.orchestrator import SmoothedLoss
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.errors import printable
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.errors import printable
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.event import Event
 
 _OTHER_LINES = 13
 """Of a terminal, for all but the nodes: titles, faults, axis, two of the legend, numbers, what comes next, events."""

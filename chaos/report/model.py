@@ -19,8 +19,8 @@ from diloco_chaos.chaos.evidence.interference import interference
 from diloco_chaos.chaos.report.causes import causes, since_steady, stalls
 from diloco_chaos.chaos.report.story import QUIET
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import shortened
+from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.record.tape.event import Event
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
 WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}

@@ -15,7 +15,7 @@ from diloco_chaos.chaos.report.model import model_of
 from diloco_chaos.chaos.report.past import earlier
 from diloco_chaos.chaos.report.suite import Row
 from diloco_chaos.chaos.runner.run import REPORT, Result, document
-from diloco_chaos.harness.errors import printable
+from diloco_chaos.harness.base.errors import printable
 
 _SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows on the page of a job."""

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from diloco_chaos.chaos.checks import DOUBTED
 from diloco_chaos.chaos.checks.base import Verdict
-from diloco_chaos.chaos.evidence.succession import usurpations
+from diloco_chaos.chaos.evidence.impersonation import usurpations
 from diloco_chaos.chaos.report.causes import causes, moment, since_steady
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.machine import SAMPLE
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import shortened
+from diloco_chaos.harness.base.machine import SAMPLE
+from diloco_chaos.harness.base.units import shortened
+from diloco_chaos.harness.record.tape.event import Event
 
 _AROUND_S = 1.0
 _MOST_EVENTS, _MOST_LINES = 8, 3

@@ -13,7 +13,7 @@ from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
 from diloco_chaos.chaos.sweeps import failed_share, grace, wan
 from diloco_chaos.chaos.sweeps.wan import KEEPS
 from diloco_chaos.chaos.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
 
 _NOTHING = 0.0005
 _USED = (f"gradients of single steps as bfloat16; DiLoCo, streaming and decoupled: H = P = {SYNC_EVERY}, "

@@ -24,8 +24,8 @@ from diloco_chaos.chaos.report.model import WORDS, change
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS, story
 from diloco_chaos.chaos.runner.resume_point import checkpoints_of
 from diloco_chaos.chaos.runner.run import Result, exit_code
-from diloco_chaos.harness.storage.global_checkpoint import CHECKPOINTS
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.trainers.storage.global_checkpoint import CHECKPOINTS
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 _WIDEST = 140

@@ -15,9 +15,11 @@ from diloco_chaos.chaos.runner.cleanup import cleanup_guard
 from diloco_chaos.chaos.runner.runtime import LiveStage, MakeCluster, MakeStage, Stage
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.step_time import MOST_LOAD
-from diloco_chaos.harness import units
-from diloco_chaos.harness.cleanup.undo_log import NoUndoLog, UndoLog
-from diloco_chaos.harness.cluster.base import (
+from diloco_chaos.harness.base import units
+from diloco_chaos.harness.base.device import missing as unavailable
+from diloco_chaos.harness.base.extras import require
+from diloco_chaos.harness.base.registries import ProviderError, one_offer, points
+from diloco_chaos.harness.places.base import (
     BY_COMMAND,
     CONTAINERS,
     ENGINE_RESTART,
@@ -30,18 +32,16 @@ from diloco_chaos.harness.cluster.base import (
     ClusterError,
     Recorder,
 )
-from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
-from diloco_chaos.harness.cluster.local.cluster import LocalCluster
-from diloco_chaos.harness.cluster.slurm.cluster import SlurmCluster
-from diloco_chaos.harness.cluster.slurm.queue import must_be_ready as slurm_must_be_ready
-from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
-from diloco_chaos.harness.core.programs import Program, splittable
-from diloco_chaos.harness.device import missing as unavailable
-from diloco_chaos.harness.extras import require
-from diloco_chaos.harness.node.settings import NodeSettings
-from diloco_chaos.harness.providers import ProviderError, one_offer, points
+from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.local.cluster import LocalCluster
+from diloco_chaos.harness.places.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.places.slurm.queue import must_be_ready as slurm_must_be_ready
+from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.record.undo_log import NoUndoLog, UndoLog
 from diloco_chaos.harness.simulation.parameters import Parameters
-from diloco_chaos.harness.trainer_api.registry import BUILT_IN
+from diloco_chaos.harness.trainers.api.registry import BUILT_IN
+from diloco_chaos.harness.trainers.core.programs import Program, splittable
+from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
 if TYPE_CHECKING:
     from diloco_chaos.chaos.scenario.plan import Plan
@@ -217,11 +217,11 @@ def compose(links_port: int = 0) -> Backend:
         MissingExtraError: docker-py is not installed.
     """
     require("docker", "compose", "--on compose")
-    from diloco_chaos.harness.cluster.compose.cluster import (  # docker-py is not needed elsewhere
+    from diloco_chaos.harness.places.compose.cluster import (  # docker-py is not needed elsewhere
         ComposeCluster,
         must_be_ready,
     )
-    from diloco_chaos.harness.cluster.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import Engine
     Engine().close()
     ours_must_be_ready = cache(must_be_ready)  # looking into an image takes a container
 
@@ -257,11 +257,11 @@ def kubernetes(settings: KubernetesSettings | None = None) -> Backend:
         MissingExtraError: the official client is not installed.
     """
     require("kubernetes", "kubernetes", "--on kubernetes")
-    from diloco_chaos.harness.cluster.kubernetes.access import (  # the client is not needed elsewhere
+    from diloco_chaos.harness.places.kubernetes.access import (  # the client is not needed elsewhere
         must_be_ready,
         named,
     )
-    from diloco_chaos.harness.cluster.kubernetes.cluster import KubernetesCluster
+    from diloco_chaos.harness.places.kubernetes.cluster import KubernetesCluster
     used = settings or named(KubernetesSettings.given())
 
     def make(run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:

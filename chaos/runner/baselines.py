@@ -24,11 +24,11 @@ from diloco_chaos.chaos.runner.experiment import Experiment, Observer
 from diloco_chaos.chaos.runner.runtime import MakeStage
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, save
-from diloco_chaos.harness.cleanup.undo_log import Remove, UndoLog
-from diloco_chaos.harness.errors import UserError, first
-from diloco_chaos.harness.node.settings import NodeSettings
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.trainer_api.trainer import Kind
+from diloco_chaos.harness.base.errors import UserError, first
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.undo_log import Remove, UndoLog
+from diloco_chaos.harness.trainers.api.trainer import Kind
+from diloco_chaos.harness.trainers.node.settings import NodeSettings
 
 _FILE, _WARM = "reference.json", "warm.safetensors"
 _TOLD_LINES = 3
@@ -213,7 +213,8 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
         return told_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
         with TemporaryFile("w+") as said:
-            command = [sys.executable, "-m", "diloco_chaos.harness.node.evaluate", str(run.path), str(os.getpid())]
+            command = [sys.executable, "-m", "diloco_chaos.harness.trainers.node.evaluate", str(run.path),
+                       str(os.getpid())]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as measuring:
                 try:
                     for line in measuring.stdout or ():

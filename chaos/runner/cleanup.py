@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diloco_chaos.harness.cleanup.undo_log import UndoLog, UndoLogError, in_charge, undo_logs_folder
-from diloco_chaos.harness.extras import lacking
+from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError, in_charge, undo_logs_folder
 
 _MOST_DEATHS, _PER_S = 5, 10.0
 _HEAL_S = 5.0
@@ -48,7 +48,7 @@ def _orphans() -> list[str]:
         return []  # there is no engine, and docker-py need not be imported to know that
     if lacking("docker", "compose", "removing containers"):
         return []  # no run from here can have left any; what an undo log says of containers is told above
-    from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError, dead_runs
+    from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
     try:
         engine = Engine()
     except EngineError:

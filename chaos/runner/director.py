@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.event import Event
 
 T = TypeVar("T")
 

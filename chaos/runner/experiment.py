@@ -19,10 +19,10 @@ from diloco_chaos.chaos.runner.runtime import Stage
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.base.machine import SAMPLE
 from diloco_chaos.harness.links.client import LinkError
-from diloco_chaos.harness.machine import SAMPLE
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.record.tape.event import Event
 
 
 class Observer(Protocol):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.cluster.base import OF_MACHINES, NodeSpec
-from diloco_chaos.harness.core.programs import filled
-from diloco_chaos.harness.storage.disk import STATE
+from diloco_chaos.harness.places.base import OF_MACHINES, NodeSpec
+from diloco_chaos.harness.record.storage.disk import STATE
+from diloco_chaos.harness.trainers.core.programs import filled
 
 
 def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = (),
@@ -36,7 +36,7 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
     disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
-        argv = ("{python}", "-m", "diloco_chaos.harness.node.process", "--role", role, "--name", name,
+        argv = ("{python}", "-m", "diloco_chaos.harness.trainers.node.process", "--role", role, "--name", name,
                 "--run", str(run), "--epoch", "{epoch}", "--incarnation", "{incarnation}", *more)
         syncer = role == "syncer"
         return NodeSpec(name, argv, listens=syncer, state=STATE if syncer else "", disk=disk if syncer else 0,

@@ -35,8 +35,8 @@ from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.units import floor_ms
+from diloco_chaos.harness.base.units import floor_ms
+from diloco_chaos.harness.record.tape.event import Event
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
                       "lost", "resumed"})

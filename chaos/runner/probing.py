@@ -9,9 +9,9 @@ from typing import Any, Literal
 from diloco_chaos.chaos.runner.runtime import Prober
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault, FaultContext, LinkFault, Observation
-from diloco_chaos.harness.cluster.base import Asks, Cluster, NodeSpec
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.wire.impostor import About, Content, Impostor
+from diloco_chaos.harness.places.base import Asks, Cluster, NodeSpec
+from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 _PROBES = 5
 

@@ -17,12 +17,13 @@ from diloco_chaos.chaos.runner.resume_point import Lost, Origin, checkpoints_of
 from diloco_chaos.chaos.runner.run import Audience, Result, concluded, repeating
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.cleanup.processes import identity
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
-from diloco_chaos.harness.storage import checkpoint, global_checkpoint
-from diloco_chaos.harness.storage.disk import CheckpointError, file_digest
-from diloco_chaos.harness.tape import writing
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import CheckpointError, file_digest
+from diloco_chaos.harness.record.tape import writing
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.trainers.storage import global_checkpoint
 
 
 def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]]:

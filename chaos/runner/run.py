@@ -32,14 +32,14 @@ from diloco_chaos.chaos.runner.director import Director
 from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.cleanup.processes import identity
-from diloco_chaos.harness.cleanup.undo_log import UndoLog
-from diloco_chaos.harness.garbage import uncollected
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
-from diloco_chaos.harness.storage.disk import file_digest
-from diloco_chaos.harness.storage.global_checkpoint import CHECKPOINTS
-from diloco_chaos.harness.storage.workings import WORKINGS, Amount, InFolder
-from diloco_chaos.harness.tape.event import SCHEMA
+from diloco_chaos.harness.base.gc_paused import gc_paused
+from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.record.storage.disk import file_digest
+from diloco_chaos.harness.record.tape.event import SCHEMA
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.trainers.storage.global_checkpoint import CHECKPOINTS
+from diloco_chaos.harness.trainers.storage.workings import WORKINGS, Amount, InFolder
 
 REPORT = "report.json"
 INCONCLUSIVE, INTERRUPTED = 3, 130
@@ -227,7 +227,7 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
         ScenarioError, FolderError: as `recorded`.
     """
     history = recorded(folder)
-    with uncollected():
+    with gc_paused():
         judgement = judge(history)
     if outcome is None:
         ends = history.tape.of("end", node="harness")

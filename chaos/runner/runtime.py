@@ -14,17 +14,17 @@ from typing import Any, Protocol
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.faults import Fault, FaultContext, Observation
-from diloco_chaos.harness.cleanup.undo_log import UndoLog
-from diloco_chaos.harness.cluster.base import Cluster, Recorder, Watched
+from diloco_chaos.harness.base.machine import Watch
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.machine import Watch
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tail
-from diloco_chaos.harness.tape.writing import TapeWriter
-from diloco_chaos.harness.wire.impersonation import attack
-from diloco_chaos.harness.wire.impostor import Impostor
-from diloco_chaos.harness.wire.probe import probe
+from diloco_chaos.harness.places.base import Cluster, Recorder, Watched
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tail
+from diloco_chaos.harness.record.tape.writing import TapeWriter
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.trainers.wire.impersonation import attack
+from diloco_chaos.harness.trainers.wire.impostor import Impostor
+from diloco_chaos.harness.trainers.wire.probe import probe
 
 TICK_S = 0.01
 _STACKS_S = 0.2
@@ -36,11 +36,11 @@ class Prober(Protocol):
     """Asks through links, beside everything else."""
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
-        """See `diloco_chaos.harness.wire.probe.probe`."""
+        """See `diloco_chaos.harness.trainers.wire.probe.probe`."""
         ...
 
     def attack(self, rogue: Impostor, address: str, count: int, timeout_s: float) -> int:
-        """See `diloco_chaos.harness.wire.impersonation.attack`."""
+        """See `diloco_chaos.harness.trainers.wire.impersonation.attack`."""
         ...
 
     def together(self, ask: Callable[[Any], Any], items: list[Any]) -> list[Any]:

@@ -19,15 +19,15 @@ from diloco_chaos.chaos.runner.experiment import Experiment, Observer, Outcome
 from diloco_chaos.chaos.runner.resume_point import Origin
 from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.garbage import uncollected
-from diloco_chaos.harness.node.evaluate import point
+from diloco_chaos.harness.base.gc_paused import gc_paused
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters
-from diloco_chaos.harness.storage.disk import Content
-from diloco_chaos.harness.storage.workings import InMemory
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.trainer_api.trainer import Kind, Workload
+from diloco_chaos.harness.trainers.api.trainer import Kind, Workload
+from diloco_chaos.harness.trainers.node.evaluate import point
+from diloco_chaos.harness.trainers.storage.workings import InMemory
 
 USUAL = Parameters()
 _DEADLINE_S = 3600.0
@@ -120,7 +120,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
     stage = VirtualStage(plan, parameters, workload, lambda tensors, meta: snapshots.append((tensors, meta)),
                          origin=origin, parts=parts, keep=workings.keep if workings else None)
-    with uncollected():  # a run makes hundreds of thousands of objects and next to no cycles
+    with gc_paused():  # a run makes hundreds of thousands of objects and next to no cycles
         return Performed(stage, Experiment(plan, stage, NullObserver(), origin).perform(), snapshots, workload)
 
 

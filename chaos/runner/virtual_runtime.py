@@ -14,25 +14,25 @@ from diloco_chaos.chaos.runner.resume_point import HARNESS, Origin
 from diloco_chaos.chaos.runner.runtime import Prober
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.faults import Fault, FaultContext, Impersonation, Observation
-from diloco_chaos.harness.cleanup.undo_log import NoUndoLog, UndoLog
-from diloco_chaos.harness.cluster.base import Cluster
-from diloco_chaos.harness.cluster.simulated.cluster import SimulatedCluster
-from diloco_chaos.harness.core.effects import Working
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.base.units import round_up
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.places.base import Cluster
+from diloco_chaos.harness.places.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape import writing
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.undo_log import NoUndoLog, UndoLog
 from diloco_chaos.harness.simulation.host import KeepWorking, SimulatedHost
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.world import World
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Content
-from diloco_chaos.harness.storage.workings import Workings
-from diloco_chaos.harness.tape import writing
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.trainer_api.trainer import Workload
-from diloco_chaos.harness.units import round_up
-from diloco_chaos.harness.wire.impostor import Impostor
+from diloco_chaos.harness.trainers.api.trainer import Workload
+from diloco_chaos.harness.trainers.core.effects import Working
+from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
+from diloco_chaos.harness.trainers.storage.workings import Workings
+from diloco_chaos.harness.trainers.wire.impostor import Impostor
 
 _EVENT_BYTES = 150
 

@@ -12,7 +12,7 @@ from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault, singles
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.validation import objections
 from diloco_chaos.faults import FAULTS, AnyEntry, Fault
-from diloco_chaos.harness.errors import first, nearest
+from diloco_chaos.harness.base.errors import first, nearest
 
 _ENTRY: TypeAdapter[Fault] = TypeAdapter(AnyEntry)
 

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from diloco_chaos.faults import Fault
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 _ROUNDS = 200
 """Until what is lost and how long training takes agree; with seven of eight learners dead within a billionth."""

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from diloco_chaos.chaos.registry import CHECKS
-from diloco_chaos.harness.units import Part, Seconds, Share
+from diloco_chaos.harness.base.units import Part, Seconds, Share
 
 
 class _Bound(BaseModel):

@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
-from diloco_chaos.harness.errors import first
-from diloco_chaos.harness.storage.files import bytes_of
+from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.record.storage.files import bytes_of
 
 HEADER = "diloco_chaos: 1"
 _MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100

@@ -18,9 +18,9 @@ from diloco_chaos.chaos.scenario.problems import Numbers, Problem, ScenarioError
 from diloco_chaos.chaos.scenario.renamed import renamed_key, renamed_value
 from diloco_chaos.chaos.scenario.validation import Objection, strangers, validate_semantics
 from diloco_chaos.faults import FAULTS, Fault
-from diloco_chaos.harness.cluster.base import ABILITIES
-from diloco_chaos.harness.errors import nearest
-from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.places.base import ABILITIES
+from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.scenarios import find
 
 

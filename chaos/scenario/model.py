@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.under_test import AnySettings, TrainerName
 from diloco_chaos.faults import FAULTS, AbortWhen, AnyEntry, Fault
-from diloco_chaos.harness.core.roles import SYNCER as SYNCER
-from diloco_chaos.harness.errors import printable
-from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
-from diloco_chaos.harness.trainer_api.trainer import Trainer
-from diloco_chaos.harness.units import Seconds, Size, Written, between
+from diloco_chaos.harness.base.errors import printable
+from diloco_chaos.harness.base.units import Seconds, Size, Written, between
+from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import Trainer
+from diloco_chaos.harness.trainers.core.roles import SYNCER as SYNCER
 
 _NAME = Written(r"^[a-z0-9][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and no hyphen is first")
 LEARNERS = "learners"

@@ -18,13 +18,13 @@ from diloco_chaos.chaos.scenario.model import Scenario, joiners
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.chaos.scenario.under_test import AnySettings, TrainerName
 from diloco_chaos.faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
-from diloco_chaos.harness.errors import first, printable
-from diloco_chaos.harness.providers import Registry
-from diloco_chaos.harness.storage.files import bytes_of
-from diloco_chaos.harness.trainer_api.registry import BUILT_IN, TRAINERS
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
-from diloco_chaos.harness.trainer_api.trainer import Trainer
-from diloco_chaos.harness.units import Seconds, Size
+from diloco_chaos.harness.base.errors import first, printable
+from diloco_chaos.harness.base.registries import Registry
+from diloco_chaos.harness.base.units import Seconds, Size
+from diloco_chaos.harness.record.storage.files import bytes_of
+from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import Trainer
 
 _REGISTRIES: dict[str, Registry[Any]] = {"fault": FAULTS, "trainer": TRAINERS, "check": CHECKS}
 """By what is in them, in a word."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diloco_chaos.harness.errors import UserError
+from diloco_chaos.harness.base.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import LEARNERS, Scenario
 from diloco_chaos.faults import FAULTS, Fault
-from diloco_chaos.harness.trainer_api.registry import TRAINERS
+from diloco_chaos.harness.trainers.api.registry import TRAINERS
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEADS = {"kind", "targets"}

@@ -8,9 +8,9 @@ import os
 from pydantic import ValidationError
 
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.errors import UserError, first
-from diloco_chaos.harness.trainer_api.trainer import TrainerError
-from diloco_chaos.harness.units import LONGEST_S, seconds
+from diloco_chaos.harness.base.errors import UserError, first
+from diloco_chaos.harness.base.units import LONGEST_S, seconds
+from diloco_chaos.harness.trainers.api.trainer import TrainerError
 
 AUTO = "auto"
 MOST_LOAD = 0.6

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationInfo
 
-from diloco_chaos.harness.errors import nearest, printable
-from diloco_chaos.harness.trainer_api.registry import TRAINERS
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.base.errors import nearest, printable
+from diloco_chaos.harness.trainers.api.registry import TRAINERS
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 
 def _known(name: str) -> str:

@@ -11,12 +11,12 @@ from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
 from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.renamed import renamed_event
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
-from diloco_chaos.harness.core.programs import ends
-from diloco_chaos.harness.errors import nearest
-from diloco_chaos.harness.tape.event import FIELDS
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
-from diloco_chaos.harness.trainer_api.trainer import role_of
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.event import FIELDS
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import role_of
+from diloco_chaos.harness.trainers.core.programs import ends
 
 Objection = tuple[list[Any], str]
 """Where in the document, and what is wrong."""

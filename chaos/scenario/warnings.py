@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.validation import longest
 from diloco_chaos.faults import Fault, Latency, LinkFault
-from diloco_chaos.harness.trainer_api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 
 def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from diloco_chaos.chaos.runner.simulate import performed
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.base.workers import Numbered, Task, Workers
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.workers import Numbered, Task, Workers
 
 Key = TypeVar("Key", bound=Hashable)
 

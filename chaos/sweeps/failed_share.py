@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
 from diloco_chaos.chaos.sweeps.ways import WAYS, Way, cluster_of
-from diloco_chaos.harness.units import between, number
-from diloco_chaos.harness.workers import Workers
+from diloco_chaos.harness.base.units import between, number
+from diloco_chaos.harness.base.workers import Workers
 
 _BUDGET = 240
 """Inner steps of each learner, if all are there."""

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
 from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
-from diloco_chaos.harness.units import Count, Seconds, between, number
-from diloco_chaos.harness.workers import Workers
+from diloco_chaos.harness.base.units import Count, Seconds, between, number
+from diloco_chaos.harness.base.workers import Workers
 
 _ROUNDS = 10
 _LONGEST_TIMES = 3.0

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diloco_chaos.chaos.sweeps.cell import Cell, Measured, measured
 from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
-from diloco_chaos.harness.units import Count, Seconds, between
-from diloco_chaos.harness.workers import Workers
+from diloco_chaos.harness.base.units import Count, Seconds, between
+from diloco_chaos.harness.base.workers import Workers
 
 Sharing = Literal["own", "shared"]
 KEEPS = 0.9

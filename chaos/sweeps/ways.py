@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator
 
-from diloco_chaos.harness.units import Seconds, between, number
+from diloco_chaos.harness.base.units import Seconds, between, number
 
 Way = Literal["data_parallel", "elastic_data_parallel", "diloco", "streaming", "decoupled"]
 Gigabits = Annotated[float, BeforeValidator(number), between(0.001, 8000, "between 0.001 and 8000")]

@@ -15,11 +15,11 @@ from pydantic import Field
 
 from diloco_chaos.faults.base import DURATIONS, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
-from diloco_chaos.harness.cluster.base import Ability, Carries
-from diloco_chaos.harness.core.programs import ends
+from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.units import names, show_seconds
+from diloco_chaos.harness.places.base import Ability, Carries
+from diloco_chaos.harness.trainers.core.programs import ends
 
 TOLERANCE = 0.5
 """A measured delay or rate within half of what was asked for counts as observed."""

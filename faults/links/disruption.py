@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from diloco_chaos.faults.base import Drawn, FaultContext
 from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
+from diloco_chaos.harness.base.units import Seconds, between, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.units import Seconds, between, show_seconds
 
 _SLICES = 20
 

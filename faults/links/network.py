@@ -11,10 +11,10 @@ from diloco_chaos.faults.base import Drawn, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions
 from diloco_chaos.faults.links.base import DIRECTIONS, FOR, MOST_PROBE_BYTES, SLACK_S, TOLERANCE, LinkFault
 from diloco_chaos.faults.links.profiles import PROFILES
-from diloco_chaos.harness.cluster.base import Ability, SharedLinks
+from diloco_chaos.harness.base.units import Rate, Seconds, show_bytes, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.units import Rate, Seconds, show_bytes, show_seconds
+from diloco_chaos.harness.places.base import Ability, SharedLinks
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diloco_chaos.harness.units import Count, LongSeconds, Part
+from diloco_chaos.harness.base.units import Count, LongSeconds, Part
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]
 BITS: dict[Precision, float] = {"float32": 32, "bfloat16": 16, "int8": 8 + 16 / 64, "int4": 4 + 16 / 64}

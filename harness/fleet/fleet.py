@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from diloco_chaos.harness.units import Count, LongSeconds, Share, between
+from diloco_chaos.harness.base.units import Count, LongSeconds, Share, between
 
 Mode = Literal["data_parallel", "elastic_data_parallel", "decoupled"]
 Chips = Annotated[Count, between(1, 10**9, "at most a billion")]

@@ -8,10 +8,10 @@ from statistics import NormalDist, mean, stdev
 
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.harness.errors import UserError
+from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.workers import Numbered, Task, Workers
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.simulation import Outcome, simulate
-from diloco_chaos.harness.workers import Numbered, Task, Workers
 
 _CONFIDENCE = 0.95
 MOST_EVENTS = 20_000_000

@@ -19,7 +19,7 @@ from email.message import Message
 from functools import partial
 from pathlib import Path
 
-from diloco_chaos.harness.http_server import HttpServer, JsonHandler, StuckError
+from diloco_chaos.harness.base.http_server import HttpServer, JsonHandler, StuckError
 from diloco_chaos.harness.links.api import Answer, Api, ApiError, Text
 
 _MAX_BODY = 64 * 1024
@@ -174,7 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="seed of jitter and toxicity (default: a new one each time)")
     args = parser.parse_args(argv)
     if args.parent is not None:
-        from diloco_chaos.harness.cleanup.parent_death import die_with_parent
+        from diloco_chaos.harness.base.parent_death import die_with_parent
 
         die_with_parent(args.parent)
     return asyncio.run(_serve(args.port, args.address_file, random.Random(args.seed), args.listen_on))

@@ -1,23 +1,23 @@
 """A simulated learner's process: one connection that is made again whenever it breaks, and inner steps beside
-everything else; `diloco_chaos.harness.node.client` on sockets."""
+everything else; `diloco_chaos.harness.trainers.node.client` on sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from diloco_chaos.harness.core.effects import Close, Compute, Effect, Send
-from diloco_chaos.harness.core.roles import Corruptible, Worker
-from diloco_chaos.harness.memory import Corruption
-from diloco_chaos.harness.node.backoff import CONNECT_S, Backoff
-from diloco_chaos.harness.node.client import CONGESTED
-from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection, Link
 from diloco_chaos.harness.simulation.process import SimulatedProcess
 from diloco_chaos.harness.simulation.server import SimulatedServer
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.messages import Message, Refused
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send
+from diloco_chaos.harness.trainers.core.memory import Corruption
+from diloco_chaos.harness.trainers.core.roles import Corruptible, Worker
+from diloco_chaos.harness.trainers.node.backoff import CONNECT_S, Backoff
+from diloco_chaos.harness.trainers.node.client import CONGESTED
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints
+from diloco_chaos.harness.trainers.wire.messages import Message, Refused
 
 _ALMOST_S = 1e-9
 

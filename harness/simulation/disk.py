@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from diloco_chaos.harness.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 
 _TORN = b"\0" * 64
 
@@ -22,7 +22,7 @@ class _File:
 
 
 class MemoryDisk:
-    """Implements `diloco_chaos.harness.storage.disk.Disk`.
+    """Implements `diloco_chaos.harness.record.storage.disk.Disk`.
 
     The names that a crash of the machine leaves are those of the last `sync_names`; a file whose content was never
     synced is there, and torn.

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Protocol
 
-from diloco_chaos.harness.core.effects import Save, Working
+from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.sizes import Sizes
 from diloco_chaos.harness.simulation.world import World
-from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.trainers.core.effects import Save, Working
 
 RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
 """record(node, incarnation, event, fields)"""

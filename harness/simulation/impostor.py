@@ -1,15 +1,15 @@
-"""Somebody who takes a learner's place: `diloco_chaos.harness.wire.impersonation.attack`, in virtual time."""
+"""Somebody who takes a learner's place: `diloco_chaos.harness.trainers.wire.impersonation.attack`, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection, Link
 from diloco_chaos.harness.simulation.server import SimulatedServer
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.impostor import Impostor
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.wire.impostor import Impostor
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 
 class SimulatedImpostor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.links.pace import Pace
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.links.toxics import STREAMS, ToxicSettings, new_toxic
@@ -12,8 +13,7 @@ from diloco_chaos.harness.simulation.flow import Flow, Parcel
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.shared_link import SharedLink
 from diloco_chaos.harness.simulation.world import World
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 Shared = Mapping[str, SharedLink[Parcel]]
 """By direction."""

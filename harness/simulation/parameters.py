@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.reading import Tape
 
 
 class Parameters(BaseModel):

@@ -1,6 +1,6 @@
 """A simulated process: carries out what a core asks for, one input at a time, on a simulated machine.
 
-What `diloco_chaos.harness.node.driver` does on sockets, files and the machine's clock. A process can be stopped,
+What `harness.trainers.node.driver` does on sockets, files and the machine's clock. A process can be stopped,
 continued and killed between any two of its steps; sockets, the disk and the network are others' and go on without it.
 """
 
@@ -10,7 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from diloco_chaos.harness.core.effects import (
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.simulation.clock import Clock, Timers
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.simulation.host import SimulatedHost
+from diloco_chaos.harness.trainers.core.effects import (
     Close,
     Commit,
     Compute,
@@ -24,13 +29,8 @@ from diloco_chaos.harness.core.effects import (
     Timer,
     Working,
 )
-from diloco_chaos.harness.core.roles import Core
-from diloco_chaos.harness.node.failpoints import Failpoints
-from diloco_chaos.harness.simulation.clock import Clock, Timers
-from diloco_chaos.harness.simulation.disk import MemoryDisk
-from diloco_chaos.harness.simulation.host import SimulatedHost
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.trainers.core.roles import Core
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 
 _SIGKILL = -9
 
@@ -40,7 +40,7 @@ class SimulatedProcess:
 
     def __init__(self, around: SimulatedHost, name: str, incarnation: int, failpoints: Failpoints,
                  starts: float, disk: MemoryDisk | None = None) -> None:
-        """`holds`: as of `diloco_chaos.harness.node.driver.Driver`; `starts`: seconds until it is up."""
+        """`holds`: as of `diloco_chaos.harness.trainers.node.driver.Driver`; `starts`: seconds until it is up."""
         self.around, self.name, self.incarnation, self.disk = around, name, incarnation, disk
         self.world = around.world
         self.pid = next(around.pids)

@@ -1,20 +1,20 @@
-"""A simulated syncer's process: many connections, one core; `diloco_chaos.harness.node.server` on sockets."""
+"""A simulated syncer's process: many connections, one core; `diloco_chaos.harness.trainers.node.server` on sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from diloco_chaos.harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
-from diloco_chaos.harness.core.roles import Coordinator
-from diloco_chaos.harness.node.failpoints import Failpoints
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection
 from diloco_chaos.harness.simulation.process import SimulatedProcess
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.messages import Message, Refused
-from diloco_chaos.harness.wire.traffic import TOLD_AT, Traffic
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from diloco_chaos.harness.trainers.core.roles import Coordinator
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints
+from diloco_chaos.harness.trainers.wire.messages import Message, Refused
+from diloco_chaos.harness.trainers.wire.traffic import TOLD_AT, Traffic
 
 
 class SimulatedServer(SimulatedProcess):

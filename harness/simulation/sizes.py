@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.frames import encode
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.trainers.wire.frames import encode
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 
 class Sizes:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 
-from diloco_chaos.harness.cleanup.undo_log import UndoLog
-from diloco_chaos.harness.core.roles import Coordinator, Worker
-from diloco_chaos.harness.errors import first
-from diloco_chaos.harness.storage.disk import Content as Stored
-from diloco_chaos.harness.storage.disk import Disk
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.base.units import names
+from diloco_chaos.harness.record.storage.disk import Content as Stored
+from diloco_chaos.harness.record.storage.disk import Disk
+from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
 from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
-from diloco_chaos.harness.trainer_api.settings import FragmentRules, Pick, TrainerSettings
-from diloco_chaos.harness.trainer_api.trainer import (
+from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import (
     OFTEN,
     ROUND_EVENTS,
     SELDOM,
@@ -34,8 +34,8 @@ from diloco_chaos.harness.trainer_api.trainer import (
     TrainerError,
     Workload,
 )
-from diloco_chaos.harness.units import names
-from diloco_chaos.harness.wire.impostor import About, Content, Impostor
+from diloco_chaos.harness.trainers.core.roles import Coordinator, Worker
+from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainer.reference.rules import Rules
@@ -266,7 +266,7 @@ class DecoupledDiLoCo(Trainer):
     def replay(self, settings: TrainerConfig, recorded: Recorded, data: Path | None, initial: Tensors,
                tell: Callable[[int], None]) -> Replay:
         """By its own cores."""
-        from diloco_chaos.harness.device import missing
+        from diloco_chaos.harness.base.device import missing
         from diloco_chaos.harness.trainer.replay.replay import replay
         from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
         if why := missing(settings.device):

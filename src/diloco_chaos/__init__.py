@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from diloco_chaos.faults.base import Fault as Fault
     from diloco_chaos.faults.evidence import Effect as Effect
     from diloco_chaos.faults.links.base import LinkFault as LinkFault
-    from diloco_chaos.harness.trainer_api.rounds import RoundTrainer as RoundTrainer
-    from diloco_chaos.harness.trainer_api.settings import SimpleSettings as SimpleSettings
-    from diloco_chaos.harness.trainer_api.settings import TrainerSettings as TrainerSettings
-    from diloco_chaos.harness.trainer_api.trainer import Trainer as Trainer
-    from diloco_chaos.harness.trainer_api.trainer import Workload as Workload
+    from diloco_chaos.harness.trainers.api.rounds import RoundTrainer as RoundTrainer
+    from diloco_chaos.harness.trainers.api.settings import SimpleSettings as SimpleSettings
+    from diloco_chaos.harness.trainers.api.settings import TrainerSettings as TrainerSettings
+    from diloco_chaos.harness.trainers.api.trainer import Trainer as Trainer
+    from diloco_chaos.harness.trainers.api.trainer import Workload as Workload
 
 __version__ = "0.1.0"
 
@@ -63,10 +63,10 @@ _PUBLIC = {
     "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown",
     "Fault": "faults.base:Fault", "Drawn": "faults.base:Drawn", "LinkFault": "faults.links.base:LinkFault",
     "Effect": "faults.evidence:Effect",
-    "Trainer": "harness.trainer_api.trainer:Trainer", "Workload": "harness.trainer_api.trainer:Workload",
-    "RoundTrainer": "harness.trainer_api.rounds:RoundTrainer",
-    "SimpleSettings": "harness.trainer_api.settings:SimpleSettings",
-    "TrainerSettings": "harness.trainer_api.settings:TrainerSettings",
+    "Trainer": "harness.trainers.api.trainer:Trainer", "Workload": "harness.trainers.api.trainer:Workload",
+    "RoundTrainer": "harness.trainers.api.rounds:RoundTrainer",
+    "SimpleSettings": "harness.trainers.api.settings:SimpleSettings",
+    "TrainerSettings": "harness.trainers.api.settings:TrainerSettings",
     "progress": "chaos.progress:"}
 """Name -> `module:name`, or `module:` for a module itself. Each is imported on first use, so that pytest's plugin is
 cheap in sessions without scenarios."""

@@ -128,7 +128,7 @@ def of_toy(folder, nodes, faults, more=""):
 
 
 def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):
-    from diloco_chaos.harness.cluster.compose.engine import Engine
+    from diloco_chaos.harness.places.compose.engine import Engine
     result = of_toy(tmp_path, NAMED, COMMANDS, ", environment: {A: b}")
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {

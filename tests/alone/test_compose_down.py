@@ -4,9 +4,9 @@ import subprocess
 import sys
 import time
 
-from diloco_chaos.harness.cluster.compose.compose_file import find
-from diloco_chaos.harness.cluster.compose.engine import Engine
-from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.places.compose.compose_file import find
+from diloco_chaos.harness.places.compose.engine import Engine
+from diloco_chaos.harness.record.tape import reading
 
 WITHIN_S = 90
 

@@ -9,10 +9,10 @@ import urllib.request
 
 import pytest
 
-from diloco_chaos.harness.cluster.compose.compose_file import find
-from diloco_chaos.harness.cluster.local.link_server import free_port
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.places.compose.compose_file import find
+from diloco_chaos.harness.places.local.link_server import free_port
 
 WITHIN_S = 90
 

@@ -10,9 +10,9 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.run import exit_code, run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.cleanup.undo_log import undo_logs_folder
-from diloco_chaos.harness.cluster.base import ENGINE_RESTART
-from diloco_chaos.harness.cluster.compose.engine import Engine, EngineError
+from diloco_chaos.harness.places.base import ENGINE_RESTART
+from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+from diloco_chaos.harness.record.undo_log import undo_logs_folder
 
 WITHIN_S = 90
 

@@ -11,9 +11,9 @@ import signal
 import pytest
 
 import remote_runs
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.cluster.kubernetes.access import named
-from diloco_chaos.harness.cluster.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.kubernetes.access import named
+from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from remote_runs import clean, until
 
 
@@ -32,7 +32,7 @@ def settings():
 
 @pytest.fixture(scope="session")
 def api(settings):
-    from diloco_chaos.harness.cluster.kubernetes.api import Api
+    from diloco_chaos.harness.places.kubernetes.api import Api
     made = Api(settings.context)
     yield made
     made.close()

@@ -5,7 +5,7 @@ from ray.cluster_utils import Cluster
 
 from benchmarks.measure.planted import BASE
 from diloco_chaos.chaos.exploration.explore import SCHEDULES, Search, explore
-from diloco_chaos.harness.workers import InProcess, Ray
+from diloco_chaos.harness.base.workers import InProcess, Ray
 
 
 def fingerprint(folder):

@@ -12,7 +12,7 @@ import pytest
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.resume import origin_of
-from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.record.tape import reading
 from forged_runs import ALWAYS
 
 PLAN = """diloco_chaos: 1

@@ -12,9 +12,9 @@ import signal
 import pytest
 
 import remote_runs
-from diloco_chaos.harness.cluster.base import ClusterError
-from diloco_chaos.harness.cluster.slurm.queue import Slurm, must_be_ready
-from diloco_chaos.harness.cluster.slurm.settings import SlurmSettings
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.slurm.queue import Slurm, must_be_ready
+from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from remote_runs import clean, until
 
 

@@ -7,7 +7,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import initial_values, simulate
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 

@@ -9,8 +9,8 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner import baselines
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, simulate
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.replay.replay import replay

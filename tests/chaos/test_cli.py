@@ -15,8 +15,8 @@ from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.cleanup.processes import identity
-from diloco_chaos.harness.tape.writing import TapeWriter
+from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.record.tape.writing import TapeWriter
 
 
 def command(*arguments, timeout=60, **environment):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from diloco_chaos import progress
-from diloco_chaos.harness.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
+from diloco_chaos.harness.trainers.core.programs import FAILPOINTS, PROGRESS_FILE, STEADY
 
 
 @pytest.fixture

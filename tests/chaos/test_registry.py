@@ -9,7 +9,7 @@ from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema
-from diloco_chaos.harness.providers import ProviderError
+from diloco_chaos.harness.base.registries import ProviderError
 from packages import installed
 
 SMALL = ("diloco_chaos: 1\nname: mine\ncluster: {learners: 2, model: quadratic, budget: 60 steps}\nchecks:\n"

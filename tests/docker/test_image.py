@@ -11,7 +11,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-ENTRANCES = ("diloco_chaos.harness.node.process", "diloco_chaos.harness.node.status",
+ENTRANCES = ("diloco_chaos.harness.trainers.node.process", "diloco_chaos.harness.trainers.node.status",
              "diloco_chaos.harness.trainer.plugin")
 """The trainer is found by its name when a node starts."""
 NAMES = {"ruamel": "ruamel.yaml", "toxiproxy": "toxiproxy-python"}

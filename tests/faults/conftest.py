@@ -4,8 +4,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from diloco_chaos.faults import AnyEntry, FaultContext
-from diloco_chaos.harness.cluster.base import NodeSpec
 from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.places.base import NodeSpec
 
 ADAPTER = TypeAdapter(AnyEntry)
 

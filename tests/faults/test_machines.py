@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 
 ON = SimpleNamespace(id="f1", began=5.0, ended=7.0, observed={})
 

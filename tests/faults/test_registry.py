@@ -10,7 +10,7 @@ from diloco_chaos.chaos.scenario.plan import freeze, load, save
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.schema import schema
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.providers import ProviderError
+from diloco_chaos.harness.base.registries import ProviderError
 from packages import installed
 
 HEAD = "diloco_chaos: 1\nname: mine\nfaults:\n"

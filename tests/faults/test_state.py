@@ -1,6 +1,6 @@
 """Faults of state: what becomes of the files, and of those who find them."""
 
-from diloco_chaos.harness.memory import Corruption
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 
 def test_a_damaged_checkpoint_is_found_after_the_kill_and_its_mirror_is_whole(cluster, hit, fault):

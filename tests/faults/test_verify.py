@@ -6,8 +6,8 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 
 HEAD = "diloco_chaos: 1\nname: x\ncluster: {budget: 500}\nfaults:\n  - "
 ZERO, AT, END = 1.0, 5.0, 30.0

@@ -11,8 +11,11 @@ import time
 import pytest
 
 import fake_slurm
-from diloco_chaos.harness.cleanup.processes import Identity, identity, state, with_token
-from diloco_chaos.harness.cleanup.undo_log import (
+from diloco_chaos.harness.base.processes import Identity, identity, state, with_token
+from diloco_chaos.harness.links.client import Links
+from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.record.undo_log import (
     Command,
     Continue,
     Enable,
@@ -24,9 +27,6 @@ from diloco_chaos.harness.cleanup.undo_log import (
     UndoLog,
     UndoLogError,
 )
-from diloco_chaos.harness.links.client import Links
-from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.reaper import NOT_UNDONE, heal
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -369,7 +369,7 @@ class Kubernetes:
     def remove(self, namespace, run):
         self.asked.append((namespace, run))
         if self.refuses:
-            from diloco_chaos.harness.cluster.kubernetes.api import KubernetesError
+            from diloco_chaos.harness.places.kubernetes.api import KubernetesError
             raise KubernetesError(self.refuses)
         return True
 
@@ -385,7 +385,7 @@ class Kubernetes:
     (Kubernetes(left=["namespace n, which is being terminated"]), "still there: namespace n, which is being termin"),
     (Kubernetes(refuses="the API server does not answer"), "the API server does not answer")])
 def test_what_a_run_left_on_a_kubernetes_is_removed_or_told_of(undo_log, monkeypatch, api, told):
-    monkeypatch.setattr("diloco_chaos.harness.cluster.kubernetes.api.Api", api)
+    monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.api.Api", api)
     undo_log.record(Namespace, context="lab", namespace="n", run="c0ffee" * 2)
     found, = heal(undo_log.path)
     assert told in found

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diloco_chaos.harness import tensors as arrays
+from diloco_chaos.harness.base import tensors as arrays
 from diloco_chaos.harness.trainer.algorithm import codec, outer_optimizer
 from diloco_chaos.harness.trainer.algorithm import merge as merging
 from diloco_chaos.harness.trainer.algorithm.codec import Codec

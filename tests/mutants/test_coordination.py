@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
-from diloco_chaos.harness import tensors as arrays
-from diloco_chaos.harness.core.effects import Close, Commit, Send, Stop
-from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.base.tensors import digest
+from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.trainer.coordinator import rounds
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.fragment_store import FragmentStore
@@ -13,6 +14,7 @@ from diloco_chaos.harness.trainer.coordinator.rounds import Round
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient, Welcome
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Send, Stop
 from planting import Mutant, finds
 
 KILL = {"kill": "learner-2", "at": "4s", "restart_after": "2s"}
@@ -156,7 +158,7 @@ def goes_back_to_older_versions(patch):
             if self.states[index].before and self.states[index].version % 5 == 0:
                 value = self.states[index].before[0]
                 yield replace_send(effect, replace(effect.message, version=self.states[index].version - 1, base=-1,
-                                                   digest=arrays.digest(value)), value)
+                                                   digest=digest(value)), value)
     patch.setattr(FragmentStore, "tell", old)
 
 
@@ -217,7 +219,7 @@ def the_new_are_given_what_was_before(patch):
             if not closed and state.before:
                 value = state.before[0]
                 yield replace_send(effect, replace(effect.message, version=state.version - 1, base=-1,
-                                                   digest=arrays.digest(value)), value)
+                                                   digest=digest(value)), value)
             else:
                 yield effect
     patch.setattr(FragmentStore, "tell", older)
@@ -232,7 +234,7 @@ def a_donor_gives_what_it_trains(patch):
             if isinstance(effect, Send):
                 value = {name: array for fragment in self.table for name, array in self.replica.read(
                     fragment.names).items()}
-                message = replace(effect.message, digests=[arrays.digest(self.replica.read(fragment.names))
+                message = replace(effect.message, digests=[digest(self.replica.read(fragment.names))
                                                            for fragment in self.table])
                 effect = effect._replace(message=replace(message, versions=[
                     version - 1 for version in message.versions]), tensors=value)
@@ -295,7 +297,7 @@ def names_are_not_synced(patch):
 def two_contents_of_one_version(patch):
     usual = FragmentState.restored
     patch.setattr(FragmentState, "restored", staticmethod(lambda tensors, meta: replace(
-        found := usual(tensors, meta), value={name: array * arrays.np.float32(1.001) for name, array in
+        found := usual(tensors, meta), value={name: array * np.float32(1.001) for name, array in
                                               found.value.items()})))
 
 

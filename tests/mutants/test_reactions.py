@@ -1,6 +1,6 @@
 """Bugs by which the trainer does not notice what a fault has done: the harness did its part, and that is no alibi."""
 
-from diloco_chaos.harness.storage import checkpoint
+from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.trainer.coordinator import fragment_state
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from planting import Mutant, failed, finds

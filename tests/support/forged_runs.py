@@ -16,9 +16,9 @@ from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
-from diloco_chaos.harness.tensors import Tensors, copy
+from diloco_chaos.harness.base.tensors import Tensors, copy
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
 

@@ -12,7 +12,19 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from diloco_chaos.harness.core.effects import (
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
+from diloco_chaos.harness.trainer.coordinator.fragment_state import (
+    FragmentState,
+    ProgressCounters,
+    Restored,
+    fragment_file,
+)
+from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
+from diloco_chaos.harness.trainer.learner.learner import Learner
+from diloco_chaos.harness.trainer.model.replica import Replica
+from diloco_chaos.harness.trainers.core.effects import (
     Close,
     Commit,
     Compute,
@@ -25,20 +37,8 @@ from diloco_chaos.harness.core.effects import (
     Stop,
     Timer,
 )
-from diloco_chaos.harness.core.roles import SYNCER, Coordinator, Worker
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
-from diloco_chaos.harness.trainer.coordinator.fragment_state import (
-    FragmentState,
-    ProgressCounters,
-    Restored,
-    fragment_file,
-)
-from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
-from diloco_chaos.harness.trainer.learner.learner import Learner
-from diloco_chaos.harness.trainer.model.replica import Replica
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 Lose = Callable[[str, str, Message], bool]
 """(sender, receiver, message) -> whether the connection breaks instead of delivering it."""

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from diloco_chaos.harness.core.effects import Compute, Effect
-from diloco_chaos.harness.core.roles import SYNCER
-from diloco_chaos.harness.node.client import ClientDriver
-from diloco_chaos.harness.node.failpoints import Failpoints
-from diloco_chaos.harness.node.server import ServerDriver
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage.checkpoint import load
+from diloco_chaos.harness.record.tape.reading import read
+from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
@@ -21,11 +20,12 @@ from diloco_chaos.harness.simulation.network import Link
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.simulation.world import World
-from diloco_chaos.harness.storage.checkpoint import load
-from diloco_chaos.harness.tape.reading import read
-from diloco_chaos.harness.tape.writing import TapeWriter
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.wire.messages import Introduction, Message, vocabulary
+from diloco_chaos.harness.trainers.core.effects import Compute, Effect
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.node.client import ClientDriver
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints
+from diloco_chaos.harness.trainers.node.server import ServerDriver
+from diloco_chaos.harness.trainers.wire.messages import Introduction, Message, vocabulary
 from inmemory import InMemoryNodes
 
 WORKER, TOKEN = "learner-1", "t" * 32

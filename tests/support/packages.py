@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from unittest import mock
 
-from diloco_chaos.harness.providers import forget
+from diloco_chaos.harness.base.registries import forget
 
 
 @contextmanager

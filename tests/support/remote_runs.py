@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from diloco_chaos.harness.cleanup.undo_log import UndoLog, read, undo_logs_folder
-from diloco_chaos.harness.tape import reading
+from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
 
 TOKEN = "c0ffee" * 4
 COMMAND = str(Path(sys.executable).with_name("diloco-chaos"))

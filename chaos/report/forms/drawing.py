@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import Figure
 from diloco_chaos.chaos.report.model import CurveTold, FaultTold, ReportModel
-from diloco_chaos.harness.units import shortened
+from diloco_chaos.harness.base.units import shortened
 
 WIDTH, NAME, LANE = 1000.0, 110.0, 18.0
 """Of a drawing: its width, that of names left of it, the height of a lane."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from diloco_chaos.chaos.report.model import CheckTold, ReportModel
 from diloco_chaos.chaos.report.story import MARKS
 from diloco_chaos.chaos.report.suite import COLUMNS, EXPECTED, Row
-from diloco_chaos.harness.units import show_seconds
+from diloco_chaos.harness.base.units import show_seconds
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 _MOST_CHECKS, _MOST_FAULTS, _ROOM = 8, 10, 28

@@ -26,7 +26,7 @@ from diloco_chaos.chaos.report.forms.drawing import (
 from diloco_chaos.chaos.report.model import ReportModel
 from diloco_chaos.chaos.report.past import Past
 from diloco_chaos.chaos.report.story import MARKS, VERDICTS
-from diloco_chaos.harness.units import show_bytes, show_seconds
+from diloco_chaos.harness.base.units import show_bytes, show_seconds
 
 PAGE = "report.html"
 """In a run's folder."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.report.forms.drawing import Axis, Tick
 from diloco_chaos.chaos.report.forms.page import FONTS, LIGHT, environment
-from diloco_chaos.harness.extras import MissingExtraError, require
+from diloco_chaos.harness.base.extras import MissingExtraError, require
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640.0, 420.0, 60.0, 50.0
 _LETTER_WIDTH = 6.8

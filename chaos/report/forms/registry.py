@@ -14,7 +14,7 @@ from diloco_chaos.chaos.report.forms.trace import report_trace
 from diloco_chaos.chaos.report.model import model_of
 from diloco_chaos.chaos.report.past import earlier
 from diloco_chaos.chaos.runner.run import Result, document
-from diloco_chaos.harness.providers import ProviderError, one_offer
+from diloco_chaos.harness.base.registries import ProviderError, one_offer
 
 GROUP = "diloco_chaos.reports"
 """Of entry points; each names a function from a `Result` to what is written, under the report's name."""

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from diloco_chaos.chaos.report.model import ReportModel
-from diloco_chaos.harness.extras import require
+from diloco_chaos.harness.base.extras import require
 
 _NAME = "diloco_chaos"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 _STATES, _WORK, _MOMENTS = 1, 2, 3
 """Threads of a node: what it was, what it computed, and what it told once."""

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from diloco_chaos import Drawn, LinkFault
+from diloco_chaos.harness.base.units import Rate, Seconds, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.units import Rate, Seconds, show_seconds
 
 
 class NicBrownout(LinkFault):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from diloco_chaos import RoundTrainer, SimpleSettings
-from diloco_chaos.harness.tensors import Tensors
-from diloco_chaos.harness.trainer_api.settings import Coupling
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.trainers.api.settings import Coupling
 
 
 class WalkSettings(SimpleSettings):

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from diloco_chaos.harness import tensors as arrays
-from diloco_chaos.harness.tensors import Array, Tensors
+from diloco_chaos.harness.base import tensors as arrays
+from diloco_chaos.harness.base.tensors import Array, Tensors
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diloco_chaos.harness.tensors import Array, Tensors
+from diloco_chaos.harness.base.tensors import Array, Tensors
 
 _TINY = 1e-12
 _PIECE = 1 << 16

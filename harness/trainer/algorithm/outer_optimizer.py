@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 
 
 class OuterStep(NamedTuple):

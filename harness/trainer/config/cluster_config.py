@@ -19,8 +19,9 @@ from pydantic import (
     model_validator,
 )
 
-from diloco_chaos.harness.device import Device
-from diloco_chaos.harness.extras import lacking
+from diloco_chaos.harness.base.device import Device
+from diloco_chaos.harness.base.extras import lacking
+from diloco_chaos.harness.base.units import MOST_STEPS, Seconds, Share, Steps, steps
 from diloco_chaos.harness.trainer.algorithm.codec import Codec, Precision
 from diloco_chaos.harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
 from diloco_chaos.harness.trainer.config.decoupled import Decoupled, Settings
@@ -29,8 +30,7 @@ from diloco_chaos.harness.trainer.config.streaming import Streaming
 from diloco_chaos.harness.trainer.model.quadratic import FLOOR, QuadraticSpec
 from diloco_chaos.harness.trainer.model.replica import GRADIENT
 from diloco_chaos.harness.trainer.model.spec import MODELS, ModelSpec
-from diloco_chaos.harness.trainer_api.settings import Coupling, TrainerSettings
-from diloco_chaos.harness.units import MOST_STEPS, Seconds, Share, Steps, steps
+from diloco_chaos.harness.trainers.api.settings import Coupling, TrainerSettings
 
 _EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")

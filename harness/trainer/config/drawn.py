@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from diloco_chaos.harness.trainer.config.cluster_config import SYNCHRONOUS, TrainerConfig
-from diloco_chaos.harness.trainer_api.settings import Pick
+from diloco_chaos.harness.trainers.api.settings import Pick
 
 _ATTEMPTS = 20
 _EXCHANGING = 6

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from diloco_chaos.harness.core.effects import Working
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Disk
-from diloco_chaos.harness.tensors import (
+from diloco_chaos.harness.base.tensors import (
     Tensors,
     add,
     add_prefix,
@@ -26,6 +23,8 @@ from diloco_chaos.harness.tensors import (
     strip_prefix,
     subtract,
 )
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Disk
 from diloco_chaos.harness.trainer.algorithm import outer_optimizer
 from diloco_chaos.harness.trainer.algorithm.fragments import Fragment
 from diloco_chaos.harness.trainer.algorithm.merge import merge, token_weight
@@ -33,6 +32,7 @@ from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
+from diloco_chaos.harness.trainers.core.effects import Working
 
 _VALUE, _MOMENTUM, _ERROR, _BEFORE = "value/", "momentum/", "error/", "before-{}/"
 NOT_FINITE, TOO_LARGE = BROKEN = ("not finite", "too large")

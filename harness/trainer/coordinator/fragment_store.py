@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from diloco_chaos.harness.core.effects import Commit, Effect, Record, Save, Send, Snapshot
-from diloco_chaos.harness.storage.disk import Content
+from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import snapshot_marks
@@ -14,6 +13,7 @@ from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentStat
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution, LearnerSession
 from diloco_chaos.harness.trainer.coordinator.syncer_part import syncers
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast
+from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Record, Save, Send, Snapshot
 
 
 class FragmentStore:

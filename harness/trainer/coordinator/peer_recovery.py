@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diloco_chaos.harness.core.effects import Effect, Record, Send, Timer
-from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from diloco_chaos.harness.trainer.coordinator.rounds import LearnerSession
 from diloco_chaos.harness.trainer.protocol.messages import Donate, Donation
+from diloco_chaos.harness.trainers.core.effects import Effect, Record, Send, Timer
 
 TIMER = "recovery from "
 """Before the donor's name, in the key of the timer after which it is not waited for any more."""

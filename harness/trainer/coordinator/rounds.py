@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.coordinator.moving_average import MovingAverage
 from diloco_chaos.harness.trainer.coordinator.plausible import Origin
 from diloco_chaos.harness.trainer.coordinator.transit import Transit

@@ -6,14 +6,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 
-from diloco_chaos.harness.core.effects import Effect
-from diloco_chaos.harness.core.roles import SYNCER
-from diloco_chaos.harness.storage.global_checkpoint import GlobalCheckpoints
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Clock, Finish, Hello
-from diloco_chaos.harness.trainer_api.sessions import P, PeerSessions
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.api.sessions import P, PeerSessions
+from diloco_chaos.harness.trainers.core.effects import Effect
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.storage.global_checkpoint import GlobalCheckpoints
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 
 class LearnerSessions(PeerSessions[P, Hello]):

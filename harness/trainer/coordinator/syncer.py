@@ -33,10 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
-from diloco_chaos.harness import tensors as arrays
-from diloco_chaos.harness.core.effects import Close, Effect, Failpoint, Record, Send, Timer
-from diloco_chaos.harness.core.roles import SYNCER
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base import tensors as arrays
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.algorithm.codec import CompressError
 from diloco_chaos.harness.trainer.algorithm.merge import token_weight
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
@@ -68,7 +66,9 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Record, Send, Timer
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 _ROUNDS_PER_INCARNATION = 1_000_000  # so that no two rounds of a run have the same number
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Content, Disk
-from diloco_chaos.harness.tensors import Tensors, add_prefix, strip_prefix
+from diloco_chaos.harness.base.tensors import Tensors, add_prefix, strip_prefix
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Content, Disk
 from diloco_chaos.harness.trainer.coordinator.fragment_state import fragment_file
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diloco_chaos.harness.core.effects import Effect
 from diloco_chaos.harness.trainer.data_parallel.hub import Hub, Member
+from diloco_chaos.harness.trainers.core.effects import Effect
 
 
 class DataParallel(Hub):

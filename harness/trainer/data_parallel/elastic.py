@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from diloco_chaos.harness.core.effects import Effect, Timer
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupCheckpoint
 from diloco_chaos.harness.trainer.data_parallel.hub import Hub, Member
+from diloco_chaos.harness.trainers.core.effects import Effect, Timer
 
 
 class ElasticDataParallel(Hub):

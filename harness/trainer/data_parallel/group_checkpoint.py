@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from diloco_chaos.harness.core.effects import Commit
-from diloco_chaos.harness.storage import checkpoint
-from diloco_chaos.harness.storage.disk import Disk
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.storage.disk import Disk
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import fragment_file
 from diloco_chaos.harness.trainer.model.replica import begun
+from diloco_chaos.harness.trainers.core.effects import Commit
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diloco_chaos.harness.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
-from diloco_chaos.harness.core.roles import SYNCER
-from diloco_chaos.harness.storage.disk import Content
-from diloco_chaos.harness.tensors import Tensors, all_finite, digest, same_shapes, shapes
+from diloco_chaos.harness.base.tensors import Tensors, all_finite, digest, same_shapes, shapes
+from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.trainer.algorithm.codec import CompressError
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.sessions import LearnerSessions
@@ -34,8 +32,10 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     State,
     Welcome,
 )
-from diloco_chaos.harness.trainer_api.rounds import Part, merged
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.api.rounds import Part, merged
+from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 _EPOCHS_PER_INCARNATION = 1_000_000  # so that no two groups of a run have the same number
 

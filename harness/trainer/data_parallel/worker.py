@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diloco_chaos.harness.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
-from diloco_chaos.harness.core.pacer import Metronome
-from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
 from diloco_chaos.harness.trainer.model.replica import Replica, start
@@ -25,7 +23,9 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Resume,
     State,
 )
-from diloco_chaos.harness.wire.messages import Farewell, Message
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
+from diloco_chaos.harness.trainers.core.pacer import Metronome
+from diloco_chaos.harness.trainers.wire.messages import Farewell, Message
 
 
 class DataParallelWorker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from diloco_chaos.harness.tensors import Tensors, add, add_prefix, shapes, strip_prefix
+from diloco_chaos.harness.base.tensors import Tensors, add, add_prefix, shapes, strip_prefix
 from diloco_chaos.harness.trainer.algorithm.codec import Codec, CompressError
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast
 

@@ -33,12 +33,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from diloco_chaos.harness import tensors as arrays
-from diloco_chaos.harness.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
-from diloco_chaos.harness.core.pacer import Metronome
-from diloco_chaos.harness.memory import Corruption
-from diloco_chaos.harness.storage.disk import Content
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base import tensors as arrays
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.learner.fragment_view import Held, packed, unpacked
@@ -59,7 +56,10 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from diloco_chaos.harness.wire.messages import Farewell, Message
+from diloco_chaos.harness.trainers.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
+from diloco_chaos.harness.trainers.core.memory import Corruption
+from diloco_chaos.harness.trainers.core.pacer import Metronome
+from diloco_chaos.harness.trainers.wire.messages import Farewell, Message
 
 _TOLD, _ASKED = (Broadcast, Donation, Reset), (Request, Donate, CheckpointRequest)
 """What is taken in before a step is reported, and what is answered after that."""

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from diloco_chaos.harness.cleanup.undo_log import Remove, UndoLog
-from diloco_chaos.harness.storage.disk import content_digest, file_digest
-from diloco_chaos.harness.trainer_api.trainer import TrainerError
+from diloco_chaos.harness.record.storage.disk import content_digest, file_digest
+from diloco_chaos.harness.record.undo_log import Remove, UndoLog
+from diloco_chaos.harness.trainers.api.trainer import TrainerError
 
 Bytes = npt.NDArray[np.uint8]
 Windows = npt.NDArray[np.int64]

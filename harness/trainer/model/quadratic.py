@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from diloco_chaos.harness.memory import Part
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
+from diloco_chaos.harness.trainers.core.memory import Part
 
 FLOOR = 1.0
 """Loss at the optimum."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from diloco_chaos.harness.memory import Part
-from diloco_chaos.harness.tensors import Array, Tensors
+from diloco_chaos.harness.base.tensors import Array, Tensors
+from diloco_chaos.harness.trainers.core.memory import Part
 
 VALUE, OPTIMIZER = "value/", "adamw/"
 """Before the names of weights in a state, and of the inner optimizer's tensors. A run's *start* has weights under their

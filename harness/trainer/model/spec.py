@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
 

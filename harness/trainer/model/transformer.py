@@ -10,15 +10,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from diloco_chaos.harness.tensors import Array, Tensors
+from diloco_chaos.harness.base.tensors import Array, Tensors
 from diloco_chaos.harness.trainer.model.experts import BALANCE, feed_forward, mixture
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, OPTIMIZER, VALUE, begun
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.device import Device
-    from diloco_chaos.harness.memory import Part
+    from diloco_chaos.harness.base.device import Device
     from diloco_chaos.harness.trainer.model.corpus import Corpus, Windows
     from diloco_chaos.harness.trainer.model.spec import ModelSpec
+    from diloco_chaos.harness.trainers.core.memory import Part
 
 _CLIP = 1.0
 _BETAS = (0.9, 0.99)

@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.trainer.algorithm.codec import BLOCK
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.protocol.messages import (
@@ -21,8 +21,8 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
-from diloco_chaos.harness.wire.impostor import About, Content
-from diloco_chaos.harness.wire.messages import Message
+from diloco_chaos.harness.trainers.wire.impostor import About, Content
+from diloco_chaos.harness.trainers.wire.messages import Message
 
 _ABSURD = 10**12
 _PAUSES_S = (0.02, 0.12)
@@ -30,7 +30,7 @@ _GOLDEN = 0.6180339887
 
 
 class Rogue(ABC):
-    """Takes a learner's place at the syncer. Implements `diloco_chaos.harness.wire.impersonation.Impostor`."""
+    """Takes a learner's place at the syncer. Implements `diloco_chaos.harness.trainers.wire.impersonation.Impostor`."""
 
     messages = MESSAGES
 

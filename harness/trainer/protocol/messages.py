@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from diloco_chaos.harness.wire.messages import Count, Introduction, Message, vocabulary
+from diloco_chaos.harness.trainers.wire.messages import Count, Introduction, Message, vocabulary
 
 Span = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Seconds."""

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from diloco_chaos.harness.memory import Corruption
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, fragments, kept, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
 from diloco_chaos.harness.trainer.reference.rules import Rules
-from diloco_chaos.harness.trainer_api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 _LOSS = 2e-4
 """Losses are written to four digits."""

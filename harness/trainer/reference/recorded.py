@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from diloco_chaos.harness.storage.workings import Kept
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, kept, mean_gradient, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
 from diloco_chaos.harness.trainer.reference.rules import Rules
-from diloco_chaos.harness.trainer_api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.storage.workings import Kept
 
 _ROUNDING = 1e-5
 """How far a value may be off, as a share of the largest change of its tensor: sums of float32 depend on the machine."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from diloco_chaos.harness.core.roles import SYNCER
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tensors import Tensors, digest
+from diloco_chaos.harness.base.tensors import Tensors, digest
+from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.model.replica import begun
 from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
-from diloco_chaos.harness.trainer_api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.core.roles import SYNCER
 
 
 def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas: MakeReplica,

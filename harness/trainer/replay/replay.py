@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from diloco_chaos.harness.core.effects import Effect, Record, Send
-from diloco_chaos.harness.memory import Corruption
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tensors import Tensors, digest, shapes
+from diloco_chaos.harness.base.tensors import Tensors, digest, shapes
+from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import outer_step
@@ -25,7 +23,9 @@ from diloco_chaos.harness.trainer.learner.learner import Learner
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, OuterGradient, Request, Reset, Welcome
 from diloco_chaos.harness.trainer.replay import averaged
 from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
-from diloco_chaos.harness.trainer_api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
+from diloco_chaos.harness.trainers.core.effects import Effect, Record, Send
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 Node = tuple[str, int]
 """A learner's name and incarnation."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diloco_chaos.harness.storage.disk import Content, Disk
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage.disk import Content, Disk
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import restore
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from diloco_chaos.harness.cleanup.undo_log import UndoLog
-from diloco_chaos.harness.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.model.corpus import Corpus, HeldOut, materialize, needed_bytes
 from diloco_chaos.harness.trainer.model.quadratic import Quadratic, QuadraticSpec

@@ -17,7 +17,7 @@ from benchmarks.figures.behaviour import COURSE, comparable, differ, digests
 from benchmarks.figures.canonical import RUNS
 from diloco_chaos.chaos.runner import virtual_runtime
 from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
-from diloco_chaos.harness import tensors
+from diloco_chaos.harness.base import tensors
 from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainer.algorithm import outer_optimizer
 from diloco_chaos.harness.trainer.algorithm.codec import Codec

@@ -5,7 +5,7 @@ import random
 
 from benchmarks.hostile import attack
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello
-from diloco_chaos.harness.wire.frames import Decoder
+from diloco_chaos.harness.trainers.wire.frames import Decoder
 
 
 def test_what_was_valid_in_another_run_is_a_hello_with_another_token_and_more():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 from forged_runs import ALWAYS
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.

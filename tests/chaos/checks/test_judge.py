@@ -7,9 +7,9 @@ import pytest
 from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
 from diloco_chaos.chaos.checks.base import check
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.harness.tape import reading
-from diloco_chaos.harness.tape.event import line
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.event import line
+from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
 OTHERS = {"arithmetic_correct", "silence_noticed", "rounds_never_go_back", "round_quorum"}

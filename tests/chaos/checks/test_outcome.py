@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
 from diloco_chaos.chaos.evidence.baseline import Point
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 
 @pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_verified", "all_undone"])

@@ -12,8 +12,8 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 
 
 def found(*steps, **settings):

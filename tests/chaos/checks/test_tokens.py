@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.evidence.token_accounting import account, closing_intervals
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 
 NODE = ("learner-1", 0)
 TOKENS = 16

@@ -153,7 +153,7 @@ def test_what_can_not_be_is_told_in_a_sentence_with_exit_code_2(given, why):
     with pytest.raises(Failure) as failed:
         told(*given)
     assert why in str(failed.value)
-    assert failed.value.code == 2
+    assert failed.value.exit_code == 2
 
 
 def test_all_that_is_wrong_is_told_at_once():

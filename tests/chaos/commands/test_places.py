@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fake_slurm
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
-from diloco_chaos.harness.cluster.base import ClusterError
+from diloco_chaos.harness.places.base import ClusterError
 
 KUBECONFIG = """
 apiVersion: v1

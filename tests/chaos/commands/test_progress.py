@@ -83,5 +83,5 @@ def test_of_several_logs_each_is_read_as_its_nodes(tmp_path):
 def test_a_log_that_nobody_reads_is_told_so(show, options, scenario, said):
     done = show(log(1), *options, scenario=scenario)
     assert isinstance(done.exception, Failure)
-    assert done.exception.code == 2
+    assert done.exception.exit_code == 2
     assert said in str(done.exception)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.common import Failure
 from diloco_chaos.chaos.evidence.run_folder import FolderError, named
-from diloco_chaos.harness.cleanup.processes import identity
+from diloco_chaos.harness.base.processes import identity
 
 NAMES = ["20260101-120000-mine-0000aaaa", "20260102-120000-mine-0000bbbb", "20260102-130000-yours-0000cccc"]
 REPORTS = [{"exit_code": 0, "checks": []},

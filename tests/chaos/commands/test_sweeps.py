@@ -79,4 +79,4 @@ def test_the_grace_window_has_a_table_of_contributors_and_one_of_losses():
 def test_what_can_not_be_gets_a_sentence(arguments, message):
     with pytest.raises(Failure) as failure:
         said(*arguments)
-    assert (str(failure.value), failure.value.code) == (message, 2)
+    assert (str(failure.value), failure.value.exit_code) == (message, 2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S, clocks
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 
 
 def tape(*told):

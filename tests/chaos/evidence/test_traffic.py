@@ -12,7 +12,7 @@ from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 

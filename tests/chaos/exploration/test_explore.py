@@ -32,7 +32,7 @@ from diloco_chaos.chaos.exploration.report import show
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.workers import InProcess, Processes
+from diloco_chaos.harness.base.workers import InProcess, Processes
 
 
 @pytest.mark.parametrize("bug", PLANTED)

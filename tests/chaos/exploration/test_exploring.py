@@ -55,5 +55,5 @@ def test_drawn_clusters_are_others(explore, tmp_path):
 def test_what_can_not_be_is_told_in_a_sentence(explore, options, words):
     done = explore(*options)
     assert isinstance(done.exception, Failure)
-    assert done.exception.code == 2
+    assert done.exception.exit_code == 2
     assert words in str(done.exception)

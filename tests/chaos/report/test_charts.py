@@ -11,7 +11,7 @@ from diloco_chaos.chaos.evidence.timeline import LOOKS, Lanes
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 
 def test_a_stale_incarnation_that_ends_beside_its_successor_is_not_the_end_of_the_learner():

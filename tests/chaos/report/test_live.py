@@ -10,7 +10,7 @@ from rich.text import Text
 from diloco_chaos.chaos.report.live import LiveView, PlainView, Terminal
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 MANY = """diloco_chaos: 1
 name: many

@@ -13,8 +13,8 @@ import time
 import pytest
 
 from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
-from diloco_chaos.harness.cleanup.processes import identity, state
-from diloco_chaos.harness.cleanup.undo_log import Continue, Remove, UndoLog, read, undo_logs_folder
+from diloco_chaos.harness.base.processes import identity, state
+from diloco_chaos.harness.record.undo_log import Continue, Remove, UndoLog, read, undo_logs_folder
 
 DEAD = secrets.token_hex(16)
 

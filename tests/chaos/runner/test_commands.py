@@ -24,7 +24,7 @@ from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
-from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.base.processes import TOKEN
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
 ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"

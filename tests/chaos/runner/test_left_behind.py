@@ -15,11 +15,11 @@ import pytest
 
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.faults import FAULTS, Composite
-from diloco_chaos.harness.cleanup.processes import identity, state, with_token
-from diloco_chaos.harness.cleanup.undo_log import read, undo_logs_folder
-from diloco_chaos.harness.cluster.base import EVERYWHERE
-from diloco_chaos.harness.cluster.local import link_server
-from diloco_chaos.harness.cluster.local.link_server import LinkServer
+from diloco_chaos.harness.base.processes import identity, state, with_token
+from diloco_chaos.harness.places.base import EVERYWHERE
+from diloco_chaos.harness.places.local import link_server
+from diloco_chaos.harness.places.local.link_server import LinkServer
+from diloco_chaos.harness.record.undo_log import read, undo_logs_folder
 
 WITHIN_S = 5.0
 MARK = "DILOCO_CHAOS_TEST_MARK"
@@ -33,7 +33,7 @@ STUB = """
 import json, os, socket, sys, time
 name, run, tied, port, incarnation, parent = *sys.argv[1:6], int(sys.argv[-1])
 if tied == "tied":
-    from diloco_chaos.harness.cleanup.parent_death import die_with_parent
+    from diloco_chaos.harness.base.parent_death import die_with_parent
     die_with_parent(parent)
 server = socket.create_server(("127.0.0.1", int(port or 0)))
 with open(f"{run}/tape/{name}.{incarnation}.jsonl", "a") as tape:
@@ -50,8 +50,8 @@ while True:
 
 def main(run, settings, tied, toxiproxy):
     from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
-    from diloco_chaos.harness.cluster.base import NodeSpec
-    from diloco_chaos.harness.cluster.local.cluster import LocalCluster
+    from diloco_chaos.harness.places.base import NodeSpec
+    from diloco_chaos.harness.places.local.cluster import LocalCluster
     (run / "tape").mkdir(parents=True)
     (run / "state").mkdir()
     for name in ("fragment-00.safetensors", "fragment-00.mirror.safetensors"):

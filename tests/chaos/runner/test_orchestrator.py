@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from diloco_chaos.chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import Event
+from diloco_chaos.harness.record.tape.event import Event
 
 
 def orchestrator(faults, deadline="60s", more=""):

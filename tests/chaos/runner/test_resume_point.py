@@ -12,7 +12,7 @@ from diloco_chaos.chaos.runner.resume_point import Origin, checkpoints_of
 from diloco_chaos.chaos.runner.simulate import data_file, performed
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 

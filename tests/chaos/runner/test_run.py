@@ -14,9 +14,9 @@ import pytest
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.report.story import story
 from diloco_chaos.chaos.runner.run import judged
-from diloco_chaos.harness.cleanup.processes import TOKEN
+from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.trainer.protocol.messages import Clock, Hello
-from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.trainers.wire.frames import encode
 
 
 def words(result):

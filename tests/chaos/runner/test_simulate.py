@@ -19,7 +19,7 @@ from diloco_chaos.chaos.runner.baselines import synchronous
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, performed, record, simulate
 from diloco_chaos.chaos.scenario.loading import load, parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.tape.event import line
+from diloco_chaos.harness.record.tape.event import line
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.learner.learner import Learner

@@ -4,9 +4,9 @@ import pytest
 
 from diloco_chaos.chaos.sweeps.cell import CELLS, Cell, measure, measured
 from diloco_chaos.chaos.sweeps.ways import WAYS, cluster_of, links, words
+from diloco_chaos.harness.base.workers import InProcess, Processes
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.model.spec import MODELS
-from diloco_chaos.harness.workers import InProcess, Processes
 
 STEPS, STEP = 48, 0.1
 

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from diloco_chaos.chaos.sweeps.cell import CELLS
 from diloco_chaos.chaos.sweeps.failed_share import FailedShare, swept
-from diloco_chaos.harness.workers import InProcess
+from diloco_chaos.harness.base.workers import InProcess
 
 
 def rows(*modes):

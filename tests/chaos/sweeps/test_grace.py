@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from diloco_chaos.chaos.sweeps.cell import CELLS
 from diloco_chaos.chaos.sweeps.grace import Grace, swept
-from diloco_chaos.harness.workers import InProcess
+from diloco_chaos.harness.base.workers import InProcess
 
 
 def test_a_window_lets_more_contribute_unless_the_link_is_too_narrow():

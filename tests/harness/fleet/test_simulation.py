@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.base.workers import InProcess
 from diloco_chaos.harness.fleet.closed_forms import goodput, harmonic
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.replications import TRIALS, FleetError, estimate, replicated
 from diloco_chaos.harness.fleet.simulation import simulate
-from diloco_chaos.harness.workers import InProcess
 
 DAY = 86_400.0
 SMALL = Fleet.model_validate({"chips": "64k", "slice_chips": 64, "mtbf": "30d", "repair": "100min", "learners": 4})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.node.failpoints import Failpoints
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
@@ -13,6 +12,7 @@ from diloco_chaos.harness.simulation.network import Link
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.server import SimulatedServer
 from diloco_chaos.harness.simulation.world import World
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 
 DELAY = 0.001
 

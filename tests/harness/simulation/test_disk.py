@@ -7,9 +7,9 @@ import errno
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, saving, saving_both
+from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.simulation.disk import MemoryDisk
-from diloco_chaos.harness.storage.checkpoint import copies, load_either, saving, saving_both
-from diloco_chaos.harness.storage.disk import CheckpointError, Content
 
 NAME = "fragment-00.safetensors"
 

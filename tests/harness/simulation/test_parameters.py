@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters, measured
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
 
 
 def recorded(compute=0.02, delay=0.001, commit=0.006, count=40):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.core.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
 from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, saving_both
+from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.simulation.disk import MemoryDisk
-from diloco_chaos.harness.storage.checkpoint import copies, load_either, saving_both
-from diloco_chaos.harness.storage.disk import CheckpointError, Content
 from diloco_chaos.harness.trainer.protocol.messages import Clock, OuterGradient
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
 
 NAME = "fragment-00.safetensors"
 CLOCK = Clock(step=1, tokens=1, steady=True)

@@ -5,7 +5,7 @@ import pytest
 
 from diloco_chaos.harness.simulation.sizes import Sizes
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
-from diloco_chaos.harness.wire.frames import encode
+from diloco_chaos.harness.trainers.wire.frames import encode
 
 GRADIENT = OuterGradient(round=1, fragment=2, base_version=3, first_step=4, last_step=5, steps=2, tokens=6, digest="")
 TENSORS = {"a": np.zeros(100, np.float32), "b": np.zeros(10, np.int8)}

@@ -22,7 +22,7 @@ from diloco_chaos.chaos.report.model import ReportModel, model_of
 from diloco_chaos.chaos.report.past import Past
 from diloco_chaos.chaos.report.saved import kept
 from diloco_chaos.chaos.runner.run import judged
-from diloco_chaos.harness.extras import MissingExtraError
+from diloco_chaos.harness.base.extras import MissingExtraError
 
 _VOID = {"meta", "link", "br", "input"}
 

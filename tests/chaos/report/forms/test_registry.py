@@ -10,7 +10,7 @@ from diloco_chaos.chaos.runner.backends import simulated
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.providers import ProviderError
+from diloco_chaos.harness.base.registries import ProviderError
 from packages import installed
 
 ENTRY = "[diloco_chaos.reports]\nacme = acme_reports:acme\n"
@@ -33,9 +33,15 @@ def test_one_of_another_package_is_found_by_its_name(result, tmp_path):
 
 
 def test_an_unknown_one_is_told_with_those_that_there_are(tmp_path):
-    with installed(tmp_path, "acme-reports", ENTRY, acme_reports="import no_such_printer"), \
-            pytest.raises(ProviderError, match=r"no report 'acm'; there are html, json, junit, .*\. acme of acme"):
+    with installed(tmp_path, "acme-reports", ENTRY, acme_reports="acme = 7"), \
+            pytest.raises(ProviderError, match=r"unknown report 'acm'; did you mean 'acme'\?; there are html, json"):
         find("acm")
+
+
+def test_one_that_cannot_be_imported_is_told_with_its_package(tmp_path):
+    with installed(tmp_path, "acme-reports", ENTRY, acme_reports="import no_such_printer"), \
+            pytest.raises(ProviderError, match=r"acme of acme-reports 1.2 can't be loaded: ModuleNotFoundError"):
+        find("acme")
 
 
 def test_what_is_no_function_is_told(tmp_path):

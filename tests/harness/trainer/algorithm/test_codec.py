@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from diloco_chaos.harness.tensors import digest, shapes
+from diloco_chaos.harness.base.tensors import digest, shapes
 from diloco_chaos.harness.trainer.algorithm.codec import BLOCK, Codec, CompressError, bits_per_value
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Broadcast
-from diloco_chaos.harness.wire.frames import Decoder, encode
+from diloco_chaos.harness.trainers.wire.frames import Decoder, encode
 
 LOSSY = ["bfloat16", "int8", "int4"]
 MARGIN = 1 + 2**-8  # by so much a scale's own rounding may lengthen the step from one integer to the next

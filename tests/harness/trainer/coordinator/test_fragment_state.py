@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.core.effects import Record, Send
-from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator import peer_recovery
 from diloco_chaos.harness.trainer.coordinator.plausible import Origin
 from diloco_chaos.harness.trainer.coordinator.rounds import LearnerSession
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Donate, Donation
+from diloco_chaos.harness.trainers.core.effects import Record, Send
 
 
 def events(cluster, name, node=None):

@@ -6,8 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.core.effects import Close, Record
-from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
@@ -20,6 +19,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
+from diloco_chaos.harness.trainers.core.effects import Close, Record
 
 INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}
 

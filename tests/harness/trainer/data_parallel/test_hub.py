@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.core.effects import Close, Commit, Record, Save, Send, Timer
-from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.algorithm.codec import Codec
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.blocking import DataParallel
@@ -13,6 +12,7 @@ from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupChe
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
 from diloco_chaos.harness.trainer.protocol.messages import Average, Clock, Fetch, Finish, Gradient, Hello, Resume, State
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Record, Save, Send, Timer
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
 INITIAL = CONFIG.spec.initial(0)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from diloco_chaos.harness.core.effects import Send
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.worker import DataParallelWorker
 from diloco_chaos.harness.trainer.protocol.messages import Fetch, Resume, State
+from diloco_chaos.harness.trainers.core.effects import Send
 
 CONFIG = TrainerConfig(mode="elastic_data_parallel", learners=2, model="quadratic", budget=10)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.memory import Corruption
 from diloco_chaos.harness.trainer.coordinator.fragment_state import too_large
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 
 def events(cluster, name, node=None):

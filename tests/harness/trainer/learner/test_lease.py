@@ -1,11 +1,11 @@
 """Which batch of its shard a learner trains on, and what it tells of that."""
 
-from diloco_chaos.harness.core.effects import Compute, Record
-from diloco_chaos.harness.tensors import digest
+from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Welcome
 from diloco_chaos.harness.trainer.runtime.cores import learner_core
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
+from diloco_chaos.harness.trainers.core.effects import Compute, Record
 
 CONFIG = TrainerConfig(model="quadratic", learners=2, fragments=1, step_time=0.0)
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from diloco_chaos.harness.storage.disk import file_digest
+from diloco_chaos.harness.record.storage.disk import file_digest
 from diloco_chaos.harness.trainer.model.corpus import Corpus, CorpusError, MarkovSource, materialize, needed_bytes
 
 

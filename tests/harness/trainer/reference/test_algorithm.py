@@ -11,7 +11,7 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.baselines import synchronous
 from diloco_chaos.chaos.runner.simulate import performed
-from diloco_chaos.harness.tensors import digest as theirs
+from diloco_chaos.harness.base.tensors import digest as theirs
 from diloco_chaos.harness.trainer.algorithm.fragments import plan_fragments
 from diloco_chaos.harness.trainer.algorithm.merge import merge
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep

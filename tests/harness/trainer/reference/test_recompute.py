@@ -6,8 +6,8 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
-from diloco_chaos.harness.tape.event import Event
-from diloco_chaos.harness.tape.reading import Tape
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.reference import recompute
 
 KILL = {"kill": "learner-2", "at": "5s", "restart_after": "1s"}

@@ -11,14 +11,14 @@ from diloco_chaos.chaos.runner.run import recorded
 from diloco_chaos.chaos.runner.simulate import NullObserver
 from diloco_chaos.chaos.runner.virtual_runtime import FolderStage
 from diloco_chaos.chaos.scenario import plan as plans
-from diloco_chaos.harness.node.settings import NodeSettings
 from diloco_chaos.harness.simulation.parameters import Parameters
-from diloco_chaos.harness.storage.workings import WORKINGS
 from diloco_chaos.harness.trainer.algorithm import outer_optimizer
 from diloco_chaos.harness.trainer.algorithm.codec import Codec
 from diloco_chaos.harness.trainer.coordinator import fragment_state
 from diloco_chaos.harness.trainer.data_parallel import hub
 from diloco_chaos.harness.trainer.learner import learner
+from diloco_chaos.harness.trainers.node.settings import NodeSettings
+from diloco_chaos.harness.trainers.storage.workings import WORKINGS
 
 KILLS = [{"kill": "learner-2", "at": "1s", "restart_after": "500ms"},
          {"kill": "syncer", "at": "2500ms", "restart_after": "500ms"}]

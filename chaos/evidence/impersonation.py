@@ -1,0 +1,51 @@
+"""Who took a learner's place at the syncer and was no process of this run: whoever has the run's token can."""
+
+from __future__ import annotations
+
+import math
+
+from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.token_accounting import Node
+from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.record.tape.event import Event
+
+
+def usurpations(history: History) -> list[str]:
+    """A line for each: a number that the harness never started, or one whose own process never made that connection.
+
+    A process says `disconnected` before it introduces itself again, so that a second hello without one is another's. A
+    syncer that stood reads several of them at once: then what was said before the first of them counts for the next.
+    """
+    together = history.plan.cluster.heartbeat_timeout
+    started = {_node(event, "target") for event in history.tape.of("spawn", node="harness")}
+    lines: list[str] = []
+    holder: dict[str, int] = {}
+    last: dict[Node, float] = {}
+    unused: dict[Node, int] = {}  # times that it said `disconnected` and its return has not been read
+    for hello in history.tape.of("hello", node=SYNCER):
+        if (node := _node(hello, "learner")) is None:
+            continue
+        name = f"{node[0]}.{node[1]}"
+        before = f"{node[0]}.{holder[node[0]]}" if node[0] in holder else "nobody"
+        since = last.get(node, -math.inf)
+        own = _disconnected(history, node, since, hello.t)
+        own += unused.get(node, 0) if hello.t <= since + together else 0
+        if node not in started:
+            lines.append(f"{hello.t:.2f} s: {name}, which this run never started, took the place of {before}")
+        elif node in last and not own:
+            lines.append(f"{hello.t:.2f} s: another process that calls itself {name} took its place, which {name} had "
+                         f"not left")
+        unused[node] = max(0, own - (node in last))
+        holder[node[0]], last[node] = node[1], hello.t
+    return lines
+
+
+def _disconnected(history: History, node: Node, after: float, before: float) -> int:
+    return sum(event.incarnation == node[1] and after < event.t <= before
+               for event in history.tape.of("disconnected", node=node[0]))
+
+
+def _node(event: Event, of: str) -> Node | None:
+    """Whom an event tells of; None where it tells nothing that makes sense."""
+    name, incarnation = event[of], event["incarnation"]
+    return (name, incarnation) if isinstance(name, str) and isinstance(incarnation, int) else None

@@ -1,0 +1,126 @@
+"""Catches connections that no command names: a small library, preloaded into a command, asks at every connect().
+
+Ports that a trainer chooses while it runs are known to nobody beforehand: gloo's, a TCPStore's, gRPC's. Who listens on
+one is looked up when somebody connects to it. What does not go through the C library's connect() is not caught:
+programs that are linked statically, Go's, RDMA, shared memory.
+"""
+
+from __future__ import annotations
+
+import os
+import socketserver
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.trainers.core.programs import NO_COMPILER, compiler
+from diloco_chaos.harness.trainers.wire.token import matches
+
+_SOURCE = Path(__file__).with_name("catch.c")
+_LIBRARY, _SOCKET = "catch.so", "catch.sock"
+_LONGEST = 512
+"""Bytes of a question."""
+_PATIENCE_S = 5.0
+_BUILD_S = 60
+_FLAGS = ("-O2", "-shared", "-fPIC", "-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE")
+Way = Callable[[str, str, int], str]
+"""way(node, host, port): HOST:PORT, of version 4, to which a node's connection is to go instead; empty: as it asked."""
+
+
+class Catcher(socketserver.ThreadingUnixStreamServer):
+    """Answers preloaded commands from when it is made until `close`.
+
+    Raises:
+        ClusterError: the library could not be built.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, folder: Path, token: str, way: Way, *, there: str = "") -> None:
+        """The library is built into `folder`. `token`: of the run, which whoever asks must know. `way` is called in a
+        thread of each connection; what it raises is in `failure`. `there`: where containers find `folder`: the socket
+        is a file in it then, else it has a name of this machine's."""
+        self.failure: Exception | None = None
+        self.loaded: set[str] = set()
+        """Nodes that have loaded the library: with a socket that is a file they say so."""
+        self._way, self._token = way, token
+        library = (folder / _LIBRARY).resolve()
+        if not there and any(mark in str(library) for mark in " :"):
+            raise ClusterError(f"peers: caught: there is a space or a colon in {str(folder)!r}, and no library can be "
+                               f"preloaded from there: run it in another one")
+        _build(library)
+        self._file = library.with_name(_SOCKET) if there else None
+        self._library, self._name = (f"{there}/{_LIBRARY}", f"{there}/{_SOCKET}") if there else (
+            str(library), f"diloco-chaos-{token}")
+        with _short(library.parent) as short:
+            super().__init__(f"{short}/{_SOCKET}" if there else f"\0{self._name}", _Answer)
+        if self._file:
+            self._file.chmod(0o666)  # who asks in a container is somebody else; the token is what counts
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True, name="catcher")
+        self._thread.start()
+
+    def environment(self, preloaded: str) -> dict[str, str]:
+        """What a command needs to be caught, beside its name. `preloaded`: what it would preload anyway."""
+        return {"LD_PRELOAD": " ".join(filter(None, [self._library, preloaded])),
+                "DILOCO_CHAOS_CATCHER": self._name, TOKEN: self._token}
+
+    def answered(self, token: str, node: str, host: str, port: int) -> str:
+        """Where to, see `Way`; as asked where that can't be told, or is asked by a stranger."""
+        if not matches(token, self._token):
+            return ""
+        if host == "-":
+            self.loaded.add(node)
+            return ""
+        try:
+            return self._way(node, host, port)
+        except Exception as error:
+            self.failure = error
+            return ""
+
+    def close(self) -> None:
+        """Answer nobody any more: connections go where they ask to."""
+        self.shutdown()
+        self.server_close()
+        if self._file:
+            with suppress(OSError):
+                self._file.unlink()
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    server: Catcher
+
+    def handle(self) -> None:
+        """One question: `TOKEN NAME.NUMBER HOST PORT`."""
+        self.request.settimeout(_PATIENCE_S)
+        try:
+            asked = self.request.recv(_LONGEST).decode("ascii", "replace").split()
+            if len(asked) == 4 and asked[3].isdigit():
+                answer = self.server.answered(asked[0], asked[1].rpartition(".")[0], asked[2], int(asked[3]))
+                self.request.sendall(f"{answer}\n".encode())
+        except OSError:
+            return  # who asked has died, or asked nothing
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """Another name for a folder: that of a socket's file has 107 characters at the most."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{opened}"
+    finally:
+        os.close(opened)
+
+
+def _build(library: Path) -> None:
+    if not compiler():
+        raise ClusterError(NO_COMPILER)
+    done = subprocess.run([compiler(), *_FLAGS, "-o", str(library), str(_SOURCE)], capture_output=True, text=True,
+                          timeout=_BUILD_S, check=False)
+    if done.returncode != 0:
+        raise ClusterError(f"peers: caught: {compiler()} could not build the library:\n{done.stderr.strip()}")
+    library.chmod(0o755)

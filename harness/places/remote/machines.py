@@ -1,0 +1,82 @@
+"""What else goes on on the machines that a run's nodes are on, from what their agents tell: see `harness.base.machine`.
+
+Agents on one machine are told by its start (boot id); what their containers use is the run's. What only a process of
+the harness' own could tell of another machine (how late it is woken, how long its disk takes) is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from diloco_chaos.harness.base.machine import Sample
+
+_RESOURCES = ("cpu", "io", "memory")
+_STAT = 8
+_LEAST_S = 0.3
+"""Between two looks; what less time tells is chance."""
+_SILENT = 4
+"""An agent that has told nothing new so many times is not waited for: it may be cut off."""
+
+
+class Look(NamedTuple):
+    """What one agent told at one moment."""
+
+    agent: str
+    boot: str
+    at: float
+    """Its machine's clock, seconds."""
+    used: float
+    """Seconds of processor that its container has used."""
+    machine: Mapping[str, Any]
+
+
+class Machines:
+    """Of one run; looked at again and again."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, dict[str, Look]] = {}  # boot id -> agent -> what it told last time
+        self._same: dict[str, tuple[float, int]] = {}  # agent -> its clock, and how often that was the same
+
+    def samples(self, looks: Iterable[Look], here: str, own: Sample) -> dict[str, Sample]:
+        """What each machine did since the last time that this was asked, by its boot id; none where an agent came or
+        went meanwhile. `here`: this machine's boot id. `own`: what this machine did, which is what it was if no node is
+        on it, but for what others did, which kept nobody waiting."""
+        now: dict[str, dict[str, Look]] = {}
+        for look in filter(self._tells, looks):
+            now.setdefault(look.boot, {})[look.agent] = look
+        found = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
+                                                      sync=0.0)}
+        for boot, agents in now.items():
+            before = self._before.get(boot, {})
+            if before.keys() == agents.keys() and any(agents[one].at - before[one].at < _LEAST_S for one in agents):
+                continue  # not all have told anything new
+            self._before[boot] = agents
+            if before.keys() == agents.keys() and (sample := _between(before, agents)) is not None:
+                found[boot] = sample if boot != here else replace(
+                    own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
+        return found
+
+    def _tells(self, look: Look) -> bool:
+        at, count = self._same.get(look.agent, (look.at, -1))
+        self._same[look.agent] = look.at, count + 1 if at == look.at else 0
+        return self._same[look.agent][1] < _SILENT
+
+
+def _between(before: Mapping[str, Look], now: Mapping[str, Look]) -> Sample | None:
+    first, last = (next(iter(looks.values())) for looks in (before, now))
+    seconds = last.at - first.at
+    stats = [stat for look in (first, last) if isinstance(stat := look.machine.get("stat"), list)
+             and len(stat) == _STAT]
+    if len(stats) < 2:
+        return None
+    ticks = float(last.machine.get("ticks", 100)) * seconds
+    spent = [(after - earlier) / ticks for earlier, after in zip(*stats, strict=True)]
+    idle, stolen, every = spent[3] + spent[4], spent[7], sum(spent)
+    ours = max(0.0, sum((now[agent].used - before[agent].used) / (now[agent].at - before[agent].at) for agent in now))
+    waited = {what: min(1.0, max(0.0, (last.machine.get(what, 0) - first.machine.get(what, 0)) / 1e6 / seconds))
+              for what in _RESOURCES}
+    return Sample(seconds, int(last.machine["cores"]), max(0.0, idle), ours, max(0.0, every - idle - stolen - ours),
+                  max(0.0, stolen), 0.0, **waited, disk_ours=0.0, disk_all=0.0, memory_ours=0.0, memory_left=1.0,
+                  sync=0.0)

@@ -1,0 +1,1 @@
+"""Any trainer: what it must bring, and what drives its nodes."""

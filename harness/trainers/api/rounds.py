@@ -1,0 +1,325 @@
+"""Trainers that work in rounds: everybody who is there takes a step from the same state, and all go on from what their
+contributions come to. Whoever derives from `RoundTrainer` says what a step is and what a round makes of them.
+
+Theory of operation
+-------------------
+The coordinator has a state, numbered by rounds. It tells the state to whoever connects and, when a round is over, to
+all. A learner that hears of a round takes a step for it, once, and sends what came out. A round is over when everybody
+who is connected has; it is committed, recorded, and only then told.
+
+Three times within `heartbeat_timeout` the coordinator says where it is, and every learner answers: by its contribution,
+again if need be, or by one to no round while it computes. So nothing that is lost is waited for, and whoever is silent
+for longer than that is gone. A contribution to another round than the open one is void, whoever it comes from.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from diloco_chaos.harness.base.tensors import Tensors, digest
+from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, tidied
+from diloco_chaos.harness.record.storage.disk import Content, Disk
+from diloco_chaos.harness.trainers.api.sessions import PeerSessions
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import Trainer, Workload
+from diloco_chaos.harness.trainers.core.effects import Commit, Compute, Effect, Record, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.pacer import Metronome
+from diloco_chaos.harness.trainers.core.roles import Coordinator, Worker
+from diloco_chaos.harness.trainers.wire.messages import Count, Farewell, Introduction, Message, vocabulary
+
+_FILE = "state.safetensors"
+_NONE = -1
+"""The round of a contribution to none."""
+
+
+class Part(NamedTuple):
+    """What a learner gave to a round: one inner step."""
+
+    learner: str
+    incarnation: int
+    number: int
+    """The learner's own count of steps, which never goes back within an incarnation."""
+    tokens: int
+    arrived: float
+    """On the coordinator's clock, seconds."""
+    digest: str
+    """Of what it gave."""
+
+
+def merged(version: int, digest: str, processed: int, opened: float, closed: float, parts: Sequence[Part]) -> Record:
+    """The `merge` event of a round, the `version`-th, counted from 1.
+
+    Args:
+        version: of what everybody goes on from.
+        digest: of what came out.
+        processed: tokens of the whole run, this round's included.
+        opened: when the round began, on the coordinator's clock, seconds.
+        closed: when the last part was there.
+        parts: of its members, in the order of their names.
+    """
+    return Record("merge", {
+        "round": version - 1, "fragment": 0, "version": version, "digest": digest, "step": version,
+        "processed": processed, "merged": processed, "opened": opened, "quorum_at": max(part.arrived for part in parts),
+        "closed": closed, "grace": 0.0, "step_time": 0.0, "sync_time": 0.0, "why": "all answered",
+        "asked": [part.learner for part in parts], "declined": [], "contributions": [
+            {"learner": part.learner, "incarnation": part.incarnation, "base": version - 1, "first": part.number,
+             "last": part.number, "steps": 1, "tokens": part.tokens, "weight": float(part.tokens * part.tokens),
+             "arrived": part.arrived, "digest": part.digest} for part in parts]})
+
+
+@dataclass(kw_only=True, slots=True)
+class Contribution(Message):
+    """What a learner's step for a round came to; its payload. A sign of life, too."""
+
+    type: Literal["contribution"] = "contribution"
+    round: int
+    number: Count
+    """The learner's own count of steps."""
+
+
+@dataclass(kw_only=True, slots=True)
+class State(Message):
+    """What everybody goes on from, as the payload: a new round where it is one. It is answered."""
+
+    type: Literal["state"] = "state"
+    round: Count
+    steady: bool
+    over: bool
+
+
+MESSAGES = vocabulary(Introduction | Contribution | State)
+
+
+class RoundTrainer(Trainer):
+    """A trainer that works in rounds. `learner` counts from 1; the same arguments give the same result."""
+
+    @abstractmethod
+    def initial(self, settings: Any) -> Tensors:
+        """What the first round begins from."""
+
+    @abstractmethod
+    def step(self, settings: Any, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
+        """A learner's contribution to a round, and its loss. It is called beside everything else, and may take long."""
+
+    @abstractmethod
+    def merge(self, settings: Any, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
+        """What all go on from: of the round's state, and its members' contributions by their names, in order."""
+
+    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """There is no data but what `step` makes of its arguments."""
+        return _Rounds(self, settings, initial)
+
+
+class _Rounds(Workload):
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors) -> None:
+        self._trainer, self._settings, self._initial = trainer, settings, initial
+
+    def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
+        return RoundCoordinator(self._trainer, self._settings, self._initial, disk)
+
+    def worker(self, name: str, incarnation: int, token: str, part: Content | None = None) -> Worker:
+        return RoundWorker(self._trainer, self._settings, name, incarnation, token)
+
+
+@dataclass
+class _Member:
+    """A learner that is connected."""
+
+    name: str
+    incarnation: int
+    connection: int
+    heard: float
+    given: tuple[Part, Tensors] | None = None
+    """What it has contributed to the open round."""
+
+
+class RoundCoordinator(PeerSessions[_Member, Introduction]):
+    """Implements `diloco_chaos.harness.trainers.core.roles.Coordinator`."""
+
+    messages = MESSAGES
+    introduction = Introduction
+
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors, disk: Disk) -> None:
+        """It goes on from what is on the disk.
+
+        Raises:
+            CheckpointError: there is something, and no copy of it can be trusted.
+        """
+        super().__init__(settings, settings.sign_s)
+        self._trainer, self._settings = trainer, settings
+        there = tidied(disk)
+        self._resumed = bool(there.intersection(copies(_FILE)))
+        begun = Content(initial, {"version": 0, "tokens": 0, "incarnations": {}})
+        content = load_either(disk, _FILE, there)[0] if self._resumed else begun
+        self._state, self._round = content.tensors, int(content.meta["version"])
+        self._tokens = int(content.meta["tokens"])
+        self._newest: dict[str, int] = dict(content.meta["incarnations"])
+        """Incarnations that were heard of: an earlier one is refused, by this coordinator's successor, too."""
+        self._contributed: set[str] = set()
+        self._opened = 0.0
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "finished": self.finished, "round": self._round, "processed": self._tokens,
+                "learners": sorted(self.peers)}
+
+    def start(self, now: float) -> Iterable[Effect]:
+        """It listens, and says from where it goes on."""
+        self._opened = now
+        yield Record("resumed" if self._resumed else "initial", {
+            "versions": [self._round], "digests": [digest(self._state)], "step": self._round,
+            "processed": self._tokens})
+        yield self._next_heartbeat(now)
+
+    def _timer(self, key: str, now: float) -> Iterable[Effect]:
+        """Everybody hears something, and is heard, or is gone."""
+        return self._heartbeat(now)
+
+    def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
+        """A connection ended: nobody waits for whoever was there."""
+        member = self._by_connection.pop(connection, None)
+        if member is not None:
+            del self.peers[member.name]
+            yield Record("lost", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+            yield from self._close_round(now)
+
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """There are no global checkpoints."""
+        return ()
+
+    def _hello(self, connection: int, hello: Introduction, now: float) -> Iterable[Effect]:
+        if refusal := self._turn_away(connection, hello, self._newest.get(hello.node, 0)):
+            yield from refusal
+            return
+        self._newest[hello.node] = hello.incarnation
+        yield from self._replace(hello, now)
+        self.peers[hello.node] = self._by_connection[connection] = _Member(hello.node, hello.incarnation, connection,
+                                                                           now)
+        yield Record("hello", {"learner": hello.node, "incarnation": hello.incarnation, "versions": [self._round],
+                               "versions_held": [_NONE]})
+        yield Send(*self._standing(now), to=connection)
+
+    def _take(self, peer: _Member, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
+        if isinstance(message, Contribution) and message.round == self._round and not self.finished:
+            tokens = self._settings.tokens_per_step_of(peer.name)
+            part = Part(peer.name, peer.incarnation, message.number, tokens, now, digest(tensors))
+            peer.given = part, tensors
+            yield from self._close_round(now)
+
+    def _close_round(self, now: float) -> Iterable[Effect]:
+        """If everybody who is there has contributed."""
+        given = [self.peers[name].given for name in sorted(self.peers)]
+        there = [one for one in given if one is not None]
+        if self.finished or not there or len(there) < len(given):
+            return
+        parts = [part for part, _ in there]
+        self._state = self._trainer.merge(self._settings, self._state, {part.learner: made for part, made in there})
+        self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
+        for member in self.peers.values():
+            member.given = None
+        yield Commit(_FILE, self._state, {"version": self._round, "tokens": self._tokens,
+                                          "incarnations": dict(self._newest)})
+        yield merged(self._round, digest(self._state), self._tokens, self._opened, now, parts)
+        self._opened = now
+        self._contributed.update(part.learner for part in parts)
+        if not self.steady and self._contributed.issuperset(self._settings.starters):
+            self.steady = True
+            yield Record("steady", {"step": self._round, "processed": self._tokens})
+        if self._tokens >= self._settings.budget_tokens:
+            yield from self._finish(now, step=self._round, processed=self._tokens, merged=self._tokens)
+        else:
+            yield from self._tell_all(*self._standing(now))
+
+    def _standing(self, now: float) -> tuple[Message, Tensors]:
+        return State(round=self._round, steady=self.steady, over=self.finished), self._state
+
+    def _end(self) -> tuple[Message, Tensors]:
+        return State(round=self._round, steady=self.steady, over=True), self._state
+
+
+class RoundWorker:
+    """Implements `diloco_chaos.harness.trainers.core.roles.Worker`."""
+
+    messages = MESSAGES
+
+    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, name: str, incarnation: int,
+                 token: str) -> None:
+        self._trainer, self._settings, self._token = trainer, settings, token
+        self.name, self.incarnation, self.heartbeat_timeout = name, incarnation, settings.heartbeat_timeout
+        self.steady = False
+        self._learner = settings.names.index(name) + 1
+        self._number = 0
+        self._ready = False
+        self._busy = False  # it waits for its pace, or computes
+        self._heard: tuple[State, Tensors] | None = None  # the newest
+        self._made: tuple[Contribution, Tensors] | None = None  # the newest
+        self._pace = Metronome(settings.step_time_of(name), settings.variance, f"{settings.seed}/{name}/{incarnation}")
+
+    def status(self) -> dict[str, object]:
+        """For people who ask."""
+        return {"steady": self.steady, "steps": self._number}
+
+    def on_connected(self, now: float) -> Iterable[Effect]:
+        """Introduce yourself."""
+        yield Send(Introduction(token=self._token, node=self.name, incarnation=self.incarnation))
+
+    def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
+        """The driver connects again."""
+        yield Record("disconnected", {"reason": reason, "step": self._number})
+
+    def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
+        """A new round, or a question whether anybody is there."""
+        if not isinstance(message, State):
+            return
+        self.steady, self._heard = message.steady, (message, tensors)
+        if message.over:
+            yield Record("finished", {"step": self._number, "tokens": self._number})
+            yield Send(Farewell())
+            yield Stop("finished")
+            return
+        if not self._ready:
+            self._ready = True
+            yield Record("ready", {"step": self._number, "position": message.round})
+        if self._made is not None and self._made[0].round == message.round:
+            yield Send(*self._made)
+        elif self._busy:
+            yield Send(Contribution(round=_NONE, number=self._number))
+        else:
+            yield from self._begin(now)
+
+    def on_timer(self, key: str, now: float) -> Iterable[Effect]:
+        """The pace allows the next step."""
+        assert self._heard is not None, "there is a round"
+        yield Compute(self._heard[0].round, 0.0)
+
+    def compute(self, step: Compute) -> tuple[int, Tensors, float]:
+        """A step for the round that was heard of when it began, or a newer one."""
+        assert self._heard is not None, "there is a round"
+        message, state = self._heard
+        return message.round, *self._trainer.step(self._settings, self._learner, message.round, state)
+
+    def on_computed(self, result: tuple[int, Tensors, float], began: float, now: float) -> Iterable[Effect]:
+        """Say where that led; go on where a newer round is open by now."""
+        assert self._heard is not None, "there was a round"
+        round_, tensors, loss = result
+        self._busy, self._number = False, self._number + 1
+        self._made = Contribution(round=round_, number=self._number), tensors
+        yield Record("step", {"step": self._number, "tokens": self._settings.tokens_per_step_of(self.name),
+                              "loss": round(loss, 6), "position": round_, "began": round(began, 6)})
+        if self._heard[0].round == round_:
+            yield Send(*self._made)
+        else:
+            yield from self._begin(now)
+
+    def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
+        """There are no global checkpoints."""
+        return ()
+
+    def _begin(self, now: float) -> Iterable[Effect]:
+        """A step for the newest round, when the pace allows it."""
+        self._busy = True
+        yield Timer("pace", self._pace.next(now))

@@ -1,0 +1,368 @@
+"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.units import Seconds, Share, Steps
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+
+Evidence = Literal["fragments", "tokens", "rounds", "protocol"]
+"""What a trainer's event log tells, beside who was there and when work was merged. `fragments`: pieces of the model,
+and what was merged of each. `tokens`: the fate of every inner step. `rounds`: numbers of a worker's rounds, which must
+not go back. `protocol`: who is taken for gone, and when everybody was told that training is over."""
+_QUICKEST_S = 1e-3
+"""No inner step is quicker."""
+_SIGNS = 3
+"""Signs of life of a learner that stands, within the time after which silence counts as gone."""
+_LONGEST_SIGN_S = 1.0
+
+
+class Pick(Protocol):
+    """Chance, or Hypothesis."""
+
+    def __call__(self, options: Sequence[Any]) -> Any:
+        """One of them; the simplest stands first."""
+        ...
+
+
+class Piece(Protocol):
+    """A part of the model that is exchanged at a time; where there is one only, it is the whole model."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Values in it."""
+        ...
+
+
+class WholeModel:
+    """The one piece of a trainer that exchanges no fragments. Implements `Piece`."""
+
+    index, size = 0, 1
+
+
+@dataclass(frozen=True)
+class FragmentRules:
+    """What a trainer that exchanges fragments promises of every merge, and the checks of the protocol hold it to."""
+
+    quorum: int
+    """K, distinct learners at least."""
+    max_staleness: int
+    """S, versions that a merged base is older than the newest, at most."""
+    overlap: float
+    """tau, inner steps that an exchange may overlap with."""
+    grace: float
+    """gamma, the share of the measured slack that the grace window may use."""
+    carries: bool
+    """Steps made during an exchange are added on top of what is received, and belong to the next contribution."""
+    begins_with: int
+    """Tokens that count as processed from the beginning."""
+    ends_with: int
+    """Tokens with which training is over."""
+    turn: float
+    """Steps of the global clock from one merge of a fragment to the next, at the most, while nobody is hit."""
+    outer_step: Callable[[float], tuple[float, float]]
+    """(processed tokens) -> outer rate and momentum there."""
+    inner_rates: Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]
+    """(at least, at most so many processed tokens) -> the lowest and the highest inner rate of a step begun there."""
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """How far learners depend on each other: what a fault of one costs the others."""
+
+    waits: Literal["nobody", "all", "group"] = "nobody"
+    """`all`: nobody goes on while anybody is gone. `group`: those who are left go on once they have formed a new one.
+    """
+    ahead: float = math.inf
+    """How many times as quick as the slowest anybody can be."""
+    again_s: float = 0.0
+    """Seconds of work that are done twice for every loss."""
+    regroup_s: float = 0.0
+    """Seconds for which a group stands still when somebody goes or comes."""
+    unseen_s: float = 0.0
+    """Seconds until somebody is missed whose connection stands."""
+
+
+class TrainerSettings(BaseModel):
+    """Base of every trainer's settings. What is said here without a value is a field of each; what has one may be
+    said otherwise. `SimpleSettings` has the fields, and nothing else."""
+
+    if TYPE_CHECKING:
+        learners: int
+        """M: how many there are."""
+        joining: int
+        """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
+        budget: int
+        """Inner steps of each learner."""
+        step_time: float
+        """Nominal seconds of an inner step; 0: no pace."""
+        speeds: tuple[float, ...]
+        """Of every learner, as a share of nominal; empty: all alike."""
+        variance: float
+        """By up to so much, as a share, a step takes more or less."""
+        heartbeat_timeout: float
+        """Seconds without a word, after which somebody counts as gone."""
+        seed: int
+
+    # -- who there is --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """learner-1 ... learner-M."""
+        return [f"learner-{index}" for index in range(1, self.learners + 1)]
+
+    @property
+    def starters(self) -> list[str]:
+        """The learners that are there from the beginning."""
+        return self.names[:self.learners - self.joining]
+
+    @property
+    def all_nodes(self) -> list[str]:
+        """Every node, in the order of starting: here, a coordinator and the learners."""
+        return [SYNCER, *self.names]
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Nodes that are alike, by the name that they have together."""
+        return {}
+
+    @property
+    def link_names(self) -> list[str]:
+        """Links that faults may name, where they have names of their own; here each bears its learner's."""
+        return []
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether every node ends when training is over; else the harness ends them."""
+        return True
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What the event log tells."""
+        whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
+        return whole | {"fragments"} if self.exchanges_fragments else whole
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """Evidence that its event log has not, and might: what would bring it."""
+        return {}
+
+    @property
+    def tells_rounds(self) -> bool:
+        """Whether workers number their rounds, and nobody counts tokens."""
+        return "rounds" in self.evidence
+
+    # -- pace ----------------------------------------------------------------------------------------------------------
+
+    def speed_of(self, learner: str) -> float:
+        """How many times as quick as its pace this learner is."""
+        return dict(zip(self.names, self.speeds, strict=False)).get(learner, 1.0)
+
+    def step_time_of(self, learner: str) -> float:
+        """Nominal seconds of this learner's inner steps; 0 without pace."""
+        return self.step_time / self.speed_of(learner)
+
+    def quickest_step(self, learner: str) -> float:
+        """Seconds that an inner step of this learner takes at the least."""
+        return max(_QUICKEST_S, self.step_time_of(learner) * (1 - self.variance))
+
+    def merging_speed(self, living: Collection[str]) -> float:
+        """How quick merges are while these learners live, as a share of nominal: as the last of those whom a merge
+        needs; 0 where they are too few."""
+        speeds = sorted(map(self.speed_of, living), reverse=True)
+        needed = self.contributors_needed(len(speeds))
+        return speeds[needed - 1] if 0 < needed <= len(speeds) else 0.0
+
+    def merges_per_s(self, living: Collection[str]) -> float:
+        """How many merges in a second their pace makes, while these learners live; infinite where no pace says it."""
+        return math.inf
+
+    @property
+    def nominal_s(self) -> float:
+        """Seconds that training takes, where nobody is ever out; 0 without pace."""
+        mean_speed = sum(self.speeds) / self.learners if self.speeds else 1.0
+        return (self.budget - self.first_position) * self.step_time / mean_speed
+
+    @property
+    def sign_s(self) -> float:
+        """Seconds between two signs of life of a learner that stands, and at most between those of the syncer. With a
+        long timeout no less often than with a usual one: a report that found its link busy is told by the next."""
+        return min(self.heartbeat_timeout / _SIGNS, _LONGEST_SIGN_S)
+
+    @property
+    def ends_within_s(self) -> float:
+        """Seconds within which everybody who was told that training is over has ended: by then silence counts as gone,
+        and a process, or its container, is down some seconds later."""
+        return self.heartbeat_timeout + 5.0
+
+    # -- rounds and tokens ---------------------------------------------------------------------------------------------
+
+    @property
+    def algorithm(self) -> str:
+        """What reports call it, beside the trainer's name; empty: nothing."""
+        return ""
+
+    def contributors_needed(self, there: int) -> int:
+        """Distinct learners whose work a merge needs, of so many that are there."""
+        return there
+
+    @property
+    def merges_from_all(self) -> bool:
+        """Whether every merge has everybody's work while nobody is hit."""
+        return True
+
+    @property
+    def waits_for_nobody(self) -> bool:
+        """Whether a learner as quick as the others may be late in every round."""
+        return False
+
+    @property
+    def learners_needed(self) -> int:
+        """Without so many learners nothing is ever merged."""
+        return self.learners if self.coupling.waits == "all" else 1
+
+    @property
+    def coupling(self) -> Coupling:
+        """How far learners depend on each other."""
+        return Coupling("all")
+
+    @property
+    def blocking(self) -> bool:
+        """Whether learners stand while they wait for others, so that their pace is not theirs alone."""
+        return self.coupling.waits != "nobody"
+
+    @property
+    def exchanges_fragments(self) -> bool:
+        """Whether the model travels in pieces; else every merge is one of the whole."""
+        return False
+
+    @property
+    def longest_grace_s(self) -> float:
+        """Seconds for which a merge waits, at the most, for those who come after the last that it needs; infinite: for
+        as long as they are there."""
+        return math.inf
+
+    def longest_gap_s(self, living: Collection[str]) -> float:
+        """Seconds from one merge to the next, at the most, while these live and nobody goes or comes; infinite: it is
+        not known."""
+        return math.inf
+
+    def at_stake_s(self, learner: str) -> float:
+        """Seconds of work that this learner loses, at the most, with its process or its connection."""
+        return 0.0
+
+    def fragment_table(self) -> Sequence[Piece]:
+        """The pieces of the model that are exchanged one at a time."""
+        return [WholeModel()]
+
+    @property
+    def donates(self) -> bool:
+        """Whether learners bring others up to date."""
+        return False
+
+    def tokens_per_step_of(self, learner: str) -> int:
+        """Tokens that one inner step of this learner processes; where a trainer counts none, a step is one."""
+        return 1
+
+    @property
+    def budget_tokens(self) -> int:
+        """Tokens of the whole run, over all learners."""
+        return self.budget * sum(map(self.tokens_per_step_of, self.names))
+
+    @property
+    def begun_tokens(self) -> int:
+        """Of these, those that were processed before the run began."""
+        return 0
+
+    @property
+    def first_position(self) -> int:
+        """Steps of the budget, and batches of each learner's shard, that were used before the run began."""
+        return 0
+
+    @property
+    def last_snapshot(self) -> int:
+        """Number of the snapshot that ends the loss curve."""
+        return 0
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the held-out loss."""
+        return ""
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of whose state the files can be damaged."""
+        return [SYNCER]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """What the processes that a node starts are called, without their numbers."""
+        return ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """Statuses with which a node may end by itself before training is over."""
+        return ()
+
+    @property
+    def baseline_name(self) -> str:
+        """What `loss_parity: {against_baseline}` is against, for people."""
+        return "fault-free"
+
+    @property
+    def loss_floor(self) -> float:
+        """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
+        return 0.0
+
+    @property
+    def checkpoint_steps(self) -> int:
+        """Steps between two checkpoints that the group goes back to; 0: it never does."""
+        return 0
+
+    def checkpointed(self, losses: int) -> Self:
+        """The same with an interval of checkpoints, where there are any and none was given, for so many losses."""
+        return self
+
+    # -- the machine ---------------------------------------------------------------------------------------------------
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
+        it can."""
+        return ""
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return "cpu"
+
+
+class SimpleSettings(TrainerSettings):
+    """The fields that every trainer has, and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    learners: int = Field(4, ge=1, le=64)
+    """M, the number of learners."""
+    joining: int = Field(0, ge=0)
+    """Of these, so many that are not there from the beginning: the last ones. Set when a plan is frozen."""
+    budget: Steps = 400
+    """Inner steps of each learner."""
+    step_time: Seconds = 0.06
+    """Nominal wall time of an inner step; a step that computes faster waits. 0s: no pace."""
+    speeds: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field((), strict=False)
+    """Of every learner, as a share of nominal. Empty: all alike."""
+    variance: Share = 0.0
+    """By up to so much, as a share, each step takes more or less than its learner's time."""
+    heartbeat_timeout: Seconds = 3.0
+    """A peer that says nothing for so long counts as gone."""
+    seed: int = Field(0, ge=0, le=2**63 - 1)

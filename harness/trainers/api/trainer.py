@@ -1,0 +1,367 @@
+"""A trainer, as the experiment sees it: settings, cores, events, baselines; and what it can do beyond that.
+
+A trainer is a class whose instances have no state. Its nodes are a coordinator, `syncer`, and workers, `learner-1` and
+so on, as cores without I/O (`harness.trainers.core.roles`), which `harness.trainers.node.process` drives on sockets and
+a simulation under virtual time. docs/extending.md shows a whole one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.storage.disk import Content as Stored
+from diloco_chaos.harness.record.storage.disk import Disk
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.trainers.core.programs import Program
+from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
+from diloco_chaos.harness.trainers.core.round_reports import Lint
+from diloco_chaos.harness.trainers.storage.workings import Kept
+from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
+
+Role = Literal["syncer", "learner"]
+Kind = Literal["synchronous", "fault-free"]
+"""Of a baseline."""
+ROUND_EVENTS: Mapping[Role, frozenset[str]] = {
+    "syncer": frozenset({"hello", "lost", "merge", "steady", "resumed", "refused", "refused_frame", "partial_frame",
+                         "traffic"}),
+    "learner": frozenset({"step", "ready", "disconnected", "upload", "refused", "refused_frame", "superseded"})}
+"""What nodes of a trainer record that exchanges the whole model."""
+
+
+OFTEN, SELDOM = range(20, 121, 5), (1, 2, 3)
+"""Occurrences that a fault may wait for: of what happens all the time, and of what only faults bring about."""
+
+
+def role_of(node: str) -> Role:
+    """Of a node, by its name."""
+    return "syncer" if node == SYNCER else "learner"
+
+
+class TrainerError(UserError):
+    """A trainer can't be used like this; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run reads beside its settings."""
+
+    file: Path | None = None
+    """The data that is trained on; None: there is none."""
+    digest: str = ""
+    """Of the file (`harness.record.storage.disk.file_digest`): a run that resumes holds the file against it."""
+    name: str = ""
+    """What people call it."""
+
+
+class Workload(ABC):
+    """One run's training: makes the cores of its nodes."""
+
+    @abstractmethod
+    def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
+        """The core of `syncer`, which goes on from what is on its disk.
+
+        Raises:
+            CheckpointError: that can't be trusted.
+        """
+
+    @abstractmethod
+    def worker(self, name: str, incarnation: int, token: str, part: Stored | None = None) -> Worker:
+        """The core of a learner. `part`: what it was at the global checkpoint that its run resumes."""
+
+    def put_back(self, part: Stored, disk: Disk) -> None:
+        """Make the coordinator's disk what it was at a global checkpoint.
+
+        Raises:
+            OSError: a file can't be written.
+        """
+        raise TrainerError("this trainer makes no global checkpoints")
+
+    def evaluator(self) -> Callable[[Tensors], float]:
+        """What gives the held-out loss of a snapshot."""
+        raise TrainerError("this trainer writes no snapshots")
+
+
+@dataclass
+class Replay:
+    """How far a run could be done again from its event log, and whether all was the same."""
+
+    versions: int = 0
+    steps: int = 0
+    answers: int = 0
+    """Outer gradients, and what was carried on top of what was received."""
+    difference: Difference | None = None
+    missing: str = ""
+    """What the tape lacks to go on; empty where it was done to the end."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a replay first parts from what was recorded."""
+
+    t: float
+    words: str
+
+
+class ToldLoss(NamedTuple):
+    """A point of a loss curve that the event log itself tells."""
+
+    number: int
+    round: int
+    t: float
+    loss: float
+
+
+class Witness(Protocol):
+    """Writes the event log of nodes that write none themselves."""
+
+    def on_event(self, event: str, fields: dict[str, Any], t: float) -> None:
+        """The harness recorded something, at `t` seconds of the run."""
+        ...
+
+    def look(self, t: float) -> None:
+        """Write what has come up since."""
+        ...
+
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
+
+class Recorded(Protocol):
+    """A run's events, as far as a replay needs them."""
+
+    @property
+    def tape(self) -> Tape:
+        """All events."""
+        ...
+
+    @property
+    def recovered_merges(self) -> list[Event]:
+        """Merges of which only the successor of the node that made them tells."""
+        ...
+
+    @property
+    def workings(self) -> Iterable[Kept] | None:
+        """What nodes computed with; None: nothing was to be kept."""
+        ...
+
+
+class Trainer(ABC):
+    """See the module."""
+
+    name: ClassVar[str]
+    """What `trainer:` in a scenario says."""
+    settings: ClassVar[type[TrainerSettings]]
+    """Of the scenario's `cluster:` section."""
+
+    own_failpoints: ClassVar[bool] = False
+    """Whether its learners' code names failpoints of its own (`diloco_chaos.progress.hold`), which the plan can't
+    know."""
+    all_failpoints: ClassVar[tuple[str, ...]] = ()
+    """Named points at which any of its nodes can be stopped."""
+
+    @property
+    def path(self) -> str:
+        """`module:class`, by which a node's process finds it."""
+        return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    # -- what is trained -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """One run's training: from these values, on the file that `prepare` found."""
+
+    def prepare(self, settings: Any, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
+        """Find, or make in the cache, what is trained on.
+
+        Raises:
+            TrainerError: it can't be used.
+        """
+        return Prepared()
+
+    def reads(self, settings: Any) -> tuple[str, ...]:
+        """What decides which file `prepare` finds: for equal ones it is asked once."""
+        return ()
+
+    def initial(self, settings: Any) -> Tensors:
+        """Fresh values, from the settings' seed."""
+        return {}
+
+    def stored_bytes(self, settings: Any) -> int:
+        """What the coordinator's files take, at the most."""
+        return 1 << 20
+
+    def cheapest(self, settings: Any) -> TrainerSettings:
+        """The same with steps that cost as little as can be: what explorations run."""
+        same: TrainerSettings = settings
+        return same
+
+    def varied(self, settings: Any, pick: Pick) -> TrainerSettings:
+        """The same training in a cluster of other settings, each chosen by `pick` from what there is, the simplest
+        first: explorations draw clusters, too."""
+        same: TrainerSettings = settings
+        return same
+
+    def calibrated(self, settings: Any, cores: int) -> float | None:
+        """Seconds that an inner step takes on this machine while learners compute on so many cores; None: nothing that
+        counts.
+
+        Raises:
+            TrainerError: it can't be measured.
+        """
+        return None
+
+    # -- nodes that are not made of cores ------------------------------------------------------------------------------
+
+    def programs(self, settings: Any) -> Mapping[str, Program]:
+        """Node -> the command that it is, in the order of starting; empty: nodes are processes that drive our cores."""
+        return {}
+
+    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+        """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
+        do."""
+        return None
+
+    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+        """What a run would find in a node's log that was last written then, and what is wrong with it. `node`: whose it
+        is, or a kind of nodes; empty: anybody's.
+
+        Raises:
+            TrainerError: its nodes' logs are not read, or nothing is known of this one's.
+        """
+        raise TrainerError("its nodes write the event log themselves: their logs are not read")
+
+    # -- what scenarios may say ----------------------------------------------------------------------------------------
+
+    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+        """(key, ..., sentence) for each setting that a scenario can't have, although a plan may, by where it stands."""
+        return ()
+
+    def idle(self, settings: Any) -> list[str]:
+        """Settings that mean nothing beside the others, as sentences."""
+        return []
+
+    def events(self, settings: Any, role: Role) -> frozenset[str]:
+        """What a node of this role may record between the steady state and the end."""
+        return ROUND_EVENTS[role]
+
+    def most(self, settings: Any, event: str) -> int | None:
+        """How often a node can record an event, even if all others are dead; None: nobody knows."""
+        steps = settings.budget * settings.learners
+        return steps if event in ("step", "merge", "upload") else None
+
+    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+        """Events of a node of this role that explorations let faults wait for, and for which occurrences of each."""
+        return {"merge" if role == "syncer" else "step": OFTEN}
+
+    def failpoints(self, settings: Any, role: Role) -> tuple[str, ...]:
+        """Named points at which a node of this role can be stopped."""
+        return ()
+
+    def absent(self, settings: Any, name: str) -> str:
+        """Why there is no event, or no failpoint, of this name with these settings, as the end of a sentence; empty
+        where there never is."""
+        return ""
+
+    def refusal(self, settings: Any, kind: str, part: str = "") -> str:
+        """Why a fault that uses the trainer's own protocol or memory makes no sense here; empty where it does."""
+        if kind in ("poison", "lie", "corrupt_memory"):
+            return f"{kind}: trainer {self.name} does not know it"
+        return ""
+
+    def fragment_rules(self, settings: Any) -> FragmentRules | None:
+        """What is promised of fragments, where these settings exchange some."""
+        return None
+
+    # -- what it is held against ---------------------------------------------------------------------------------------
+
+    modes: ClassVar[tuple[str, ...]] = ()
+    """Other algorithms that the same settings can be run as, for `compare`."""
+
+    def under(self, settings: Any, mode: str) -> TrainerSettings:
+        """The settings in another mode.
+
+        Raises:
+            TrainerError: they make no sense there.
+        """
+        raise TrainerError(f"trainer {self.name} has no other mode")
+
+    def synchronous(self, settings: Any) -> TrainerSettings | None:
+        """The run that losses are held against; None: there is none."""
+        return None
+
+    def baseline(self, settings: Any) -> TrainerSettings:
+        """The run without faults that losses, and gaps between merges, are held against: the same cluster, unless the
+        user has another one for it, whose gaps then mean nothing."""
+        own: TrainerSettings = settings
+        return own
+
+    def synchronous_loss(self, settings: Any) -> float | None:
+        """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
+        None: there is none."""
+        return None
+
+    tells_losses: ClassVar[bool] = False
+    """Whether nodes tell the loss curve with their rounds; else snapshots are evaluated."""
+
+    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+        """The loss curve, where nodes tell it."""
+        return ()
+
+    baselines_are_kept: ClassVar[bool] = True
+    """Whether everything that a baseline depends on is known, so that one serves many runs."""
+
+    def decides(self, settings: Any, kind: Kind) -> dict[str, Any]:
+        """The settings that a baseline of this kind depends on."""
+        return dict(settings.model_dump(mode="json"))
+
+    # -- what only some can --------------------------------------------------------------------------------------------
+
+    def impostor(self, settings: Any, token: str, learner: str, incarnation: int, what: Content | About) -> Impostor:
+        """Somebody who speaks in a learner's name."""
+        raise TrainerError(f"trainer {self.name} has no impostor")
+
+    def replay(self, settings: Any, recorded: Recorded, data: Path | None, initial: Tensors,
+               tell: Callable[[int], None]) -> Replay:
+        """Do a recorded run again, and compare it bit for bit; `tell` is called with the number of versions so far.
+
+        Raises:
+            TrainerError: it can't be done again here.
+        """
+        raise TrainerError(f"trainer {self.name} can't be replayed")
+
+    def needs_workings(self, settings: Any) -> bool:
+        """Whether `recomputed` needs what nodes computed with, beside the event log."""
+        return False
+
+    def recomputed(self, settings: Any, recorded: Recorded) -> Replay | None:
+        """A recorded run computed again by what shares no code with the trainer; None where there is nothing that can.
+        """
+        return None
+
+
+def at(path: str) -> Trainer:
+    """The trainer at `module:class`, whose module is imported: never a path that comes from somebody else's folder.
+
+    Raises:
+        TrainerError: there is none.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise TrainerError(f"there is no trainer at {path!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Trainer)):
+        raise TrainerError(f"{path!r} is no trainer")
+    return found()

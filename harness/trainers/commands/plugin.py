@@ -1,0 +1,90 @@
+"""A trainer that is made of commands, as the experiment sees it: `trainer: {kind: commands, ...}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
+from diloco_chaos.harness.trainers.commands.losses import curve
+from diloco_chaos.harness.trainers.commands.progress import lint
+from diloco_chaos.harness.trainers.commands.settings import CommandSettings
+from diloco_chaos.harness.trainers.commands.witness import LogWitness
+from diloco_chaos.harness.trainers.core.programs import Program
+from diloco_chaos.harness.trainers.core.round_reports import Lint
+
+_OURS = ("learners", "joining", "budget", "step_time", "speeds", "variance", "heartbeat_timeout", "seed")
+_NO_ROUNDS = frozenset({"poison", "lie", "corrupt_memory", "zombie", "join", "limit_writes", "write_limit",
+                        "power_loss", "clock_jump", "full_disk", "restart_links", "restart_engine"})
+_OF_STATE = frozenset({"corrupt", "truncate", "delete"})
+
+
+class Commands(Trainer):
+    """See the module."""
+
+    name: ClassVar[str] = "commands"
+    settings: ClassVar[type[TrainerSettings]] = CommandSettings
+    baselines_are_kept: ClassVar[bool] = False  # nobody knows what commands read
+    tells_losses: ClassVar[bool] = True
+    own_failpoints: ClassVar[bool] = True
+
+    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+        """There is none."""
+        raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")
+
+    def programs(self, settings: Any) -> Mapping[str, Program]:
+        """All its nodes."""
+        found: Mapping[str, Program] = settings.programs
+        return found
+
+    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+        """It reads logs."""
+        return LogWitness(settings, run, epoch)
+
+    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+        """By what is said of this node."""
+        sources = settings.sources(node)
+        if not sources:
+            raise TrainerError(f"`progress` has nothing for {node!r}: it has something for "
+                               f"{', '.join(dict.fromkeys(one.node for one in settings.progress)) or 'nobody'}")
+        return lint(lines, [source.reader for source in sources], written)
+
+    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+        """What can't work."""
+        for key in _OURS:
+            if key in settings.model_fields_set and key not in ("learners", "joining", "seed"):
+                yield key, f"{key}: commands have no such setting: it is whatever they do"
+        for place, why in settings.mistakes():
+            yield (*place, why)
+
+    def baseline(self, settings: Any) -> TrainerSettings:
+        """The command that a scenario has for it; else the same nodes."""
+        found: TrainerSettings = settings.alone or settings
+        return found
+
+    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+        """By their `step` events."""
+        return curve(tape.of("step"), settings.rounds) if settings.rounds else ()
+
+    def events(self, settings: Any, role: Role) -> frozenset[str]:
+        """A `step` is a round that a worker told of."""
+        return frozenset({"step", "start"}) if role == "learner" else frozenset({"hello", "lost", "merge", "steady"})
+
+    def most(self, settings: Any, event: str) -> int | None:
+        """As many rounds as are wanted."""
+        return settings.rounds * len(settings.names) or None if event == "step" else None
+
+    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+        """Rounds."""
+        return {"step": OFTEN}
+
+    def refusal(self, settings: Any, kind: str, part: str = "") -> str:
+        """What needs the trainer's own protocol, memory or files."""
+        if kind in _OF_STATE and not settings.keepers:
+            return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
+        return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""

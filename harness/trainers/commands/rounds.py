@@ -1,0 +1,143 @@
+"""From what workers report to what happened: a round, its members, and the steady state. A state machine without I/O.
+
+A round that workers finish together (`shared`) is over with the first of them that reports it, and those who report it
+before the next are its members. Where every worker counts its own rounds, each of them is one of its own.
+
+The events are those of docs/evidence.md, so that the checks are the same for every trainer: a worker's round is its
+`step`, a round of the run is a `merge`, written under the name of the coordinator because there is nobody else who
+knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.trainers.core.roles import SYNCER
+from diloco_chaos.harness.trainers.core.round_reports import Report
+
+PATIENCE_S = 1.0
+"""A round has those members who report it within so long."""
+
+
+@dataclass
+class _Worker:
+    incarnation: int
+    since: float
+    last: int | None = None
+    alive: bool = True
+
+
+@dataclass
+class _Open:
+    """A round that some have reported."""
+
+    number: int
+    t: float
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Rounds:
+    """See the module."""
+
+    def __init__(self, workers: Sequence[str], *, shared: bool, target: int) -> None:
+        """`target`: the round with which training is over; 0: when every worker has ended."""
+        self._expected, self._shared, self._target = set(workers), shared, target
+        self._workers: dict[str, _Worker] = {}
+        self._open: _Open | None = None
+        self._newest = 0
+        self._merged = 0
+        self._seen: set[str] = set()
+        self._coming: set[str] = set()  # who is going to be started again
+        self._steady = self._finished = self._begun = False
+
+    def on_start(self, worker: str, incarnation: int, t: float) -> Iterator[Event]:
+        """A process was started."""
+        if not self._begun:
+            self._begun = True
+            yield _of_run(t, "start", role="coordinator")
+        self._workers[worker] = _Worker(incarnation, t)
+        self._coming.discard(worker)
+        yield _of_run(t, "hello", learner=worker, incarnation=incarnation, fresh=incarnation == 0, step=self._newest,
+                      versions=[self._merged], versions_held=[-1])
+
+    def on_end(self, worker: str, incarnation: int, t: float, *, again: bool) -> Iterator[Event]:
+        """A process has ended; `again`: it is going to be started again."""
+        known = self._workers.get(worker)
+        if known is None or known.incarnation != incarnation:
+            return
+        known.alive = False
+        yield from self._close(t) if self._complete() else ()
+        yield _of_run(t, "lost", learner=worker, incarnation=incarnation, reason="its process ended")
+        if again:
+            self._coming.add(worker)
+        elif not self._coming and not any(one.alive for one in self._workers.values()):
+            yield from self._finish(t, early=self._newest < self._target)
+
+    def on_report(self, worker: str, incarnation: int, report: Report, t: float) -> Iterator[Event]:
+        """A worker reported a round."""
+        known = self._workers.get(worker)
+        if known is None or known.incarnation != incarnation or self._finished:
+            return
+        yield Event(t, worker, incarnation, "step", {
+            "step": report.round, "tokens": report.samples or 0, "began": known.since, "loss": report.loss})
+        known.since, known.last = t, report.round
+        part = {"learner": worker, "incarnation": incarnation, "fragment": 0, "base": self._merged, "arrived": t,
+                "first": report.round, "last": report.round, "steps": 1, "tokens": report.samples or 0, "weight": 1.0,
+                "digest": "", **({} if report.members is None else {"members": report.members})}
+        if not self._shared:
+            yield from self._close(t)
+            self._open = _Open(report.round, t, [part])
+            yield from self._close(t)
+        elif self._open is not None and report.round == self._open.number:
+            if all(other["learner"] != worker for other in self._open.parts):
+                self._open.parts.append(part)
+            yield from self._close(t) if self._complete() else ()
+        elif report.round > self._newest:
+            yield from self._close(t)
+            self._open, self._newest = _Open(report.round, t, [part]), report.round
+            yield from self._close(t) if self._complete() else ()
+        if self._target and report.round >= self._target and (self._shared or self._all_there()):
+            yield from self._close(t)
+            yield from self._finish(t, early=False)
+
+    def on_time(self, t: float) -> Iterator[Event]:
+        """Time went on."""
+        if self._open is not None and t >= self._open.t + PATIENCE_S:
+            yield from self._close(t)
+
+    def _complete(self) -> bool:
+        """Whether all who are there have reported the open round."""
+        there = {name for name, worker in self._workers.items() if worker.alive}
+        return self._open is not None and there <= {part["learner"] for part in self._open.parts}
+
+    def _all_there(self) -> bool:
+        """Whether every worker that lives has come to the target."""
+        return all((worker.last or 0) >= self._target for worker in self._workers.values() if worker.alive)
+
+    def _close(self, t: float) -> Iterator[Event]:
+        """The open round has the members that it has."""
+        if self._open is None:
+            return
+        over, self._open = self._open, None
+        self._merged += 1
+        self._newest = max(self._newest, over.number)
+        yield _of_run(over.t, "merge", round=over.number, fragment=0, version=self._merged, digest="", step=over.number,
+                      processed=self._newest, merged=self._newest, opened=over.t, quorum_at=over.t, closed=t,
+                      grace=0.0, step_time=0.0, sync_time=0.0, asked=sorted(self._workers), declined=[],
+                      contributions=over.parts)
+        self._seen |= {part["learner"] for part in over.parts}
+        if not self._steady and self._seen >= self._expected:
+            self._steady = True
+            yield _of_run(over.t, "steady", step=over.number, processed=self._newest)
+
+    def _finish(self, t: float, *, early: bool) -> Iterator[Event]:
+        if not self._finished:
+            self._finished = True
+            yield _of_run(t, "finished", step=self._newest, processed=self._newest, early=early)
+
+
+def _of_run(t: float, event: str, **fields: Any) -> Event:
+    return Event(t, SYNCER, 0, event, fields)

@@ -1,0 +1,517 @@
+"""What a scenario says of a trainer that is made of commands: its nodes, and how their progress is known."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from diloco_chaos.harness.base.units import Seconds, Written
+from diloco_chaos.harness.trainers.api.settings import Coupling, Evidence, SimpleSettings
+from diloco_chaos.harness.trainers.commands.losses import POINTS
+from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, Source, compiled
+from diloco_chaos.harness.trainers.core.programs import (
+    LINKS,
+    LOG,
+    NO_COMPILER,
+    WRITTEN,
+    PlaceholderError,
+    Program,
+    Ready,
+    Restart,
+    Service,
+    compiler,
+    link_name,
+    named,
+    search_path,
+    splittable,
+    taken,
+    target,
+)
+
+_NAME = Written(r"^[a-z][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and a letter is first")
+_BASELINE = "baseline"
+_MOST_NODES = 64
+_MOST_CAUGHT = 16
+_OF_FILES = ("name", "index", "incarnation", "run")
+_OF_STATE = ("name", "index", "run")
+
+
+def _expression(text: str) -> str:
+    compiled(text)
+    return text
+
+
+def _any_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+    return text
+
+
+def _within_the_run(text: str) -> str:
+    if text and (not text.startswith("{run}/") or ".." in text.split("/")):
+        raise ValueError("it must be within the run's folder, so that nothing else is ever damaged: "
+                         "'{run}/state/{name}'")
+    return text
+
+
+def _with_one_group(text: str) -> str:
+    if re.compile(_any_expression(text)).groups != 1:
+        raise ValueError(f"{text!r} needs one group, which says which process it is: 'RANK=(\\d+)'")
+    return text
+
+
+def _as_text(value: Any) -> Any:
+    """A number is what it looks like: `OMP_NUM_THREADS: 1`."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ReadyWhen(_Part):
+    """When a node counts as started."""
+
+    port: bool = False
+    """As soon as its port takes connections."""
+    log: Annotated[str, AfterValidator(_any_expression)] = ""
+    """As soon as a line of its log matches this expression."""
+    url: Annotated[str, Written(r"^(https?://.*)?$", "an address: it begins with http:// or https://")] = ""
+    """As soon as this answers with a status below 400: `http://{host}:{port}/health`."""
+    within: Seconds = 30.0
+    """Seconds that it may take."""
+
+
+class ServiceOf(_Part):
+    """A service of a compose file."""
+
+    file: str = Field(min_length=1)
+    """From where the harness runs."""
+    name: str = Field(min_length=1)
+
+
+class InContainer(_Part):
+    """What a command's container is made of, with `--on compose`."""
+
+    image: str = ""
+    """The container's image."""
+    service: ServiceOf | None = None
+    """A service that says the image, and what else the container may use."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A plan that says nothing of containers has the digest that it had before there were any."""
+        return {key: value for key, value in write(self).items() if value or key not in InContainer.model_fields}
+
+    @property
+    def stated(self) -> Service | None:
+        """The service."""
+        return Service(self.service.file, self.service.name) if self.service else None
+
+
+class NodeKind(InContainer):
+    """One node, or `count` that are alike."""
+
+    run: Annotated[str, AfterValidator(splittable)]
+    """The command. `{...}` stands for something: docs/any-trainer.md."""
+    count: int | None = Field(None, ge=1, le=_MOST_NODES)
+    """So many, called NAME-1, NAME-2, ...; one of the kind's own name where nothing is said."""
+    worker: bool = False
+    """It trains: its rounds are counted."""
+    listens: bool = False
+    """It has a port, `{port}`, and others may name it."""
+    port: int = Field(0, ge=0, le=65535)
+    """Which; 0: one that is free. Of several that are alike, the first one's."""
+    env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
+    """Added to the harness' own environment."""
+    cwd: str = ""
+    """Where it runs; where the harness does, if not given."""
+    ready: ReadyWhen | None = None
+    """When the next ones may start. Of a node that listens and does not train: as soon as it takes connections."""
+    restart: Restart = "never"
+    """What its scheduler does when it ends by itself."""
+    restart_delay: Seconds = 1.0
+    state: Annotated[str, AfterValidator(_within_the_run)] = ""
+    """The folder, within the run's, in which it keeps what it goes on from: `{run}/state/{name}`. Faults of state
+    damage files there."""
+    exits: tuple[Annotated[int, Field(ge=-64, le=255)], ...] = Field((), strict=False)
+    """Statuses with which it may end by itself before training is over, as a step that prepares something does: `[0]`;
+    negative: by a signal."""
+    processes: dict[Annotated[str, _NAME], Annotated[str, AfterValidator(_with_one_group)]] = {}
+    r"""What the processes that it starts are called: `{rank: 'RANK=(\d+)'}`, and `replica-1/rank-3` is one of them. The
+    expression is for a word of the command line, or `NAME=VALUE` of the environment."""
+    peers: Literal["caught", "direct"] = "direct"
+    """Connections to nodes that it does not name: they go through links, too, or they are not seen."""
+
+    def names(self, kind: str) -> list[str]:
+        """Of the nodes of this kind."""
+        return [kind] if self.count is None else [f"{kind}-{number}" for number in range(1, self.count + 1)]
+
+
+class ToldBy(_Part):
+    """How rounds are known."""
+
+    log: Annotated[str, AfterValidator(_expression)] | None = None
+    r"""Regular expression for a line of its log, with a group `(?P<round>\d+)`; and `loss`, `samples`, `members` and
+    `time` where it has them."""
+    metrics: str | None = None
+    """A file to which it appends a JSON object a line; `{name}`, `{index}`, `{incarnation}`, `{run}` may stand in its
+    path, which begins where the node runs."""
+    keys: dict[Literal["round", "loss", "samples", "members", "time"], str] = {}
+    """Of `metrics`: what of a round stands under which key, `{round: step, loss: train.loss}`."""
+    written: bool = False
+    """It calls `diloco_chaos.progress.round`."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.log is not None) + (self.metrics is not None) + self.written != 1:
+            raise ValueError("say how it is known, in one way: `log: '...(?P<round>\\d+)...'`, `metrics: FILE` or "
+                             "`written: true`")
+        if self.keys and self.metrics is None:
+            raise ValueError("keys: they are those of a `metrics` file")
+        return self
+
+    @property
+    def tells_loss(self) -> bool:
+        """Whether there may be one."""
+        return self.log is None or "loss" in compiled(self.log).groupindex
+
+    def source(self, nodes: frozenset[str], cwd: str) -> Source:
+        """Where these nodes tell of their rounds."""
+        if self.log is not None:
+            return Source(nodes, LOG, Expression(compiled(self.log)))
+        if self.metrics is not None:
+            return Source(nodes, f"{cwd}/{self.metrics}" if cwd and not self.metrics.startswith(("/", "{run}"))
+                          else self.metrics, JsonLines({str(what): key for what, key in self.keys.items()}))
+        return Source(nodes, WRITTEN, JsonLines())
+
+
+class ProgressOf(ToldBy):
+    """Where rounds are read from."""
+
+    node: str
+    """A kind of nodes, or one."""
+
+
+class BaselineRun(ToldBy, InContainer):
+    """A run that the loss is held against, of a command of its own: alone, and without faults."""
+
+    run: Annotated[str, AfterValidator(splittable)]
+    """The command; placeholders as of a node that is called `baseline`."""
+    env: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
+    cwd: str = ""
+
+
+class CommandSettings(SimpleSettings):
+    """See the module."""
+
+    nodes: dict[Annotated[str, _NAME, Field(max_length=40)], NodeKind] = Field(min_length=1)
+    """Kind -> how it is started, in the order of starting."""
+    progress: tuple[ProgressOf, ...] = Field((), strict=False)
+    baseline: BaselineRun | None = None
+    """What `loss_parity: {against_baseline}` is against; the same nodes without faults where nothing is said."""
+    rounds: int = Field(0, ge=0, le=10**9)
+    """With this round training is over; 0: when every worker has ended by itself."""
+    shared: bool = True
+    """Workers finish a round together, as in data parallelism; else each counts its own."""
+    step_time: Seconds = 0.0
+    """Nothing is paced."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, given: Any) -> Any:
+        """M follows from the nodes."""
+        if not isinstance(given, dict) or not isinstance(given.get("nodes"), dict):
+            return given
+        workers = sum(_count(kind) for kind in given["nodes"].values() if isinstance(kind, dict) and kind.get("worker"))
+        workers = max(1, min(workers, _MOST_NODES))
+        if given.get("learners", workers) != workers:
+            raise ValueError(f"learners: there are as many as nodes with `worker: true`, {workers} here: leave it out")
+        return given | {"learners": workers}
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        names = [name for kind, one in self.nodes.items() for name in one.names(kind)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"nodes: two nodes are called {name!r}")
+        if len(names) > _MOST_NODES:
+            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_NODES} are the most")
+        if len(names) > _MOST_CAUGHT and any(one.peers == "caught" for one in self.nodes.values()):
+            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where peers are caught: "
+                             f"each has a link to each")
+        return self
+
+    # -- who there is --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The workers."""
+        return [name for kind, one in self.nodes.items() if one.worker for name in one.names(kind)]
+
+    @property
+    def all_nodes(self) -> list[str]:
+        """Every node, in the order of starting."""
+        return [name for kind, one in self.nodes.items() for name in one.names(kind)]
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Kinds of which there are several."""
+        return {kind: one.names(kind) for kind, one in self.nodes.items() if one.count is not None}
+
+    @property
+    def link_names(self) -> list[str]:
+        """Of every node that names another."""
+        try:
+            return [link for node in self.all_nodes for link in self.links(node)]
+        except PlaceholderError:
+            return []  # which is told where it stands
+
+    @property
+    def listening(self) -> list[str]:
+        """Those that others may name."""
+        return [name for kind, one in self.nodes.items() if one.listens for name in one.names(kind)]
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:
+        """Node -> how it is started, in the order of starting.
+
+        Raises:
+            PlaceholderError: `objections` would have told.
+        """
+        return {name: self._program(one, name, index) for kind, one in self.nodes.items()
+                for index, name in enumerate(one.names(kind))}
+
+    def links(self, node: str) -> list[str]:
+        """The links that a node's command declares, and those of its peers where they are caught."""
+        program = self.programs[node]
+        return [link_name(node, to) for to in (*program.talks_to, *program.meets)]
+
+    def sources(self, node: str = "") -> list[Source]:
+        """Where rounds are told: all of it, or of a node, or of a kind of nodes."""
+        wanted = set(self._of(node))
+        return [one.source(frozenset(self._of(one.node)), self._cwd(one.node)) for one in self.progress
+                if not node or wanted & set(self._of(one.node))]
+
+    def _cwd(self, node: str) -> str:
+        """Where a node, or one of a kind, runs."""
+        one = self.nodes.get(node) or self._kind_of(node)
+        return one.cwd if one else ""
+
+    def _kind_of(self, node: str) -> NodeKind | None:
+        """How a node, by its own name, is described."""
+        return next((one for kind, one in self.nodes.items() if node in one.names(kind)), None)
+
+    def _of(self, node: str) -> list[str]:
+        """The nodes that a kind, or a node, stands for."""
+        if node in self.nodes:
+            return self.nodes[node].names(node)
+        return [node] if node in self.all_nodes else []
+
+    def _program(self, one: NodeKind, name: str, index: int) -> Program:
+        strings = [one.run, *one.env.values(), one.cwd]
+        links = [to for text in named(strings) if (to := target(text, self.listening)) is not None and to != name]
+        talks_to = tuple(dict.fromkeys(links))
+        meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if one.peers == "caught" else ()
+        waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
+        return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
+                       Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
+                       talks_to, meets, one.processes, one.state, one.image, one.stated)
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """Programs and folders that are not there; in containers: what can't be done there."""
+        if containers:
+            return "; ".join(self._lacking_in_containers())
+        found = []
+        for name, program in self.programs.items():
+            if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
+                found.append(f"{name}: there is no folder {program.cwd!r} to run in")
+            first = shlex.split(program.run)[0]
+            path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
+            if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
+                found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
+            if program.port and (why := taken(program.port)):
+                found.append(f"{name}: {why}")
+        if any(program.meets for program in self.programs.values()) and not compiler():
+            found.append(NO_COMPILER)
+        if self.alone is not None and (why := self.alone.lacking()):
+            found.append(why)
+        return "; ".join(found)
+
+    def _lacking_in_containers(self) -> Iterator[str]:
+        if LINKS in self.all_nodes:
+            yield f"{LINKS}: the links' container has that name there: choose another one"
+        for kind, one in self.nodes.items():
+            if not (one.image or one.service):
+                yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
+                       f"compose.yml, name: SERVICE}}`")
+            if one.peers == "caught" and not compiler():
+                yield f"{kind}: {NO_COMPILER}"
+            if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
+                yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
+        for number, told in enumerate(self.progress):
+            if told.metrics is not None and not told.metrics.startswith("{run}/"):
+                yield (f"progress {number + 1}: {told.metrics!r} is in a container: write `metrics: "
+                       f"'{{run}}/state/...'`, which the harness sees, too")
+        if self.alone is not None and (why := self.alone.lacking(containers=True)):
+            yield why
+
+    @cached_property
+    def alone(self) -> CommandSettings | None:
+        """The cluster of the baseline's command, if there is one."""
+        if self.baseline is None:
+            return None
+        told = self.baseline.model_dump(include=set(ToldBy.model_fields))
+        return CommandSettings.model_validate({
+            "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
+                                  "cwd": self.baseline.cwd, "image": self.baseline.image,
+                                  "service": self.baseline.service}},
+            "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of which the folder of state is known."""
+        return [name for kind, one in self.nodes.items() if one.state for name in one.names(kind)]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """As its kind says."""
+        return list(one.processes) if (one := self._kind_of(node)) else ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """As its kind says."""
+        return one.exits if (one := self._kind_of(node)) else ()
+
+    # -- what is promised of it ----------------------------------------------------------------------------------------
+
+    @property
+    def algorithm(self) -> str:
+        """Whatever the commands do."""
+        return f"{len(self.names)} workers, {len(self.all_nodes)} nodes"
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What logs tell."""
+        return frozenset({"rounds"})
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """What a trainer tells that writes the event log itself: docs/extending.md."""
+        return {"tokens": "what became of every step", "fragments": "versions and digests of what is merged",
+                "protocol": "its word on who is gone and when training is over"}
+
+    @property
+    def coupling(self) -> Coupling:
+        """Workers of shared rounds may go on without those who are gone."""
+        return Coupling("group" if self.shared else "nobody")
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """A node is ended when training is over."""
+        return False
+
+    @property
+    def budget_tokens(self) -> int:
+        """Where nobody counts tokens, rounds."""
+        return self.rounds
+
+    @property
+    def last_snapshot(self) -> int:
+        """Of the curve of losses, if there is one."""
+        return POINTS if self.rounds and any(one.tells_loss for one in self.progress) else 0
+
+    @property
+    def baseline_name(self) -> str:
+        """A command of its own, or the same nodes."""
+        return super().baseline_name if self.baseline is None else _BASELINE
+
+    @property
+    def loss_unit(self) -> str:
+        """Whatever the trainer means by it."""
+        return "as the trainer tells it"
+
+    def contributors_needed(self, there: int) -> int:
+        """A round of one counts."""
+        return 1 if there else 0
+
+    def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        """(place below `trainer`, sentence) for everything that can't work."""
+        yield from self._wrong_commands()
+        yield from self._wrong_states()
+        if not self.names:
+            yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
+        known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
+        for index, one in enumerate(self.progress):
+            if not self._of(one.node):
+                yield (("progress", index, "node"), f"there is no node {one.node!r}: nodes are {', '.join(known)}")
+            for placeholder in named([one.metrics or ""]):
+                if placeholder not in _OF_FILES:
+                    yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
+                                                           f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
+        if self.alone is not None and not self.alone.last_snapshot:
+            yield (_BASELINE,), ("baseline: it tells no loss: add a group `(?P<loss>...)`" if self.rounds else
+                                 "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
+        for place, why in self.alone.mistakes() if self.alone is not None else ():
+            yield (_BASELINE, *place[2:]), f"baseline: {why}"
+        told = {node for one in self.progress for node in self._of(one.node)}
+        if silent := [name for name in self.names if name not in told]:
+            yield (("progress",) if self.progress else ("nodes",),
+                   f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
+
+    def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, one in self.nodes.items():
+            for placeholder in named([one.state]):
+                if placeholder not in _OF_STATE:
+                    yield (("nodes", kind, "state"), f"{{{placeholder}}} stands for nothing here: there are "
+                                                     f"{', '.join(f'{{{name}}}' for name in _OF_STATE)}")
+
+    def _wrong_commands(self) -> Iterator[tuple[tuple[Any, ...], str]]:
+        for kind, one in self.nodes.items():
+            places: list[tuple[tuple[Any, ...], str]] = [
+                (("run",), one.run), *((("env", key), text) for key, text in one.env.items()), (("cwd",), one.cwd),
+                (("ready", "url"), one.ready.url if one.ready else "")]
+            for place, text in places:
+                for placeholder in named([text]):
+                    try:
+                        to = target(placeholder, self.listening)
+                    except PlaceholderError as error:
+                        yield ("nodes", kind, *place), self._explained(placeholder, str(error))
+                        continue
+                    if to is not None and place[0] == "ready":
+                        yield ("nodes", kind, *place), f"{{{placeholder}}}: here {kind} can name itself only: {{host}}"
+                    if to is None and placeholder in ("host", "port") and not one.listens:
+                        yield (("nodes", kind, *place), f"{{{placeholder}}}: {kind} has no port: write `listens: true`")
+
+    def _explained(self, placeholder: str, why: str) -> str:
+        node = placeholder.removesuffix(".host").removesuffix(".port")
+        if node in self.all_nodes:
+            return f"{{{placeholder}}}: nobody can connect to {node}: write `listens: true` at it"
+        if node in self.nodes:
+            one = self.nodes[node].names(node)
+            return f"{{{placeholder}}}: which one? There are {', '.join(f'{{{name}}}' for name in one)}"
+        return why
+
+
+def _count(kind: dict[str, Any]) -> int:
+    count = kind.get("count")
+    return count if isinstance(count, int) and not isinstance(count, bool) else 1
+
+

@@ -1,0 +1,152 @@
+"""Writes the event log of nodes that write none: it reads their logs, or files of theirs, while the run goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from diloco_chaos.harness.record.tape.event import Event, line
+from diloco_chaos.harness.trainers.commands.progress import Hold, Holds, Reader, Source
+from diloco_chaos.harness.trainers.commands.rounds import Rounds
+from diloco_chaos.harness.trainers.commands.settings import CommandSettings
+from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, WRITTEN, filled
+from diloco_chaos.harness.trainers.node.failpoints import PASSED, STOPPED
+
+_LONGEST_LINE = 1 << 16
+_CLOCK_OFF_S = 5.0
+"""A time that a line tells counts where it is so near to when the line was read; else the clock is another one."""
+
+
+class _Followed:
+    """New whole lines of a file that may not be there yet, or is begun anew."""
+
+    def __init__(self, path: Path, start: int = 0) -> None:
+        """`start`: bytes of it that were there before."""
+        self.path, self.readers = path, list[Reader]()
+        self._place, self._rest = start, b""
+        self._file: BinaryIO | None = None
+
+    def lines(self, *, to_the_end: bool = False) -> list[bytes]:
+        """Since the last time; with the last one, though nothing ends it, where nothing more will come."""
+        if self._file is None:
+            if not self.path.is_file():
+                return []
+            self._file = open(self.path, "rb")  # noqa: SIM115 - followed as long as the run goes on
+        if os.fstat(self._file.fileno()).st_size < self._place:
+            self._place, self._rest = 0, b""
+        self._file.seek(self._place)
+        data = self._rest + (new := self._file.read())
+        self._place += len(new)
+        whole = len(data) if to_the_end else data.rfind(b"\n") + 1
+        self._rest = data[whole:] if len(data) - whole < _LONGEST_LINE else b""
+        return data[:whole].splitlines()
+
+    def close(self) -> None:
+        """It is followed no more."""
+        if self._file is not None:
+            self._file.close()
+
+
+class LogWitness:
+    """Implements `diloco_chaos.harness.trainers.api.trainer.Witness`."""
+
+    def __init__(self, settings: CommandSettings, run: Path, epoch: float) -> None:
+        """`epoch`: the run's beginning on CLOCK_MONOTONIC, in seconds."""
+        self._run, self._epoch = run, epoch
+        self._wall = time.time() - time.monotonic() + epoch  # what the clock on the wall said then
+        self._workers = set(settings.names)
+        self._programs = settings.programs
+        self._sources = [Source(frozenset(settings.names), WRITTEN, Holds()), *settings.sources()]
+        self._rounds = Rounds(settings.names, shared=settings.shared, target=settings.rounds)
+        self._followed: dict[tuple[str, int], list[_Followed]] = {}
+        self._running: set[tuple[str, int]] = set()  # of whose files more may come
+        self._before = {path: path.stat().st_size for node in self._workers for source in self._of(node)
+                        if (path := self._path(source, node, 0)).is_file()}
+        self._out: dict[tuple[str, int], Any] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def on_event(self, event: str, fields: dict[str, Any], t: float) -> None:
+        """The harness recorded something."""
+        if event == "spawn" and "target" in fields:
+            node, incarnation = fields["target"], fields["incarnation"]
+            role = "learner" if node in self._workers else "service"
+            self._write([Event(t, node, incarnation, "start", {"role": role})])
+            if node in self._workers:
+                self._follow(node, incarnation)
+                self._write(self._rounds.on_start(node, incarnation, t))
+        elif event == "exit" and fields.get("target") in self._workers:
+            node, incarnation = fields["target"], fields["incarnation"]
+            self._read(node, incarnation, t, to_the_end=True)
+            self._running.discard((node, incarnation))
+            self._write(self._rounds.on_end(node, incarnation, t, again=bool(fields.get("again"))))
+
+    def look(self, t: float) -> None:
+        """Read what was told since, and write what it means."""
+        for node, incarnation in sorted(self._running):
+            self._read(node, incarnation, t)
+        self._write(self._rounds.on_time(t))
+
+    def close(self) -> None:
+        """The run is over."""
+        for files in self._followed.values():
+            for file in files:
+                file.close()
+        for out in self._out.values():
+            out.close()
+
+    def _of(self, node: str) -> list[Source]:
+        return [source for source in self._sources if node in source.nodes]
+
+    def _path(self, source: Source, node: str, incarnation: int) -> Path:
+        own = self._programs[node].own(str(self._run.absolute()), node) | {"incarnation": str(incarnation)}
+        return Path(filled(source.file, own, {}))
+
+    def _follow(self, node: str, incarnation: int) -> None:
+        """A file that its predecessors wrote, too, is read on from where it is, and what comes is the newest's."""
+        before = {file.path: (process, file) for process, files in self._followed.items() if process[0] == node
+                  for file in files}
+        mine: dict[Path, _Followed] = {}
+        for source in self._of(node):
+            path = self._path(source, node, incarnation)
+            if path not in mine and path in before:
+                process, mine[path] = before[path]
+                self._followed[process].remove(mine[path])
+                mine[path].readers.clear()
+            mine.setdefault(path, _Followed(path, self._before.get(path, 0))).readers.append(source.reader)
+        self._followed[node, incarnation] = list(mine.values())
+        self._running.add((node, incarnation))
+
+    def _read(self, node: str, incarnation: int, t: float, *, to_the_end: bool = False) -> None:
+        for file in self._followed.get((node, incarnation), []):
+            for text in file.lines(to_the_end=to_the_end):
+                self._write(self._reported(node, incarnation, file.readers, text.decode("utf-8", "replace"), t))
+
+    def _reported(self, node: str, incarnation: int, readers: Iterable[Reader], text: str, t: float) -> Iterator[Event]:
+        """By the first that knows what the line is about."""
+        told = (reader.read(text[:_LONGEST_LINE]) for reader in readers)
+        read = next((one for one in told if one is not None), None)
+        if isinstance(read, str):
+            if (node, incarnation) not in self._told:  # once is enough
+                self._told.add((node, incarnation))
+                yield Event(t, node, incarnation, "warning", {"reason": read})
+        elif isinstance(read, Hold):
+            yield Event(t, node, incarnation, STOPPED if read.stops else PASSED,
+                        {"point": read.point, "count": read.count})
+        elif read is not None:
+            own = t if read.time is None else read.time - self._wall
+            yield from self._rounds.on_report(node, incarnation, read, own if abs(own - t) < _CLOCK_OFF_S else t)
+
+    def _write(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if event.event == "steady":
+                (self._run / PROGRESS / STEADY).touch()
+            key = (event.node, event.incarnation)
+            if key not in self._out:
+                (self._run / "tape").mkdir(parents=True, exist_ok=True)
+                self._out[key] = open(  # noqa: SIM115 - open as long as the run goes on
+                    self._run / "tape" / f"{event.node}.{event.incarnation}.jsonl", "a", encoding="utf-8")
+            self._out[key].write(line(event))
+            self._out[key].flush()

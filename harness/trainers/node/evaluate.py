@@ -1,0 +1,60 @@
+"""Held-out loss of every snapshot of a run.
+
+`python -m diloco_chaos.harness.trainers.node.evaluate RUN [PARENT]` writes `curve.json`, and how many it has measured,
+of how many, to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diloco_chaos.harness.base.parent_death import die_with_parent
+from diloco_chaos.harness.record.storage.files import write_whole
+
+if TYPE_CHECKING:
+    from diloco_chaos.harness.base.tensors import Tensors
+
+
+def evaluate(run: Path) -> list[dict[str, Any]]:
+    """The loss curve: per snapshot processed and merged tokens, time (s since the run began) and loss.
+
+    Raises:
+        CheckpointError: a snapshot can't be trusted.
+        TrainerError: the trainer writes no snapshots.
+    """
+    from diloco_chaos.harness.record.storage.checkpoint import load
+    from diloco_chaos.harness.trainers.api.trainer import at
+    from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
+    settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
+    snapshots = sorted((run / "snapshots").glob("*.safetensors"))
+    if not snapshots:
+        return []
+    trainer = at(settings.trainer)
+    loss = trainer.workload(settings.cluster, settings.data, trainer.initial(settings.cluster), threads=2).evaluator()
+    curve = []
+    for done, path in enumerate(snapshots, 1):
+        curve.append(point(loss, *load(path)))
+        print(done, len(snapshots), flush=True)
+    return curve
+
+
+def point(loss: Callable[[Tensors], float], tensors: Tensors, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a snapshot: its counts and time, as its metadata have them, and the loss of a model with these weights."""
+    return {"number": meta["number"], "processed": meta["processed"], "merged": meta["merged"],
+            "t": round(meta["t"], 3), "loss": round(loss(tensors), 5)}
+
+
+def main() -> None:
+    """Evaluate the run named on the command line."""
+    run = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        die_with_parent(int(sys.argv[2]))
+    write_whole(run / "curve.json", json.dumps({"curve": evaluate(run)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What can be done to the processes of a local cluster: each of it is owed while it lasts, and taken back."""
+
+import os
+import signal
+
+import pytest
+
+from diloco_chaos.harness.base.processes import state
+
+PATIENT = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").write("1")
+time.sleep(60)
+"""
+POLITE = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+open(sys.argv[1], "w").write("1")
+while True:
+    time.sleep(0.01)
+"""
+REAL = os.environ.get("DILOCO_CHAOS_TOXIPROXY", "")
+WRITER = """
+import sys, time
+data = "x" * 100_000
+for number in range(200):
+    open(f"{sys.argv[1]}", "w").write(str(number))
+    try:
+        with open(f"{sys.argv[1]}.large", "w") as file:
+            file.write(data)
+    except OSError as error:
+        print(error)
+        sys.exit(3)
+    time.sleep(0.01)
+"""
+
+
+def test_a_node_that_is_asked_to_end_ends_in_good_order_and_is_started_again(ground):
+    cluster = ground.start(POLITE)
+    ground.until(ground.count)
+    cluster.terminate("worker", 0.1)
+    ground.until(lambda: cluster.states()["worker"].incarnation == 1)
+    assert ground.exits() == [(0, 0, True)]
+
+
+def test_a_node_that_does_not_listen_is_killed(ground, monkeypatch):
+    monkeypatch.setattr("diloco_chaos.harness.places.incarnation.STOP_TIMEOUT_S", 0.2)
+    cluster = ground.start(PATIENT)
+    ground.until(ground.count)
+    cluster.terminate("worker", None)
+    ground.until(ground.exits)
+    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+
+
+def test_a_paused_node_stands_still_until_it_is_let_go(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.pause("worker")
+    assert ground.owed() == ["continue"]
+    assert cluster.states()["worker"].state == "paused"
+    ground.until(lambda: cluster.residue() == ["worker is stopped"])
+    before = ground.count()
+    cluster.resume("worker")
+    cluster.resume("worker")
+    assert ground.owed() == []
+    ground.until(lambda: ground.count() > before + 5)
+    assert cluster.residue() == []
+
+
+def test_a_node_that_stopped_itself_can_be_let_go(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    os.kill(cluster.states()["worker"].pid, signal.SIGSTOP)
+    cluster.pause("worker")
+    before = ground.count()
+    cluster.resume("worker")
+    ground.until(lambda: ground.count() > before + 5)
+
+
+def test_what_is_done_to_a_node_that_is_gone_is_done_to_nobody(ground):
+    cluster = ground.start()
+    cluster.kill("worker", None)
+    cluster.wait_gone("worker")
+    for act in (cluster.pause, cluster.resume, cluster.supersede, cluster.revive, cluster.unlimit_writes):
+        act("worker")
+    cluster.throttle("worker", 0.5)
+    cluster.limit_writes("worker", 100, 1.0)
+    cluster.terminate("worker", 1.0)
+    cluster.poll()
+    assert ground.owed() == []
+    assert cluster.states()["worker"].state == "dead"
+    assert ground.exits() == [(0, -signal.SIGKILL, True)]
+
+
+def test_a_superseded_process_stands_beside_its_successor_and_comes_back(ground):
+    cluster = ground.start()
+    old = cluster.states()["worker"].pid
+    cluster.supersede("worker")
+    assert ground.owed() == ["continue"]
+    new = cluster.states()["worker"]
+    assert (new.incarnation, new.state) == (1, "running")
+    assert new.pid != old
+    ground.until(lambda: state(old) == "T")
+    cluster.revive("worker")
+    assert ground.owed() == []
+    ground.until(lambda: state(old) != "T")
+    os.kill(old, signal.SIGTERM)  # as if it saw that it is superseded
+    ground.until(ground.exits)
+    assert ground.exits() == [(0, -signal.SIGTERM, True)]
+    assert cluster.states()["worker"].pid == new.pid
+
+
+def test_a_superseded_process_that_never_sees_it_goes_on_until_the_run_is_over(ground):
+    cluster = ground.start()
+    old = cluster.states()["worker"].pid
+    cluster.supersede("worker")
+    cluster.revive("worker")
+    cluster.stop()
+    assert not state(old)
+
+
+def test_a_node_can_be_superseded_again_once_the_old_process_is_gone(ground):
+    cluster = ground.start()
+    for number in (1, 2):
+        old = cluster.states()["worker"].pid
+        cluster.supersede("worker")
+        assert cluster.states()["worker"].incarnation == number
+        cluster.revive("worker")
+        os.kill(old, signal.SIGTERM)
+        ground.until(lambda number=number: len(ground.exits()) == number)
+
+
+def test_a_write_beyond_the_limit_fails_half_way_and_the_successor_has_no_limit(ground):
+    cluster = ground.start(WRITER)
+    ground.until(ground.count)
+    cluster.limit_writes("worker", 50_000, 0.1)
+    assert ground.owed() == ["lift"]
+    ground.until(ground.exits)
+    assert ground.exits() == [(0, 3, True)]
+    assert (ground.path / "count.large").stat().st_size <= 50_000
+    assert "File too large" in (ground.path / "logs" / "worker.0.log").read_text()
+    assert ground.owed() == []
+    cluster.unlimit_writes("worker")
+    ground.until(lambda: (ground.path / "count.large").stat().st_size == 100_000)
+
+
+def test_a_limit_that_is_taken_back_in_time_hurts_nobody(ground):
+    cluster = ground.start()
+    ground.until(ground.count)
+    cluster.limit_writes("worker", 50_000, 0.1)
+    assert cluster.residue() == ["worker may write no large file"]
+    cluster.unlimit_writes("worker")
+    assert ground.owed() == cluster.residue() == []
+
+
+def test_a_nodes_state_can_be_looked_at_and_altered(ground):
+    cluster = ground.start()
+    folder = ground.path / "state"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"12345")
+    (folder / "b").write_bytes(b"678")
+    assert cluster.state_files("hub") == {"a": 5, "b": 3}
+    cluster.alter("hub", "a", lambda content: content[:2])
+    cluster.alter("hub", "b", lambda content: None)
+    assert cluster.state_files("hub") == {"a": 2}
+    assert cluster.tape_size("hub") > 0
+
+
+def test_a_hubs_links_are_those_of_its_callers(ground):
+    cluster = ground.start()
+    assert cluster.links_of("worker") == ["worker"]
+    assert cluster.links_of("hub") == ["worker"]
+
+
+@pytest.mark.skipif(not REAL, reason="DILOCO_CHAOS_TOXIPROXY names no toxiproxy-server")
+def test_the_links_can_be_those_of_the_real_toxiproxy(make_ground):
+    ground = make_ground(toxiproxy=REAL)
+    cluster = ground.start()
+    cluster.disable_link("worker")
+    assert ground.owed() == ["enable"]
+    assert cluster.residue() == ["worker is partitioned"]
+    cluster.enable_link("worker")
+    assert ground.owed() == cluster.residue() == []
+
+
+def test_a_link_server_that_does_not_start_is_told_with_its_last_words(make_ground):
+    ground = make_ground(toxiproxy="/bin/false")
+    with pytest.raises(Exception, match="did not start"):
+        ground.start()
