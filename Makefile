@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo check coverage test test-all detection bench figures sweep tune variants soak attack lint setup clean
+.PHONY: help demo check coverage test test-all detection bench figures docs sweep tune variants soak attack lint setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make test-all  the same with every scenario"
 	@echo "make detection plant the bugs of tests/mutants one by one, print which check finds which (about 20 minutes)"
 	@echo "make bench     measure the figures that docs/figures.md states, as JSON (some hours)"
+	@echo "make docs      write the tables of docs/evidence.md from the events' definitions"
 	@echo "make figures   list the figures that an earlier behaviour of the trainer made, and what measures them again"
 	@echo "make sweep     choose the learning rates, the outer optimizer and the rest again (about 40 minutes)"
 	@echo "make tune      choose the settings of a run from scratch again, for both sides (about 20 minutes)"
@@ -93,6 +94,9 @@ detection: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.bench
+
+docs: setup
+	@$(BIN)/python docs/events.py
 
 figures: setup
 	@$(BIN)/python -m benchmarks.figures.check

@@ -36,6 +36,7 @@ from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.record.tape.events import Spawn
 
 KILLS = """diloco_chaos: 1
 name: bench-kill
@@ -96,11 +97,11 @@ def kills(runs: Path, repeats: int) -> dict[str, Any]:
 def reintegrations(history: History) -> list[float]:
     """Spawn of each replacement to the first merge with its contribution."""
     took = []
-    for spawn in history.tape.of("spawn", node="harness"):
-        if spawn["incarnation"]:
+    for spawn in history.tape.of(Spawn, node="harness"):
+        if spawn.incarnation:
             took += [merge.t - spawn.t for merge in history.merges if merge.t > spawn.t and any(
-                part["learner"] == spawn["target"] and part["incarnation"] == spawn["incarnation"]
-                for part in merge["contributions"])][:1]
+                part.learner == spawn.target and part.incarnation == spawn.incarnation
+                for part in merge.contributions)][:1]
     return took
 
 

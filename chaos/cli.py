@@ -54,12 +54,12 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 
 def _called(arguments: Sequence[str]) -> list[str]:
-    """Names of the commands that these arguments need."""
+    """Names of the commands that these arguments need, in the order of the alphabet: packages list theirs in any order."""
     if arguments and arguments[0] == "--version":
         return []
     names = [point.name for point in points(GROUP)]
     word = next((argument for argument in arguments if not argument.startswith("-")), "")
-    return [word] if word in names else list(dict.fromkeys(names))
+    return [word] if word in names else sorted(set(names))
 
 
 def _version(wanted: bool) -> None:

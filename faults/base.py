@@ -121,6 +121,17 @@ class Fault(BaseModel):
     """Whether freezing makes single faults of it."""
     brings_target: ClassVar[bool] = False
     """Whether its targets are not there before."""
+    supersedes: ClassVar[bool] = False
+    """Whether a successor is started while its target's process still lives."""
+    impersonates: ClassVar[bool] = False
+    """Whether it speaks to the coordinator in its targets' names. That takes its time: it is over once it was
+    observed."""
+    corrupts_memory: ClassVar[bool] = False
+    """Whether values in its targets' memory change: work that was not merged yet is lost."""
+    moves_clock: ClassVar[bool] = False
+    """Whether the clock that its targets see jumps."""
+    delays: ClassVar[bool] = False
+    """Whether everything that its targets send or receive takes longer while it lasts."""
     cuts_off: ClassVar[bool] = False
     """Whether nothing gets through to its targets, or from them, while it lasts."""
     occupies: ClassVar[str] = ""

@@ -10,7 +10,7 @@ from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Refused
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 _REASONS = {"nan": "not finite", "inf": "not finite", "shape": "wrong shapes"}
@@ -21,6 +21,7 @@ class Impersonation(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"links"})
     reversible: ClassVar[bool] = False
+    impersonates: ClassVar[bool] = True
     target_role = "learner"
 
     count: int = Field(3, ge=1, le=1000)
@@ -44,15 +45,15 @@ class Impersonation(Fault):
         """Who does it."""
         raise NotImplementedError
 
-    def refused(self, event: Event) -> bool:
+    def refused(self, event: Refused) -> bool:
         """Whether this refusal is one of what was sent."""
         raise NotImplementedError
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """So many were sent, and so many refused; that none was merged is what exactly_once says."""
         sent, wanted = int(on.observed.get("sent", 0)), self.count * len(self.targets)
-        told = [event for event in run.tape.of("refused", node=run.syncer) if event.t >= on.began
-                and event.fields.get("learner") in self.targets]
+        told = [event for event in run.tape.of(Refused, node=run.syncer) if event.t >= on.began
+                and event.learner in self.targets]
         found = sum(map(self.refused, told))
         if sent >= wanted and not told and self.answered:
             return Effect(True, f"{sent} of {wanted} sent, and none refused", reacted=False)
@@ -77,9 +78,9 @@ class Poison(Impersonation):
         """One that is asked for contributions."""
         return hit.rogue(target, self.content)
 
-    def refused(self, event: Event) -> bool:
+    def refused(self, event: Refused) -> bool:
         """For what is wrong with it; of steps that nobody made."""
-        return bool(event["reason"] == _REASONS[self.content] and event.fields.get("last") == 0)
+        return bool(event.reason == _REASONS[self.content] and event.last == 0)
 
     def describe(self) -> str:
         """What it does, for people."""
@@ -100,9 +101,9 @@ class Lie(Impersonation):
         """One that reports."""
         return hit.rogue(target, self.about)
 
-    def refused(self, event: Event) -> bool:
+    def refused(self, event: Refused) -> bool:
         """As impossible."""
-        return str(event["reason"]).startswith("impossible report")
+        return str(event.reason).startswith("impossible report")
 
     def describe(self) -> str:
         """What it does, for people."""

@@ -21,6 +21,7 @@ from diloco_chaos.faults.process import Ending
 from diloco_chaos.faults.state import FailingWrites
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.places.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
+from diloco_chaos.harness.record.tape.events import End, Hello, Lost
 
 _TYPICAL_RESTART_S = 1.0
 _BACK_S = 5.0
@@ -47,10 +48,10 @@ class OutOfMemory(Ending):
         missing = [target for target in self.targets if target not in found]
         if missing:
             return Effect(False, f"{', '.join(missing)} did not end")
-        words = ", ".join(status_words(event["status"]) for event in found.values())
-        if not all(event.fields.get("oom") for event in found.values()):
+        words = ", ".join(status_words(event.status) for event in found.values())
+        if not all(event.oom for event in found.values()):
             return Effect(False, f"exit status {words}, but not for want of memory")
-        killed = all(event["status"] == -signal.SIGKILL for event in found.values())
+        killed = all(event.status == -signal.SIGKILL for event in found.values())
         return Effect(killed, f"exit status {words}, out of memory")
 
     def describe(self) -> str:
@@ -148,8 +149,10 @@ class RestartLinks(Fault):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every learner was lost, and came back."""
-        lost, back = ({event["learner"] for event in run.tape.of(name, node=run.syncer)
-                       if on.began - 0.1 < event.t < on.began + _BACK_S} for name in ("lost", "hello"))
+        within = [event for event in run.tape.of(Lost, Hello, node=run.syncer)
+                  if on.began - 0.1 < event.t < on.began + _BACK_S]
+        lost = {event.learner for event in within if isinstance(event, Lost)}
+        back = {event.learner for event in within if isinstance(event, Hello)}
         missing = [name for name in run.learners if name not in lost & back]
         if missing:
             return Effect(False, f"{', '.join(missing)} did not lose its connection and come back")
@@ -182,8 +185,8 @@ class RestartEngine(Fault):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Nothing was recorded any more: the run ended there."""
-        last = max((event.t for event in run.tape.events if event.node != "harness"), default=on.began)
-        ended = [event for event in run.tape.of("end", node="harness") if "engine" in str(event["message"])]
+        last = max((t for (node, _), t in run.tape.ends.items() if node != "harness"), default=on.began)
+        ended = [event for event in run.tape.of(End, node="harness") if "engine" in str(event.message)]
         return Effect(bool(ended), f"the run broke off; last event {show_seconds(max(0.0, last - on.began))} after it")
 
     def describe(self) -> str:

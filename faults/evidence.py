@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Exit, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 
 NEAR_S = 2.5
@@ -73,7 +73,7 @@ class Evidence(Protocol):
         ...
 
     @property
-    def merges(self) -> Sequence[Event]:
+    def merges(self) -> Sequence[Merge]:
         """Merges up to there."""
         ...
 
@@ -90,13 +90,13 @@ class Evidence(Protocol):
         ...
 
 
-def exits(run: Evidence, targets: Sequence[str], on: Injection) -> dict[str, Event]:
+def exits(run: Evidence, targets: Sequence[str], on: Injection) -> dict[str, Exit]:
     """The exit of every target that a fault brought about."""
-    found: dict[str, Event] = {}
-    for event in run.tape.of("exit", node="harness"):
-        mine = event["target"] in targets and event.fields.get("killed")
+    found: dict[str, Exit] = {}
+    for event in run.tape.of(Exit, node="harness"):
+        mine = event.target in targets and event.killed
         if mine and on.began - 0.1 <= event.t <= max(on.began, on.ended or on.began) + NEAR_S:
-            found.setdefault(event["target"], event)
+            found.setdefault(event.target, event)
     return found
 
 
@@ -106,17 +106,19 @@ def statuses(run: Evidence, targets: Sequence[str], on: Injection, expected: Seq
     missing = [target for target in targets if target not in found]
     if missing:
         return Effect(False, f"{', '.join(missing)} did not end")
-    words = ", ".join(status_words(event["status"]) for event in found.values())
-    return Effect(all(event["status"] in expected for event in found.values()), f"exit status {words}")
+    words = ", ".join(status_words(event.status) for event in found.values())
+    return Effect(all(event.status in expected for event in found.values()), f"exit status {words}")
 
 
-def status_words(status: int) -> str:
+def status_words(status: int | None) -> str:
     """An exit status as people read it."""
+    if status is None:
+        return "not recorded"
     return signal.Signals(-status).name if status < 0 else str(status)
 
 
 def between_contributions(run: Evidence, learner: str, start: float, end: float) -> float:
     """The longest time without a contribution that has a part in this span."""
-    times = [merge.t for merge in run.merges if any(part["learner"] == learner for part in merge["contributions"])]
+    times = [merge.t for merge in run.merges if any(part.learner == learner for part in merge.contributions)]
     gaps = [later - earlier for earlier, later in pairwise([0.0, *times, run.end]) if earlier < end and later > start]
     return max(gaps, default=0.0)

@@ -11,6 +11,7 @@ from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, be
 from diloco_chaos.faults.process import Ending, Killed
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.places.base import Ability, ControlPlane, Drains, Jobs, Machines, Pods
+from diloco_chaos.harness.record.tape.events import Spawn
 
 _AWAY_WITHIN_S = 90.0
 
@@ -38,9 +39,9 @@ class _WithItsDisk(Ending):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """It ended as one that is told to, and its successor is elsewhere."""
         ok, words, _ = super().verify(run, on)
-        spawned = {(event["target"], event["incarnation"]): event["host"]
-                   for event in run.tape.of("spawn", node="harness") if "host" in event.fields}
-        ended = {name: (event["incarnation"], event["incarnation"] + 1)
+        spawned = {(event.target, event.incarnation): event.host
+                   for event in run.tape.of(Spawn, node="harness") if event.host is not None}
+        ended = {name: (event.incarnation, event.incarnation + 1)
                  for name, event in exits(run, self.targets, on).items()}
         back = [name for name, both in ended.items() if all((name, number) in spawned for number in both)]
         same = [name for name in back if len({spawned[name, number] for number in ended[name]}) == 1]
@@ -125,7 +126,7 @@ class NodePowerLoss(Killed):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """All that it ran in is gone, and nothing came after it."""
         ok, words, _ = super().verify(run, on)
-        lost = [str(event.fields.get("lost") or "") for event in exits(run, self.targets, on).values()]
+        lost = [str(event.lost or "") for event in exits(run, self.targets, on).values()]
         return Effect(ok and all(lost), "; ".join(filter(None, lost)) or words)
 
     def describe(self) -> str:

@@ -11,8 +11,7 @@ from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultCont
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, status_words, statuses
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability
-from diloco_chaos.harness.record.tape.event import Event
-from diloco_chaos.harness.record.tape.packed import times
+from diloco_chaos.harness.record.tape.events import Exit, Hello, PartialFrame, Spawn, Superseded
 
 TYPICAL_START_S = 3.0
 """What a new process needs until it trains, for the predicted availability only."""
@@ -72,11 +71,11 @@ class Killed(Ending):
                 return Effect(False, f"{words}, but {target}.{ghost} went on recording")
         if not ok or self.when is None or not str(self.when.failpoint).endswith(".half"):
             return Effect(ok, words)
-        partial = next((event for event in run.tape.of("partial_frame", node=run.syncer)
-                        if event["peer"] in self.targets and abs(event.t - on.began) < _PARTIAL_WITHIN_S), None)
-        if partial is None or not 0 < partial["bytes"] < partial["expected"]:
+        partial = next((event for event in run.tape.of(PartialFrame, node=run.syncer)
+                        if event.peer in self.targets and abs(event.t - on.began) < _PARTIAL_WITHIN_S), None)
+        if partial is None or not 0 < partial.bytes < partial.expected:
             return Effect(False, f"{words}, but the syncer saw no part of a frame")
-        return Effect(True, f"{words}; {partial['bytes']} of {partial['expected']} bytes arrived")
+        return Effect(True, f"{words}; {partial.bytes} of {partial.expected} bytes arrived")
 
 
 class Kill(Killed):
@@ -132,7 +131,7 @@ class Join(Fault):
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """Every target was started, and the syncer heard from it."""
-        hello = {event["learner"]: event.t for event in run.tape.of("hello", node=run.syncer) if event.t >= on.began}
+        hello = {event.learner: event.t for event in run.tape.of(Hello, node=run.syncer) if event.t >= on.began}
         missing = [target for target in self.targets if target not in hello]
         if missing:
             return Effect(False, f"the syncer never heard of {', '.join(missing)}")
@@ -179,8 +178,8 @@ class Pause(Fault):
         asked = min(self.duration or 0.0, end - on.began)
         silences = []
         for target in self.targets:
-            stands = run.tape.by_process().get((target, run.tape.newest(target, on.began)), ())
-            inside = [on.began, *sorted(t for t in times(stands) if on.began < t < end), end]
+            wrote = run.tape.moments((target, run.tape.newest(target, on.began)))
+            inside = [on.began, *(t for t in wrote if on.began < t < end), end]
             silences.append(max((later - earlier for earlier, later in pairwise(inside)), default=0.0))
         shortest = min(silences)
         return Effect(shortest >= SILENT * asked > 0, f"silent for {show_seconds(shortest)}")
@@ -202,6 +201,7 @@ class Zombie(Fault):
     """A stale incarnation: the process stands still, its successor is started beside it, and then it comes back."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"supersede"})
+    supersedes: ClassVar[bool] = True
     target_role = "learner"
     halts_target: ClassVar[bool] = True
     occupies: ClassVar[str] = "process"
@@ -229,19 +229,19 @@ class Zombie(Fault):
             if successor is None:
                 return Effect(False, f"{target} got no successor")
             old = successor - 1
-            seen = any(event.node == target and event.incarnation == old for event in run.tape.of("superseded"))
-            gone = next((event for event in run.tape.of("exit", node="harness")
-                         if (event["target"], event["incarnation"]) == (target, old)), None)
+            seen = any(event.node == target and event.inc == old for event in run.tape.of(Superseded))
+            gone = next((event for event in run.tape.of(Exit, node="harness")
+                         if (event.target, event.incarnation) == (target, old)), None)
             if gone is not None and not seen and _ended_by_another(run, gone):
                 return Effect(False, f"{target}.{old} was ended by another fault before it could see its successor")
             if gone is None or not seen:
-                heard = any(event["learner"] == target and event["incarnation"] == successor
-                            for event in run.tape.of("hello", node=run.syncer))
+                heard = any(event.learner == target and event.incarnation == successor
+                            for event in run.tape.of(Hello, node=run.syncer))
                 back = on.ended is not None and run.end - on.ended > _SEES_S
                 return Effect(heard and back, f"{target}.{old} " + (
                     "did not end" if gone is None else "never saw that it was superseded"), reacted=False)
             said.append(f"{target}.{old} came back, saw {target}.{successor}, and ended "
-                        f"({status_words(gone['status'])})")
+                        f"({status_words(gone.status)})")
         return Effect(True, "; ".join(said))
 
     def describe(self) -> str:
@@ -253,31 +253,30 @@ class Zombie(Fault):
         return TYPICAL_START_S
 
 
-def _ended_by_another(run: Evidence, gone: Event) -> bool:
+def _ended_by_another(run: Evidence, gone: Exit) -> bool:
     """Whether a process was killed, or told to end."""
-    return gone["status"] < 0 or any(
-        event.incarnation == gone["incarnation"] and event.fields.get("told")
-        for event in run.tape.of("exit", node=gone["target"]))
+    return (gone.status or 0) < 0 or any(event.inc == gone.incarnation and event.told
+                                         for event in run.tape.of(Exit, node=gone.target))
 
 
 def _beside(run: Evidence, target: str, began: float) -> int | None:
     """The incarnation that was started while the one before it was there; None: none was, as there were two already, or
     nobody."""
     gone: set[int] = set()
-    for event in run.tape.of("spawn", "exit", node="harness"):
-        if event["target"] != target:
+    for event in run.tape.of(Spawn, Exit, node="harness"):
+        if event.target != target:
             continue
-        if event.event == "exit":
-            gone.add(event["incarnation"])
+        if isinstance(event, Exit):
+            gone.add(event.incarnation)
         elif event.t >= began - 0.1:
-            return None if event["incarnation"] - 1 in gone else int(event["incarnation"])
+            return None if event.incarnation - 1 in gone else int(event.incarnation)
     return None
 
 
 def _ghost(run: Evidence, target: str, at: float) -> int | None:
     """The incarnation that was killed, where it recorded anything more than a moment later."""
-    gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == target
-            and event.fields.get("killed") and abs(event.t - at) < _PARTIAL_WITHIN_S]
+    gone = [event for event in run.tape.of(Exit, node="harness") if event.target == target
+            and event.killed and abs(event.t - at) < _PARTIAL_WITHIN_S]
     ends = run.tape.ends
-    return next((event["incarnation"] for event in gone
-                 if ends.get((target, event["incarnation"]), -math.inf) > event.t + _LAST_WORDS_S), None)
+    return next((event.incarnation for event in gone
+                 if ends.get((target, event.incarnation), -math.inf) > event.t + _LAST_WORDS_S), None)

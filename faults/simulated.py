@@ -37,6 +37,7 @@ class ClockJump(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"jump_clock"})
     reversible: ClassVar[bool] = False
+    moves_clock: ClassVar[bool] = True
     drawn = Drawn(240, {"by": ("200ms", "1s", "5s")}, family="clock")
 
     kind: Literal["clock_jump"] = "clock_jump"

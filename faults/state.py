@@ -14,7 +14,19 @@ from diloco_chaos.faults.process import TYPICAL_START_S, Ending
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.record.storage.checkpoint import PARTIAL
-from diloco_chaos.harness.trainers.core.memory import Content, Corruption, Part
+from diloco_chaos.harness.record.tape.events import (
+    Corrupted,
+    Exit,
+    Failed,
+    MemoryContent,
+    MemoryPart,
+    RefusedCheckpoint,
+    Repaired,
+    Reset,
+    Resumed,
+    Spawn,
+)
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 _DRAWN = {"restart_after": ("1s", "200ms"), "files": (1, 3, 64)}
 
@@ -55,25 +67,25 @@ class Damage(Ending):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """It was killed, and its successor found what was damaged; of a node that tells nothing of that, the first."""
         files = [name for name in str(on.observed.get("damaged", "")).split(", ") if name]
-        next_one = next((event for event in run.tape.of("spawn", node="harness")
-                         if event["target"] == self.targets[0] and event.t > on.began), None)
-        gone = [event for event in run.tape.of("exit", node="harness") if event["target"] == self.targets[0]
+        next_one = next((event for event in run.tape.of(Spawn, node="harness")
+                         if event.target == self.targets[0] and event.t > on.began), None)
+        gone = [event for event in run.tape.of(Exit, node="harness") if event.target == self.targets[0]
                 and (next_one is None or event.t <= next_one.t)]  # another fault may have killed it before
-        if not files or not gone or gone[-1]["status"] != -signal.SIGKILL:
+        if not files or not gone or gone[-1].status != -signal.SIGKILL:
             return Effect(False, "no file was damaged" if not files else f"{self.targets[0]} was not killed")
         if self.targets[0] != run.syncer:
             return Effect(True, f"{', '.join(files)} damaged")
-        successor = gone[-1]["incarnation"] + 1
-        later = [event for event in run.tape.of("repaired", "refused_checkpoint", node=self.targets[0])
-                 if event.incarnation == successor]
-        if any(event.event == "refused_checkpoint" for event in later):
+        successor = gone[-1].incarnation + 1
+        later = [event for event in run.tape.of(Repaired, RefusedCheckpoint, node=self.targets[0])
+                 if event.inc == successor]
+        if any(isinstance(event, RefusedCheckpoint) for event in later):
             return Effect(True, f"{', '.join(files)} damaged; the syncer refused to go on")
-        found = {event["file"]: event["reason"] for event in later}
+        found = {event.file: event.reason for event in later if isinstance(event, Repaired)}
         missed = [name for name in files if name not in found]
         if missed and all(name.endswith(PARTIAL) for name in missed):
             return Effect(False, f"{', '.join(missed)} was not finished, and nothing goes on from it")
         if missed:
-            went_on = any(event.incarnation == successor for event in run.tape.of("resumed", node=self.targets[0]))
+            went_on = any(event.inc == successor for event in run.tape.of(Resumed, node=self.targets[0]))
             return Effect(went_on, f"the syncer did not notice {', '.join(missed)}", reacted=False)
         return Effect(True, f"{', '.join(files)} damaged, and made good from the other copy")
 
@@ -138,11 +150,11 @@ class FailingWrites(Fault):
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """A write of the target failed, and it ended for that reason."""
         node = self.targets[0]
-        failed = next((event for event in run.tape.of("failed", node=node) if event.t > on.began), None)
+        failed = next((event for event in run.tape.of(Failed, node=node) if event.t > on.began), None)
         gone = exits(run, self.targets, on).get(node)
         if failed is None or gone is None:
             return Effect(False, "no write failed" if failed is None else f"the {node} did not end")
-        return self._failed(str(failed["reason"]), status_words(gone["status"]), on)
+        return self._failed(failed.reason, status_words(gone.status), on)
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:
         raise NotImplementedError
@@ -193,14 +205,15 @@ class CorruptMemory(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"corrupt_memory", "pause"})
     reversible: ClassVar[bool] = False
+    corrupts_memory: ClassVar[bool] = True
     frees: ClassVar[bool] = True
     target_role = "learner"
     drawn = Drawn(170, {"content": ("nan", "bits"), "values": (16, 1, 256)}, family="values")
 
     kind: Literal["corrupt_memory"] = "corrupt_memory"
-    part: Part = "weights"
+    part: MemoryPart = "weights"
     """`weights`, or `moments` of AdamW."""
-    content: Content = "nan"
+    content: MemoryContent = "nan"
     """`nan`, or `bits`: one bit of each value is turned over."""
     values: int = Field(16, ge=1, le=1_000_000)
     """How many values are hit, in each target."""
@@ -220,14 +233,14 @@ class CorruptMemory(Fault):
         """Every target says what happened to its memory, and what came of it."""
         words = []
         for target in self.targets:
-            hit = next((event for event in run.tape.of("corrupted", node=target) if event["fault"] == on.id), None)
+            hit = next((event for event in run.tape.of(Corrupted, node=target) if event.fault == on.id), None)
             if hit is None:
                 return Effect(False, f"{target} went on before its memory could fail")
-            reset = next((event for event in run.tape.of("reset", node=target)
-                          if event.t >= hit.t and event.incarnation == hit.incarnation), None)
+            reset = next((event for event in run.tape.of(Reset, node=target)
+                          if event.t >= hit.t and event.inc == hit.inc), None)
             what = ("went on with it" if reset is None else
                     f"dropped all that it had after {show_seconds(reset.t - hit.t)}")
-            words.append(f"{target} {what}" + (f" ({reset['reason']})" if reset else ""))
+            words.append(f"{target} {what}" + (f" ({reset.reason})" if reset else ""))
         return Effect(True, f"{self.values} {self.part} hit; " + "; ".join(words))
 
     def describe(self) -> str:

@@ -30,7 +30,22 @@ import numpy as np
 from benchmarks.figures.canonical import RUNS, perform
 from diloco_chaos.chaos.runner.simulate import Performed
 from diloco_chaos.harness.base.tensors import Tensors
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Donated,
+    Event,
+    Finished,
+    Grouped,
+    Hello,
+    Lost,
+    Merge,
+    MergedPart,
+    Received,
+    Refused,
+    Resumed,
+    RolledBack,
+    Step,
+    Traffic,
+)
 
 _LENGTH = 16
 """Hexadecimal digits of a digest."""
@@ -88,8 +103,8 @@ def _vendor() -> str:
 def _course(done: Performed, weighed: bool) -> Iterator[Fact]:
     """What happened; with how many bytes were sent, to two digits, where the run is `weighed`."""
     for event in done.stage.tape().events:
-        if event.event in _TOLD:
-            yield event.event, *_TOLD[event.event](event)
+        if type(event) in _FACTS:
+            yield event.event, *_FACTS[type(event)](event)
     yield from _times(done)
     if weighed:
         yield "bytes", _bytes(done)
@@ -97,31 +112,30 @@ def _course(done: Performed, weighed: bool) -> Iterator[Fact]:
 
 def _learned(done: Performed) -> Iterator[Fact]:
     """What came of it, and at which rates; where gradients are averaged, no step tells of one."""
-    yield "rates", [_rounded(event.fields.get("lr")) for event in done.stage.tape().of("step")]
+    yield "rates", [_rounded(event.lr) for event in done.stage.tape().of(Step)]
     for tensors, _ in done.snapshots:
         yield "values", _values(tensors)
 
 
-_TOLD: dict[str, Callable[[Event], Fact]] = {
-    "step": lambda e: (e.node, e.incarnation, e["step"], e["tokens"], e.fields.get("position")),
-    "received": lambda e: (e.node, e.incarnation, e["fragment"], e["version"], e["step"], e["carried"]),
-    "merge": lambda e: (e["fragment"], e["version"], e["step"], e["processed"], e["merged"],
-                        *sorted(map(_contribution, e["contributions"]))),
-    "refused": lambda e: (e.node, e.fields.get("learner"), e.fields.get("fragment"), e.fields.get("first"),
-                          e.fields.get("last"), e.fields.get("base")),
-    "hello": lambda e: (e["learner"], e["incarnation"], _hundredths(e.t)),
-    "lost": lambda e: (e["learner"], _hundredths(e.t)),
-    "donated": lambda e: (e.node, e["learner"], e["versions"]),
-    "grouped": lambda e: (e["step"], sorted(e["learners"])),
-    "rolled_back": lambda e: (e["step"], e["processed"]),
-    "resumed": lambda e: (e["versions"], e["step"], e["processed"]),
-    "finished": lambda e: (e.node, e["step"])}
-"""What is told of which event."""
+_FACTS: dict[type[Event], Callable[[Any], Fact]] = {
+    Step: lambda e: (e.node, e.inc, e.step, e.tokens, e.position),
+    Received: lambda e: (e.node, e.inc, e.fragment, e.version, e.step, e.carried),
+    Merge: lambda e: (e.fragment, e.version, e.step, e.processed, e.merged,
+                        *sorted(map(_contribution, e.contributions))),
+    Refused: lambda e: (e.node, e.learner, e.fragment, e.first, e.last, e.base),
+    Hello: lambda e: (e.learner, e.incarnation, _hundredths(e.t)),
+    Lost: lambda e: (e.learner, _hundredths(e.t)),
+    Donated: lambda e: (e.node, e.learner, e.versions),
+    Grouped: lambda e: (e.step, sorted(e.learners)),
+    RolledBack: lambda e: (e.step, e.processed),
+    Resumed: lambda e: (e.versions, e.step, e.processed),
+    Finished: lambda e: (e.node, e.step)}
+"""What of each kind of event is part of the digest."""
 
 
-def _contribution(part: dict[str, Any]) -> Fact:
-    return (part["learner"], part["incarnation"], part["base"], part["first"], part["last"], part["steps"],
-            part["tokens"], _rounded(part["weight"]))
+def _contribution(part: MergedPart) -> Fact:
+    return (part.learner, part.incarnation, part.base, part.first, part.last, part.steps, part.tokens,
+            _rounded(part.weight))
 
 
 def _rounded(number: float | None) -> str | None:
@@ -142,12 +156,12 @@ def _values(tensors: Tensors) -> str:
 
 
 def _times(done: Performed) -> Iterator[Fact]:
-    merged = [event.t for event in done.stage.tape().of("merge")]
+    merged = [event.t for event in done.stage.tape().of(Merge)]
     yield "took", _hundredths(merged[-1] - merged[0])
     yield "longest gap", _hundredths(max(later - earlier for earlier, later in pairwise(merged)))
 
 
 def _bytes(done: Performed) -> str:
     """Both ways, of every kind of message."""
-    last = done.stage.tape().of("traffic")[-1]
-    return f"{sum(sum(last[way].values()) for way in ('sent', 'received')):.2g}"
+    last = done.stage.tape().of(Traffic)[-1]
+    return f"{sum(sum(way.values()) for way in (last.sent, last.received)):.2g}"

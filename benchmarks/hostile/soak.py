@@ -32,7 +32,8 @@ from benchmarks.hostile.host_faults import drawn
 from benchmarks.hostile.soak_victim import MARK, Mode, SoakVictim, kill, listening, marked
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.harness.base.processes import identity
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Healed, Injecting, Steady
+from diloco_chaos.harness.record.tape.reading import Tape
 
 WITHIN_S = 5.0
 AT_ONCE = 2
@@ -164,12 +165,12 @@ class Soak:
         path = prey.tape()
         if path is None:
             return ("not begun" if prey.undo_log is None else "reference" if prey.reference else "begun"), ()
-        written = reading.read(path.parent)
-        over = {event["fault"] for event in written.of("healed")}
-        kinds = tuple(event["kind"] for event in written.of("injecting") if event["fault"] not in over)
+        written = Tape.read(path.parent)
+        over = {event.fault for event in written.of(Healed)}
+        kinds = tuple(event.kind for event in written.of(Injecting) if event.fault not in over)
         if kinds:
             return "faults", kinds
-        return ("steady" if any(written.of("steady")) else "start-up"), ()
+        return ("steady" if written.of(Steady) else "start-up"), ()
 
     def _tell(self, prey: SoakVictim) -> None:
         assert prey.settled is not None

@@ -34,6 +34,7 @@ from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.places.compose import compose_file
 from diloco_chaos.harness.places.compose.engine import Engine
+from diloco_chaos.harness.record.tape.events import Begin, Hello
 
 WITHIN_S = 60.0
 _LONGEST_S = 9.0
@@ -89,8 +90,8 @@ def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any
 
 def _start(history: History) -> tuple[float, float]:
     """Seconds from the run's begin until the syncer had heard every learner, and to the steady state."""
-    start = history.tape.of("begin", node="harness")[0].t
-    first = {event["learner"]: event.t for event in reversed(history.tape.of("hello", node=SYNCER))}
+    start = history.tape.of(Begin, node="harness")[0].t
+    first = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=SYNCER))}
     return round(max(first.values()) - start, 2), round((history.zero or float("nan")) - start, 2)
 
 

@@ -21,6 +21,7 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.run import Result, run_plan
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.chaos.scenario.step_time import AUTO, paced
+from diloco_chaos.harness.record.tape.events import Clock
 
 
 def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
@@ -33,12 +34,12 @@ def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
               file=sys.stderr)
         return result
     found = recovery.measure(perform, kills)
-    clocks = [event for result in ran for event in result.history.tape.of("clock")]
+    clocks = [event for result in ran for event in result.history.tape.of(Clock)]
     return {"on": on, "step_ms": [_pace_ms(result) for result in ran],
             "exit_codes": [result.judgement.exit_code for result in ran],
             "inconclusive": [result.judgement.inconclusive for result in ran if result.judgement.inconclusive],
-            **found, "clocks": {name: recovery.spread([abs(event[name]) for event in clocks])
-                                for name in ("ahead", "error")}}
+            **found, "clocks": {"ahead": recovery.spread([abs(event.ahead) for event in clocks]),
+                                "error": recovery.spread([abs(event.error) for event in clocks])}}
 
 
 def _pace_ms(result: Result) -> int:

@@ -18,6 +18,7 @@ from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.record.tape.events import Spawn
 from diloco_chaos.harness.simulation.parameters import measured
 
 SCENARIOS = ("kill-one", "straggler", "split")
@@ -60,11 +61,11 @@ def figures(history: History) -> dict[str, float]:
     zero = history.zero or 0.0
     merges = [merge for merge in history.merges if merge.t > zero]
     hit = next((target for planned in history.plan.faults for target in planned.fault.targets if target != SYNCER), "")
-    found = {"participation": sum(any(part["learner"] == hit for part in merge["contributions"])
+    found = {"participation": sum(any(part.learner == hit for part in merge.contributions)
                                   for merge in merges) / len(merges),
              "goodput": goodput_between(history, zero, history.end)}
-    spawns = [event for event in history.tape.of("spawn", node="harness")
-              if event["target"] == hit and event["incarnation"] == 1]
-    back = [merge.t for merge in merges for part in merge["contributions"]
-            if (part["learner"], part["incarnation"]) == (hit, 1)]
+    spawns = [event for event in history.tape.of(Spawn, node="harness")
+              if event.target == hit and event.incarnation == 1]
+    back = [merge.t for merge in merges for part in merge.contributions
+            if (part.learner, part.incarnation) == (hit, 1)]
     return found | ({"reintegration_s": min(back) - spawns[0].t} if spawns and back else {})

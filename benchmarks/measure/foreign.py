@@ -13,7 +13,7 @@ from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Merge, Step
 
 PAIRS = 5
 _RATES = (2, 100)
@@ -77,7 +77,7 @@ class _Clock(NullAudience):
 
     def on_event(self, event: Event) -> None:
         """The first and the last of its rounds."""
-        if event.event == "merge":
+        if isinstance(event, Merge):
             self.ended = time.process_time(), time.monotonic()
             self.began = self.began or self.ended
 
@@ -122,4 +122,4 @@ def _trip(peers: str, runs: Path) -> float:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     result = run_plan(_plan(ASKING.format(port=port, peers=peers, trips=_TRIPS)), runs, NullAudience())
-    return float(next(event for event in result.history.tape.of("step", node="client"))["loss"])
+    return result.history.tape.of(Step, node="client")[0].loss or 0.0

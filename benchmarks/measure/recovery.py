@@ -11,6 +11,7 @@ from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
+from diloco_chaos.harness.record.tape.events import Exit, Injected, Injecting, Lost, Spawn
 
 RESTART_AFTER_S = 0.5
 _KILLS_PER_RUN = 10
@@ -41,10 +42,11 @@ def measure(perform: Callable[[Plan], Result], kills: int) -> dict[str, Any]:
     took: dict[str, list[float]] = {name: [] for name in _FOUND}
     for seed in range(-(-kills // _KILLS_PER_RUN)):
         history = perform(plan(seed)).history
-        due = {event["fault"]: event["due"] for event in history.tape.of("injecting", node="harness")}
-        for event in history.tape.of("injected", node="harness"):  # when it was done, not when it was begun
-            planned = next(one for one in history.plan.faults if one.id == event["fault"])
-            late["at" if planned.fault.at is not None else "event"].append(event.t - due[event["fault"]])
+        due = {event.fault: event.t if event.due is None else event.due
+               for event in history.tape.of(Injecting, node="harness")}
+        for event in history.tape.of(Injected, node="harness"):  # when it was done, not when it was begun
+            planned = next(one for one in history.plan.faults if one.id == event.fault)
+            late["at" if planned.fault.at is not None else "event"].append(event.t - due[event.fault])
         for name, values in _recoveries(history).items():
             took[name] += values
     return {"late_s": {name: spread(values) for name, values in late.items()},
@@ -62,15 +64,15 @@ def _recoveries(history: History) -> dict[str, list[float]]:
         if span.planned.fault.kind != "kill" or span.injected is None:
             continue
         start, target = span.injected, span.planned.fault.targets[0]
-        lost = next(event.t for event in history.tape.of("lost", node=SYNCER)
-                    if event["learner"] == target and event.t > start - 0.1)
-        spawn = next(event for event in history.tape.of("spawn", node="harness")
-                     if event["target"] == target and event.t > start)
-        new = (target, spawn["incarnation"])
+        lost = next(event.t for event in history.tape.of(Lost, node=SYNCER)
+                    if event.learner == target and event.t > start - 0.1)
+        spawn = next(event for event in history.tape.of(Spawn, node="harness")
+                     if event.target == target and event.t > start)
+        new = (target, spawn.incarnation)
         merged = next(merge.t for merge in history.merges
-                      if any((part["learner"], part["incarnation"]) == new for part in merge["contributions"]))
-        gone = next(event.t for event in history.tape.of("exit", node="harness")
-                    if event["target"] == target and event.t > start)
+                      if any((part.learner, part.incarnation) == new for part in merge.contributions))
+        gone = next(event.t for event in history.tape.of(Exit, node="harness")
+                    if event.target == target and event.t > start)
         found["confirmed"].append(gone - start)
         found["merged_on"].append(next(merge.t for merge in history.merges if merge.t > gone) - start)
         found["detected"].append(lost - start)

@@ -27,6 +27,7 @@ from diloco_chaos.chaos.runner.simulate import record
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.faults import Kill
+from diloco_chaos.harness.record.tape.events import Hello, Lost
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
@@ -116,8 +117,9 @@ def _gone(history: History) -> Iterable[tuple[float, float, float]]:
     """When each that was killed died, was lost, and was back as a new process."""
     for span in history.spans:
         if isinstance(span.planned.fault, Kill) and span.injected is not None:
-            lost, back = (next(event.t for event in history.tape.of(name) if event.t > span.injected
-                               and event["learner"] in span.planned.fault.targets) for name in ("lost", "hello"))
+            links = [event for event in history.tape.of(Lost, Hello) if event.t > span.injected
+                     and event.learner in span.planned.fault.targets]
+            lost, back = (next(event.t for event in links if isinstance(event, kind)) for kind in (Lost, Hello))
             yield span.injected, lost, back
 
 

@@ -18,6 +18,7 @@ from diloco_chaos.chaos.runner.simulate import data_file, performed, record
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.workers import Processes
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
 
@@ -74,9 +75,9 @@ def _torch(say: Callable[[str], None]) -> dict[str, Any]:
         began = time.perf_counter()
         tape, _ = record(plan)
         whole = time.perf_counter() - began
-        bare = _bare(plan, len(tape.of("step")))
+        bare = _bare(plan, len(tape.of(Step)))
         pairs.append(whole / bare)
-        say(f"  torch {number}: {whole:.1f} s, its {len(tape.of('step'))} steps alone {bare:.1f} s")
+        say(f"  torch {number}: {whole:.1f} s, its {len(tape.of(Step))} steps alone {bare:.1f} s")
     return {"ratio": round(median(pairs), 3), "pairs": [round(pair, 3) for pair in pairs]}
 
 

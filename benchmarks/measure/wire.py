@@ -21,7 +21,7 @@ from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Merge, Traffic
 from diloco_chaos.harness.trainer.algorithm.codec import bits_per_value
 
 LEARNERS, SYNC_EVERY, STEP_S, STEPS = 4, 24, 0.05, 480
@@ -83,9 +83,9 @@ def _scenario(settings: str, rest: str = "") -> str:
 
 def _per_token(history: History) -> float:
     """Bytes for a token once everybody has begun: from the steady state to the end."""
-    first, *_, last = (event for event in history.tape.of("traffic") if event.t >= (history.zero or 0.0))
-    total = [sum(sum(event[way].values()) for way in ("sent", "received")) for event in (first, last)]
-    tokens = sum(event["tokens"] for events in history.steps.values() for event in events
+    first, *_, last = (event for event in history.tape.of(Traffic) if event.t >= (history.zero or 0.0))
+    total = [sum(sum(way.values()) for way in (event.sent, event.received)) for event in (first, last)]
+    tokens = sum(event.tokens for events in history.steps.values() for event in events
                  if first.t <= event.t < last.t)
     return float((total[1] - total[0]) / tokens)
 
@@ -95,7 +95,7 @@ def merged_every(history: History) -> float:
     steps: dict[int, list[int]] = defaultdict(list)
     for merge in history.merges:
         if merge.t >= (history.zero or 0.0):
-            steps[merge["fragment"]].append(merge["step"])
+            steps[merge.fragment].append(merge.step)
     return mean(after - before for each in steps.values() for before, after in pairwise(each))
 
 
@@ -108,14 +108,14 @@ def merged_per_s(history: History) -> float:
     begin = (history.zero or 0.0) + BEGIN_S + SETTLING_S
     end = begin + LENGTH_S - SETTLING_S - LAST_S
     sizes = [fragment.size for fragment in history.plan.cluster.fragment_table()]
-    return sum(size * _rate([m for m in history.merges if m["fragment"] == index], begin, end)
+    return sum(size * _rate([m for m in history.merges if m.fragment == index], begin, end)
                for index, size in enumerate(sizes)) / sum(sizes)
 
 
-def _rate(merges: list[Event], begin: float, end: float) -> float:
+def _rate(merges: list[Merge], begin: float, end: float) -> float:
     first, *others = [merge for merge in merges if merge.t >= begin]
     counted = [merge for merge in others if merge.t < end]
     last = next((merge for merge in others if merge.t >= end), None)
     counted += [last] if last else []
-    tokens = sum(part["tokens"] for merge in counted for part in merge["contributions"])
+    tokens = sum(part.tokens for merge in counted for part in merge.contributions)
     return float(tokens / ((last.t if last else end) - first.t))

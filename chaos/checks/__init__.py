@@ -14,6 +14,7 @@ from diloco_chaos.chaos.checks.stalls import no_global_stall
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, seconds_within
 from diloco_chaos.chaos.registry import CHECKS, Check
+from diloco_chaos.harness.record.tape.events import End
 
 EXCUSED = "this machine had other things to do"
 """Marks a verdict that is unknown because others were in the way where it would have failed."""
@@ -106,8 +107,8 @@ def _soundness(history: History) -> tuple[Doubt, Doubt, list[str]]:
 def _stands_still(history: History) -> bool:
     """Whether merges had stopped when the deadline passed, for longer than they may, and the machine is not why. What
     comes after it, stacks and the end of every node, is the harness' doing."""
-    ends = history.tape.of("end", node="harness")
-    if not ends or ends[-1]["outcome"] != "deadline" or history.outages:
+    ends = history.tape.of(End, node="harness")
+    if not ends or ends[-1].outcome != "deadline" or history.outages:
         return False
     passed = min(history.plan.deadline, history.end)
     try:

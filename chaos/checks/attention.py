@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
+from diloco_chaos.chaos.evidence.parts import parts_of
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Hello, Lost, Merge
 
 _LEAST_ROUNDS = 20
 _MOST = 0.5
@@ -24,7 +28,7 @@ def silence_noticed(history: History) -> Finding | None:
     within = cluster.heartbeat_timeout + cluster.sign_s + _SLACK_S
     took: list[tuple[float, str, Late]] = []
     for span, learner in _silences(history, within):
-        lost = next((event.t for event in history.tape.of("lost", node=SYNCER) if event["learner"] == learner
+        lost = next((event.t for event in history.tape.of(Lost, node=SYNCER) if event.learner == learner
                      and event.t >= span.began - _SLACK_S), history.end)
         took.append((lost - span.began, f"{learner}: {span.planned.fault.describe()} from {span.began:.2f} s on; taken "
                      f"for gone after {show_seconds(lost - span.began)}", Late(span.began, lost, within)))
@@ -42,15 +46,14 @@ def nobody_starves(history: History) -> Finding | None:
     """While nobody is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
     start, there = _all_there(history), Availability(history)
     rounds = [merge for merge in history.merges
-              if merge["opened"] >= start and there.quiet(merge["opened"], merge.t)]
+              if merge.opened >= start and there.quiet(merge.opened, merge.t)]
     if len(rounds) < _LEAST_ROUNDS:
         return None  # somebody was hit nearly all the time
-    asked = Counter(learner for merge in rounds for learner in set(merge["asked"]))
+    asked = Counter(learner for merge in rounds for learner in set(merge.asked))
     shares = [(asked[learner] / len(rounds), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
               for learner in history.plan.cluster.starters]
     if history.plan.cluster.merges_from_all:
-        merged = Counter(learner for merge in rounds
-                         for learner in {part["learner"] for part in merge["contributions"]})
+        merged = _merged(rounds)
         shares += [(merged[learner] / len(rounds), f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
                    for learner in history.plan.cluster.starters]
     least = min(share for share, _ in shares)
@@ -59,9 +62,17 @@ def nobody_starves(history: History) -> Finding | None:
                    figures=[Figure(value=least, limit=_MOST, best=1.0, unit="share")])
 
 
+def _merged(rounds: Sequence[Merge]) -> Counter[str]:
+    """In how many of these rounds each learner had a part."""
+    parts = parts_of(rounds)
+    names, learner = parts.learners
+    once = np.unique(parts.merge * len(names) + learner) % max(len(names), 1)
+    return Counter(dict(zip(names, np.bincount(once, minlength=len(names)).tolist(), strict=True)))
+
+
 def _all_there(history: History) -> float:
     """When every learner was connected: it is steady only once it has merged from all, which is what is asked here."""
-    hello = {event["learner"]: event.t for event in reversed(history.tape.of("hello", node=SYNCER))}
+    hello = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=SYNCER))}
     need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
     return max(hello[learner] for learner in history.plan.cluster.starters) + SETTLED_S
 
@@ -90,7 +101,7 @@ def _silenced(history: History, span: Span) -> list[str]:
 def _connected(history: History, learner: str, at: float) -> bool:
     """Whether the coordinator took it to be there."""
     last = None
-    for event in history.tape.of("hello", "lost", node=SYNCER):
-        if event.t <= at and event["learner"] == learner:
+    for event in history.tape.of(Hello, Lost, node=SYNCER):
+        if event.t <= at and event.learner == learner:
             last = event.event
     return last == "hello"

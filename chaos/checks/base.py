@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
 from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
@@ -165,7 +166,7 @@ def need(condition: object, why: str, change: str = "") -> None:
 
 def nothing_told(history: History) -> bool:
     """Whether workers number their rounds, and nobody ever told of one: they may well have trained."""
-    return history.plan.cluster.tells_rounds and not history.tape.of("step")
+    return history.plan.cluster.tells_rounds and not history.tape.has(Step)
 
 
 def longer(history: History) -> str:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from diloco_chaos.chaos.checks.arithmetic import arithmetic_correct
 from diloco_chaos.chaos.checks.attention import nobody_starves, silence_noticed
+from diloco_chaos.chaos.checks.diloco.arithmetic import arithmetic_correct
+from diloco_chaos.chaos.checks.diloco.protocol import (
+    exactly_once,
+    quorum_respected,
+    replica_consistency,
+    staleness_bounded,
+)
+from diloco_chaos.chaos.checks.diloco.totals import learning_rate_correct, processed_correct
+from diloco_chaos.chaos.checks.diloco.turns import fragments_in_turn
+from diloco_chaos.chaos.checks.diloco.weights import weights_correct
 from diloco_chaos.chaos.checks.ends import end_correct, no_unplanned_exit
 from diloco_chaos.chaos.checks.liveness import (
     blast_radius,
@@ -12,16 +21,8 @@ from diloco_chaos.chaos.checks.liveness import (
     self_healing,
 )
 from diloco_chaos.chaos.checks.outcome import all_undone, faults_verified, goodput, loss_parity
-from diloco_chaos.chaos.checks.protocol import (
-    exactly_once,
-    quorum_respected,
-    replica_consistency,
-    staleness_bounded,
-    weights_correct,
-)
 from diloco_chaos.chaos.checks.rounds import round_quorum, rounds_never_go_back
-from diloco_chaos.chaos.checks.stalls import fragments_in_turn, no_global_stall, uptime
-from diloco_chaos.chaos.checks.totals import learning_rate_correct, processed_correct
+from diloco_chaos.chaos.checks.stalls import no_global_stall, uptime
 
 CHECKS = (no_global_stall, self_healing, reintegration, participation, blast_radius, uptime, goodput, loss_parity,
           rounds_never_go_back, round_quorum, exactly_once, replica_consistency, weights_correct, processed_correct,

@@ -10,7 +10,18 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.base import status_words
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    End,
+    Ending,
+    Event,
+    Exit,
+    Failed,
+    Finished,
+    Merge,
+    RefusedCheckpoint,
+    Spawn,
+    Superseded,
+)
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
 """Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself
@@ -28,17 +39,17 @@ _AFTER_S = 5.0
 @check(**PROMISE)
 def no_unplanned_exit(history: History) -> Finding:
     """No process ends but by a fault, because its successor is there, or because training is over."""
-    need(history.tape.of("end", node="harness"), "the harness recorded no end of the run")
-    exits = history.tape.of("exit", node="harness")  # none where nobody ended before the harness ended them all
+    need(history.tape.of(End, node="harness"), "the harness recorded no end of the run")
+    exits = history.exits  # none where no process ended before the harness ended them all
+    need(all(gone.status is not None for gone in exits), "the harness did not record how a process ended")
     wrong: list[str] = []
     doubtful: list[str] = []
-    over = min((event.t for event in history.tape.of("finished", node=SYNCER) if not event.fields.get("early")),
-               default=None)
+    over = min((event.t for event in history.tape.of(Finished, node=SYNCER) if not event.early), default=None)
     judged = [event for event in exits if over is not None or event.t <= history.end]
     for gone in judged:
-        own = [event for event in history.tape.of("finished", "superseded", "failed", "refused_checkpoint", "exit",
-                                                  node=gone["target"]) if event.incarnation == gone["incarnation"]]
-        if gone["status"] in history.plan.cluster.may_end_with(gone["target"]):
+        own = [event for event in history.tape.of(Finished, Superseded, Failed, RefusedCheckpoint, Exit,
+                                                  node=gone.target) if event.inc == gone.incarnation]
+        if gone.status in history.plan.cluster.may_end_with(gone.target):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)
@@ -51,21 +62,21 @@ def no_unplanned_exit(history: History) -> Finding:
 def end_correct(history: History) -> Finding:
     """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
     nobody ends before the syncer says so, and nothing is merged after that."""
-    finished = history.tape.of("finished", node=SYNCER)
-    told = history.tape.of("ending", node="harness")
+    finished = history.tape.of(Finished, node=SYNCER)
+    told = history.tape.of(Ending, node="harness")
     need(finished and told, "nobody watched the end of training")
     over, within = finished[0].t, history.plan.cluster.ends_within_s
-    wrong = [f"{event.node}.{event.incarnation} took training to be over at {event.t:.2f} s, and the syncer at "
-             f"{over:.2f} s" for event in history.tape.of("finished")
+    wrong = [f"{event.node}.{event.inc} took training to be over at {event.t:.2f} s, and the syncer at "
+             f"{over:.2f} s" for event in history.tape.of(Finished)
              if event.node in history.plan.cluster.names and event.t < over - history.clocks.tolerance]
     wrong += [f"a merge at {merge.t:.2f} s, when training was over since {over:.2f} s"
-              for merge in history.tape.of("merge", node=SYNCER) if merge.t > over + WRITTEN_S]
+              for merge in history.tape.of(Merge, node=SYNCER) if merge.t > over + WRITTEN_S]
     hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
            for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
-    stayed = [node for node in told[0]["awaited"] if node not in hit and not _ended(history, node, told[0].t + within)]
+    stayed = [node for node in told[0].awaited if node not in hit and not _ended(history, node, told[0].t + within)]
     wrong += [f"{node} was told that training is over at {over:.2f} s, and was still there {show_seconds(within)} later"
               for node in stayed]
-    awaited = len(told[0]["awaited"])
+    awaited = len(told[0].awaited)
     return Finding(not wrong, f"{len(wrong)} of {awaited} did not end",
                    f"0 within {show_seconds(within)}{history.clocks.allowed()}", wrong[:5],
                    [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [],
@@ -74,31 +85,36 @@ def end_correct(history: History) -> Finding:
 
 def _ended(history: History, node: str, until: float) -> bool:
     """Whether the newest process of a node ended by itself by then; one whose fault came in the last moment counts."""
-    last = [event for event in history.tape.of("spawn", "exit", node="harness") if event["target"] == node]
-    return bool(last) and last[-1].event == "exit" and last[-1].t <= until + _LOOKS_S
+    last = [event for event in history.tape.of(Spawn, Exit, node="harness") if event.target == node]
+    return bool(last) and isinstance(last[-1], Exit) and last[-1].t <= until + _LOOKS_S
 
 
-def _unplanned(gone: Event, own: list[Event], over: bool) -> str:
+def _unplanned(gone: Exit, own: list[Event], over: bool) -> str:
     """What was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was."""
-    status = gone["status"]
-    if gone.fields.get("killed") or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
+    status = gone.status or 0
+    if gone.killed or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
         return ""  # the harness ends what is still there
-    if status == 0 and (over or any(event.event == "superseded" for event in own)):
+    if status == 0 and (over or any(isinstance(event, Superseded) for event in own)):
         return ""
-    reason = "".join(f": {event.fields['reason']}" for event in own if "reason" in event.fields)
-    return (f"{gone['target']}.{gone['incarnation']} ended at {gone.t:.2f} s, {'after' if over else 'before'} training "
+    reason = "".join(f": {why}" for why in _reasons(own))
+    return (f"{gone.target}.{gone.incarnation} ended at {gone.t:.2f} s, {'after' if over else 'before'} training "
             f"was over ({status_words(status)}{reason})")
 
 
-def _somebody_else(history: History, gone: Event, own: list[Event]) -> str:
+def _reasons(own: list[Event]) -> list[str]:
+    """Why a process ended, by its own words."""
+    return [event.reason for event in own if isinstance(event, Superseded | Failed | RefusedCheckpoint)]
+
+
+def _somebody_else(history: History, gone: Exit, own: list[Event]) -> str:
     """Who may be why a process ended, beside its own program; empty where nobody may."""
-    if gone.fields.get("oom") or gone["status"] in _OTHERS or any(event.fields.get("told") for event in own):
+    if gone.oom or gone.status in _OTHERS or any(isinstance(event, Exit) and event.told for event in own):
         return "; somebody else ended it"
-    if any(words in str(event.fields.get("reason", "")) for event in own for words in _MACHINE):
+    if any(words in why for why in _reasons(own) for words in _MACHINE):
         return "; the machine is why"
     names = history.plan.cluster.names
-    if gone["status"] == 0 and gone["target"] in names and nothing_told(history):
+    if gone.status == 0 and gone.target in names and nothing_told(history):
         return "; nobody had told of a round, so nobody knows whether its training was over"
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
-          and span.planned.fault.stops_target and gone["target"] in span.planned.fault.affected_nodes(names)]
+          and span.planned.fault.stops_target and gone.target in span.planned.fault.affected_nodes(names)]
     return f"; fault {on[0]} had hit it" if on else ""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.faults import Fault
-from diloco_chaos.harness.trainers.node.failpoints import PASSED, STOPPED
+from diloco_chaos.harness.record.tape.events import Event, Failpoint, FailpointPassed
 
 
 class InjectionResult(NamedTuple):
@@ -43,7 +43,10 @@ def _counted(history: History, fault: Fault) -> str:
     when = fault.when
     if when is None or not when.empty or history.zero is None:
         return ""
-    names = (STOPPED, PASSED) if when.failpoint else (when.event,)
-    times = sum(event.t >= history.zero and when.failpoint in (None, event.fields.get("point"))
-                for event in history.tape.of(*names, node=when.node))
+    if when.failpoint:
+        events: list[Event] = [event for event in history.tape.of(Failpoint, FailpointPassed, node=when.node)
+                               if event.point == when.failpoint]
+    else:
+        events = history.tape.named(str(when.event), node=when.node)
+    times = sum(event.t >= history.zero for event in events)
     return f"; there {'was 1' if times == 1 else f'were {times}'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import mean
 from typing import NamedTuple
 
@@ -24,10 +24,22 @@ from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.faults import CorruptMemory, Latency, Zombie
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.event import Event
-from diloco_chaos.harness.record.tape.packed import times, values
+from diloco_chaos.harness.record.tape.events import (
+    Corrupted,
+    Exit,
+    Hello,
+    Initial,
+    Merge,
+    OuterGradient,
+    Ready,
+    Received,
+    Refused,
+    Reset,
+    Resumed,
+    Spawn,
+)
+from diloco_chaos.harness.record.tape.series import times, values
 
 WINDOW_S = 2.0
 """Merge rate and contributors are measured over windows of this length."""
@@ -173,7 +185,7 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
     merges = [merge for left, right in history.awake(start, end) for merge in history.merges_between(left, right)]
     if not merges:
         return 0.0, 0.0
-    return len(merges) / history.seconds(start, end), mean(len(merge["contributions"]) for merge in merges)
+    return len(merges) / history.seconds(start, end), mean(len(merge.contributions) for merge in merges)
 
 
 @check(Within)
@@ -181,7 +193,7 @@ def reintegration(history: History, bound: Within) -> Finding | None:
     """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
     whose memory failed, from then to the first merge of steps that it made later."""
     kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
-    failed = [span for span in history.spans if isinstance(span.planned.fault, CorruptMemory)]
+    failed = [span for span in history.spans if span.planned.fault.corrupts_memory]
     if not kills and not failed:
         return None
     within = bound.within
@@ -214,28 +226,29 @@ class _Return(NamedTuple):
 def _returned(history: History, span: Span, target: str, within: float) -> list[_Return]:
     """From its start to the first merged contribution; none where the new process was hit by the next fault before it
     could be back."""
-    spawn = next((event for event in history.tape.of("spawn", node="harness")
-                  if event["target"] == target and event.t >= (span.injected or 0)
+    spawn = next((event for event in history.tape.of(Spawn, node="harness")
+                  if event.target == target and event.t >= (span.injected or 0)
                   and not _ended_with_all(history, event)), None)
     if spawn is None:
         raise Unknown(f"{target} was not started again")
-    incarnation, merges = spawn["incarnation"], target in (SYNCER, *history.plan.cluster.names)
+    incarnation, merges = spawn.incarnation, target in (SYNCER, *history.plan.cluster.names)
     after = [merge for merge in history.merges if merge.t > spawn.t]
+    first: Merge | Received | None
     if target == SYNCER:
-        first = next((merge for merge in after if merge.incarnation == incarnation), None)
+        first = next((merge for merge in after if merge.inc == incarnation), None)
     elif not merges:
         first = next(iter(after), None)  # it trains nothing: the others' work goes on
     else:
         first = _counted(history, target, incarnation, spawn.t)
     if first is not None:
-        verb = ("beaten by quicker ones, which its cluster allows," if first.event != "merge" else
+        verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
                 "first merged again" if target == SYNCER else
                 "first merged from" if merges else "and the next round was")
         words = (f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
                  f"{_refused(history, target, [(spawn.t, first.t)])}")
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
-    again = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
-                  and event["incarnation"] == incarnation and event.fields.get("killed")), float("inf"))
+    again = next((event.t for event in history.tape.of(Exit, node="harness") if event.target == target
+                  and event.incarnation == incarnation and event.killed), float("inf"))
     if _returning_s(history, span, target, spawn.t, min(again, history.end)) <= within and again < history.end:
         return []
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
@@ -244,51 +257,56 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
 
 
-def _counted(history: History, learner: str, incarnation: int, since: float) -> Event | None:
+def _counted(history: History, learner: str, incarnation: int, since: float) -> Merge | Received | None:
     """The first merge of this process's work on a base as new as at its hello.
 
     Where a cluster waits for nobody: or the first version that it received of a round in which it was asked, since by
     its phase it may be beaten in many of them."""
-    hello = next((event for event in history.tape.of("hello", node=SYNCER) if event.t > since
-                  and (event["learner"], event["incarnation"]) == (learner, incarnation)), None)
+    hello = next((event for event in history.tape.of(Hello, node=SYNCER) if event.t > since
+                  and (event.learner, event.incarnation) == (learner, incarnation)), None)
     if hello is None:
         return None
     merged = next((merge for merge in history.merges if merge.t > hello.t and any(
-        (part["learner"], part["incarnation"]) == (learner, incarnation)
-        and part["base"] >= hello["versions"][merge["fragment"]] for part in merge["contributions"])), None)
-    return min(filter(None, (merged, _beaten(history, learner, incarnation, hello.t))), key=lambda event: event.t,
-               default=None)
+        (part.learner, part.incarnation) == (learner, incarnation)
+        and part.base >= hello.versions[merge.fragment] for part in merge.contributions)), None)
+    firsts: tuple[Merge | Received | None, ...] = merged, _beaten(history, learner, incarnation, hello.t)
+    return _earliest(firsts)
 
 
-def _beaten(history: History, learner: str, incarnation: int, since: float) -> Event | None:
+def _earliest(events: Iterable[Merge | Received | None]) -> Merge | Received | None:
+    there = [event for event in events if event is not None]
+    return min(there, key=lambda event: event.t, default=None)
+
+
+def _beaten(history: History, learner: str, incarnation: int, since: float) -> Received | None:
     """Where a cluster waits for nobody: what a process received of the first round in which it was asked since then."""
     if not history.plan.cluster.waits_for_nobody:
         return None
-    asked = {(merge["fragment"], merge["version"]) for merge in history.merges
-             if merge.t > since and learner in merge["asked"]}
-    return next((event for event in history.tape.of("received", node=learner) if event.incarnation == incarnation
-                 and (event["fragment"], event["version"]) in asked), None)
+    asked = {(merge.fragment, merge.version) for merge in history.merges
+             if merge.t > since and learner in merge.asked}
+    received = history.tape.series(Received).get((learner, incarnation), ())
+    return next((event for event in received if (event.fragment, event.version) in asked), None)
 
 
 def _recovered(history: History, span: Span, target: str, within: float) -> list[_Return]:
     """The same for a learner whose memory failed: what it made before may be lost, what it makes then must count."""
-    hit = next((event for event in history.tape.of("corrupted", node=target)
-                if event["fault"] == span.planned.id), None)
+    hit = next((event for event in history.tape.of(Corrupted, node=target)
+                if event.fault == span.planned.id), None)
     if hit is None:
         raise Unknown(f"the memory of {target} never failed")
     merged = next((merge for merge in history.merges if merge.t > hit.t and any(
-        (part["learner"], part["incarnation"]) == (target, hit.incarnation) and part["first"] > hit["step"]
-        for part in merge["contributions"])), None)
-    sent = next((event.t for event in history.tape.of("outer_gradient", node=target) if event.t > hit.t
-                 and event.incarnation == hit.incarnation and event["first"] > hit["step"]), math.inf)
-    first = min(filter(None, (merged, _beaten(history, target, hit.incarnation, sent))), key=lambda event: event.t,
-                default=None)
+        (part.learner, part.incarnation) == (target, hit.inc) and part.first > hit.step
+        for part in merge.contributions)), None)
+    answers = history.tape.series(OuterGradient).get((target, hit.inc), ())
+    sent = next((event.t for event in answers if event.t > hit.t and event.first > hit.step), math.inf)
+    firsts: tuple[Merge | Received | None, ...] = merged, _beaten(history, target, hit.inc, sent)
+    first = _earliest(firsts)
     if first is not None:
-        verb = "merged" if first.event == "merge" else "beaten by quicker ones, which its cluster allows,"
+        verb = "merged" if isinstance(first, Merge) else "beaten by quicker ones, which its cluster allows,"
         words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was {verb} at {first.t:.2f} s"
         return [_Return(_returning_s(history, span, target, hit.t, first.t), words, hit.t, first.t)]
-    gone = next((event.t for event in history.tape.of("exit", node="harness") if event["target"] == target
-                 and event["incarnation"] == hit.incarnation and event.t > hit.t), float("inf"))
+    gone = next((event.t for event in history.tape.of(Exit, node="harness") if event.target == target
+                 and event.incarnation == hit.inc and event.t > hit.t), float("inf"))
     if history.seconds(hit.t, gone) <= within:
         return []
     need(_returning_s(history, span, target, hit.t, history.end) >= within,
@@ -297,13 +315,13 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
                     hit.t, history.end)]
 
 
-def _ended_with_all(history: History, spawn: Event) -> bool:
+def _ended_with_all(history: History, spawn: Spawn) -> bool:
     """Whether a process had not been merged from when the whole run was ended: its successor has to come back."""
-    if spawn["target"] == SYNCER or not history.outages:
+    if spawn.target == SYNCER or not history.outages:
         return False
     merged = next((merge.t for merge in history.merges if merge.t > spawn.t and any(
-        (part["learner"], part["incarnation"]) == (spawn["target"], spawn["incarnation"])
-        for part in merge["contributions"])), math.inf)
+        (part.learner, part.incarnation) == (spawn.target, spawn.incarnation)
+        for part in merge.contributions)), math.inf)
     return any(spawn.t < down < merged for down, _ in history.outages)
 
 
@@ -366,11 +384,11 @@ def _unfinished(history: History, learner: str, start: float, end: float) -> flo
 
 def _starting(history: History, start: float, end: float) -> str:
     """A process that was being started between: that takes a processor, which a small machine then lacks."""
-    for spawn in history.tape.of("spawn", node="harness"):
-        mine = [event.t for event in history.tape.of("ready", "resumed", "initial", node=spawn["target"])
-                if event.incarnation == spawn["incarnation"]]
+    for spawn in history.tape.of(Spawn, node="harness"):
+        mine = [event.t for event in history.tape.of(Ready, Resumed, Initial, node=spawn.target)
+                if event.inc == spawn.incarnation]
         if spawn.t < end and start < min(mine, default=end):
-            return f"{spawn['target']}.{spawn['incarnation']}"
+            return f"{spawn.target}.{spawn.incarnation}"
     return ""
 
 
@@ -383,10 +401,10 @@ def _there(history: History, learner: str, at: float) -> bool:
 def _without_memory(history: History, learner: str, start: float, end: float) -> bool:
     """Whether it had dropped what it had for a part of this time: only the syncer can give it something to train."""
     dropped: float | None = None
-    for event in history.tape.of("reset", "ready", node=learner):
-        if event.event == "ready" and dropped is not None and dropped < end and start < event.t:
+    for event in history.tape.of(Reset, Ready, node=learner):
+        if isinstance(event, Ready) and dropped is not None and dropped < end and start < event.t:
             return True
-        dropped = event.t if event.event == "reset" else None
+        dropped = event.t if isinstance(event, Reset) else None
     return dropped is not None and dropped < end
 
 
@@ -413,7 +431,7 @@ def _coming_back(history: History, span: Span, target: str, at: float) -> bool:
     """Whether a process that was started again had hardly begun to train: `reintegration` judges how long that takes,
     and in a container it takes longer."""
     fault = span.planned.fault
-    began = span.injected if isinstance(fault, Zombie) else span.ended if fault.stops_target else None
+    began = span.injected if fault.supersedes else span.ended if fault.stops_target else None
     if began is None or began > at or target not in fault.targets:
         return False
     first = min((events[0].t for (name, _), events in history.steps.items()
@@ -430,8 +448,8 @@ def _lost_computing(history: History, learner: str, start: float, end: float) ->
 
 def _refused(history: History, learner: str, windows: Sequence[tuple[float, float]]) -> str:
     """What the syncer refused of a learner in these times, and why."""
-    reasons = Counter(event["reason"] for event in history.tape.of("refused", node=SYNCER)
-                      if event["learner"] == learner and any(start <= event.t < end for start, end in windows))
+    reasons = Counter(event.reason for event in history.tape.of(Refused, node=SYNCER)
+                      if event.learner == learner and any(start <= event.t < end for start, end in windows))
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
     return f"; of its answers the syncer refused {told}" if told else ""
 
@@ -446,7 +464,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
                 and span.planned.fault.reversible]
-        mine = [span for span in mine if isinstance(span.planned.fault, Latency)] or mine
+        mine = [span for span in mine if span.planned.fault.delays] or mine
         windows = [(span.injected, span.ended if span.ended is not None else history.end) for span in mine
                    if span.injected is not None]
         rounds = [merge for start, end in windows for merge in history.merges_between(start, end)]
@@ -455,7 +473,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
             rounds = history.merges_between(*windows[0])
         need(len(rounds) >= _LEAST_MERGES, f"fewer than {_LEAST_MERGES} rounds while {bound.learner} was far",
              "let that fault last longer (`for`)")
-        share = mean(any(part["learner"] == bound.learner for part in merge["contributions"]) for merge in rounds)
+        share = mean(any(part.learner == bound.learner for part in merge.contributions) for merge in rounds)
         within = share >= (bound.at_least or 0.0) and (bound.at_most is None or share <= bound.at_most)
         holds &= within
         late += [] if within else [_hindered(*window) for window in windows]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
@@ -29,7 +30,7 @@ from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.packed import times, values
+from diloco_chaos.harness.record.tape.events import Residue
 
 _BACK_S = 3.0
 """What hits a link, or the syncer, so shortly before or after may be why a probe did not get through."""
@@ -201,16 +202,16 @@ def _left(history: History, start: float) -> float:
 def goodput_between(history: History, start: float, end: float) -> float:
     """Goodput in a window; an inner step counts its nominal time, or what it computed where there is no pace."""
     awake = history.awake(start, end)
-    useful = sum(chain.from_iterable(_useful_s(history, node, awake) for node in history.steps))
+    useful = sum(_useful_s(history, node, awake) for node in history.steps)
     return useful / (history.plan.cluster.learners * history.seconds(start, end))
 
 
-def _useful_s(history: History, node: Node, awake: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Of each of the steps that a process ended in these windows, which follow each other."""
-    events, nominal, shares = history.steps[node], history.step_time(node[0]), history.accounting.useful(node)
-    ended, steps, began = times(events), values(events, "step"), values(events, "began")
-    return ((nominal or ended[one] - began[one]) * shares[steps[one]]
-            for left, right in awake for one in range(bisect_left(ended, left), bisect_left(ended, right)))
+def _useful_s(history: History, node: Node, awake: Sequence[tuple[float, float]]) -> float:
+    """Useful seconds of the steps that a process ended in these windows, which follow each other."""
+    steps, nominal = history.steps[node], history.step_time(node[0])
+    shares = history.accounting.useful(node, steps.integers("step"))
+    seconds = (nominal or steps.t - steps.numbers("began")) * shares
+    return math.fsum(math.fsum(seconds[slice(*np.searchsorted(steps.t, window))]) for window in awake)
 
 
 @check(**PROMISE)
@@ -240,9 +241,9 @@ def faults_verified(history: History) -> Finding | None:
 @check(**PROMISE)
 def all_undone(history: History) -> Finding:
     """Nothing of any fault is left."""
-    residue = history.tape.of("residue", node="harness")
+    residue = history.tape.of(Residue, node="harness")
     need(residue, "the harness did not look for what was left")
-    left = list(residue[-1]["left"])
+    left = list(residue[-1].left)
     need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
     left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
              if span.observed.get("back") is False and not _in_the_way(history, span)]

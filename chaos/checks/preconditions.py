@@ -11,8 +11,8 @@ from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.base.machine import SAMPLE
-from diloco_chaos.harness.record.tape.packed import times
+from diloco_chaos.harness.record.tape.events import Begin, End, Exit, Finished, Machine, Planned, Spawn
+from diloco_chaos.harness.record.tape.series import times
 
 PACE_WINDOW_S = 3.0
 PACE_SLACK = 0.05
@@ -24,14 +24,15 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     `stands_still`: it was waited for until its deadline, and nothing came any more: that is what it does, and not for
     want of time.
     """
-    ends = history.tape.of("end", node="harness")
-    if ends and ends[-1]["outcome"] != "finished" and not stands_still:
-        late = ends[-1]["outcome"] == "deadline"
-        return Doubt(str(ends[-1]["message"] or ends[-1]["outcome"]) + _nobody_told(history),
+    ends = history.tape.of(End, node="harness")
+    if ends and ends[-1].outcome != "finished" and not stands_still:
+        late = ends[-1].outcome == "deadline"
+        return Doubt(str(ends[-1].message or ends[-1].outcome) + _nobody_told(history),
                      f"more time: --deadline {2 * history.plan.deadline:g}s" if late else "")
-    began = history.tape.of("begin", node="harness")
-    planned = [*began, *history.tape.of("planned", node="harness")]  # the second where a test added faults on the way
-    if planned and planned[-1]["plan"] != history.plan.digest:
+    began = history.tape.of(Begin, node="harness")
+    # `planned` comes where a test added faults on the way.
+    planned: list[Begin | Planned] = [*began, *history.tape.of(Planned, node="harness")]
+    if planned and planned[-1].plan != history.plan.digest:
         return Doubt("this tape was recorded from another plan than the one in its folder")
     if history.clocks.apart > TOO_FAR_S:
         return Doubt(f"clocks of different machines are known too badly to tell what came first: "
@@ -48,8 +49,9 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
         return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
-    told_until = [one.since for one in history.untold.values()]  # of a machine that the first fault took away
-    return _lost_pace(history, history.zero, min([history.first_fault, *told_until]))
+    # Of a machine that the first fault took away the last moments before it may be missing.
+    known_until = [process.since for process in history.truncated.values()]
+    return _lost_pace(history, history.zero, min([history.first_fault, *known_until]))
 
 
 def ended_early(history: History) -> Doubt:
@@ -69,15 +71,15 @@ def ended_early(history: History) -> Doubt:
 
 def _over_too_soon(history: History) -> int | None:
     """Tokens, or rounds, at which training was over though more were planned."""
-    finished = history.tape.of("finished", node=SYNCER)
-    done = finished[0]["processed"] if finished else math.inf
-    return int(done) if done < history.plan.cluster.budget_tokens else None
+    finished = history.tape.of(Finished, node=SYNCER)
+    done = finished[0].processed if finished else None
+    return done if done is not None and done < history.plan.cluster.budget_tokens else None
 
 
 def _never_told(history: History) -> Doubt:
     """Where all workers have ended as who is done does, and nothing is known of what they did."""
-    exits = [event["status"] for event in history.tape.of("exit", node="harness")
-             if event["target"] in history.plan.cluster.names]
+    exits = [event.status for event in history.tape.of(Exit, node="harness")
+             if event.target in history.plan.cluster.names]
     if not nothing_told(history) or any(exits) or not exits:
         return Doubt()
     return Doubt("every worker ended with exit status 0, and none had told of a round" + _nobody_told(history),
@@ -88,9 +90,9 @@ def _nobody_told(history: History) -> str:
     """Of workers that number their rounds: who told of none, and how to find out why."""
     if history.zero is not None or not history.plan.cluster.tells_rounds:
         return ""
-    told = {event.node for event in history.tape.of("step")}
-    started = {event["target"] for event in history.tape.of("spawn", node="harness")}
-    silent = [name for name in history.plan.cluster.names if name in started - told]
+    heard = {node for node, _ in history.steps}
+    started = {event.target for event in history.tape.of(Spawn, node="harness")}
+    silent = [name for name in history.plan.cluster.names if name in started - heard]
     return (f". No line of {' and '.join(silent)} told of a round: `diloco-chaos progress LOG --with SCENARIO` shows "
             f"what the scenario finds in a log, as in {silent[0]}.0.log") if silent else ""
 
@@ -109,7 +111,7 @@ def _lost_pace(history: History, start: float, end: float) -> Doubt:
         return Doubt(f"the run stood still for {stood:.1f} s before the first fault, while this machine had nothing "
                      f"else to do: it was stopped (Ctrl-Z, a debugger), or the machine slept", "run it again")
     others = describe(interference(history), start, end)
-    watched = history.tape.of(SAMPLE, node="harness")
+    watched = history.tape.of(Machine, node="harness")
     if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
         return Doubt()  # nobody else was in the way, and the machine is large enough
     return Doubt(f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, check, need, need_before, zero
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Lost, RoundQuorum
+from diloco_chaos.harness.record.tape.events import Merge, Step
 
 
 @check(Lost, needs={"rounds"}, unverified="judged")
@@ -17,20 +15,20 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
     A process that was started again is held against the newest round of all where they finish rounds together, and of
     its predecessors where each counts its own; one that goes on, against its own.
     """
-    steps = sorted(history.tape.of("step"), key=lambda event: event.t)
+    steps = sorted(history.tape.of(Step), key=lambda event: event.t)
     need(steps, "no worker told of a round")
     together = history.plan.cluster.blocking
     newest: dict[str, int] = {}
     own: dict[tuple[str, int], int] = {}
     lost: list[tuple[int, str]] = []
     for event in steps:
-        process, number = (event.node, event.incarnation), event["step"]
+        process, number = (event.node, event.inc), event.step
         before = own.get(process)
         if before is None:
             before = max((last for node, last in newest.items() if together or node == event.node), default=number)
-            words = f"{event.node}.{event.incarnation} began with round {number} at {event.t:.2f} s, when"
+            words = f"{event.node}.{event.inc} began with round {number} at {event.t:.2f} s, when"
         else:
-            words = f"{event.node}.{event.incarnation} told of round {number} at {event.t:.2f} s, when"
+            words = f"{event.node}.{event.inc} told of round {number} at {event.t:.2f} s, when"
         if number < before:
             lost.append((before - number, f"{words} round {before} had been told"))
         own[process] = number
@@ -47,12 +45,12 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     them says."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
-    counted = [(_members(merge.fields), merge) for merge in history.merges if start <= merge.t <= history.end]
+    counted = [(_members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]
     need(counted, "no round was made after the steady state")
     few = [(members, merge) for members, merge in counted if members < bound.at_least]
     fewest = min(members for members, _ in counted)
     return Finding(not few, f"fewest members {fewest}", f"≥ {bound.at_least}",
-                   [f"round {merge['round']} at {merge.t:.2f} s had {members}" for members, merge in sorted(
+                   [f"round {merge.round} at {merge.t:.2f} s had {members}" for members, merge in sorted(
                        few, key=lambda one: one[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
@@ -76,14 +74,13 @@ def _made(history: History, start: float, end: float) -> int:
     newest: dict[str, int] = {}
     made = 0
     for merge in history.merges:
-        whose = "" if history.plan.cluster.blocking else merge["contributions"][0]["learner"]
-        if merge["step"] > newest.get(whose, -1):
-            newest[whose] = merge["step"]
-            made += _members(merge.fields) if start <= merge.t < end else 0
+        whose = "" if history.plan.cluster.blocking else merge.contributions[0].learner
+        if merge.step > newest.get(whose, -1):
+            newest[whose] = merge.step
+            made += _members(merge) if start <= merge.t < end else 0
     return made
 
 
-def _members(merge: Mapping[str, Any]) -> int:
+def _members(merge: Merge) -> int:
     """How many took part in a round."""
-    parts = merge["contributions"]
-    return max(len(parts), *(part.get("members") or 0 for part in parts))
+    return max(len(merge.contributions), *(part.members or 0 for part in merge.contributions))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need, rules_of, zero
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
-from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Merge
 
 _TELLS_APART = 0.0005
 """Shares that are nearer to each other look the same with one decimal."""
@@ -78,7 +76,7 @@ def uptime(history: History, bound: AtLeast) -> Finding:
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 
-def _gaps(history: History, bound: Stall, merges: Sequence[Event]) -> list[_Gap]:
+def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]:
     """From one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
     need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
@@ -118,30 +116,3 @@ def _fault_free_p99(history: History, bound: Stall, start: float) -> float:
     p99 = gaps[int(0.99 * (len(gaps) - 1))]
     need(p99 <= bound.max_gap, "merges stalled before the first fault, too")
     return p99
-
-
-@check(needs={"fragments"}, unverified="judged")
-def fragments_in_turn(history: History) -> Finding | None:
-    """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
-    start, turn = zero(history), rules_of(history).turn
-    finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
-    there = Availability(history)
-    longest, judged, wrong = 0, 0, list[tuple[int, str, Late]]()
-    step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
-    for fragment in range(len(history.plan.cluster.fragment_table())):
-        mine = [merge for merge in history.merges if merge["fragment"] == fragment and merge.t >= start]
-        for before, after in pairwise([*history.tape.of("steady", node=SYNCER)[:1], *mine, *finished]):
-            if not there.quiet(before.t, after.t):
-                continue
-            # A syncer that stood still hears of many steps at once, and its clock runs ahead of all learners.
-            steps = min(after["step"] - before["step"], math.ceil((after.t - before.t) / step_s))
-            longest, judged = max(longest, steps), judged + 1
-            if steps > turn:
-                wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
-                                     f"{after.t:.2f} s, in {steps} steps", Late(before.t, after.t, turn * step_s)))
-    if not judged:
-        return None  # somebody was hit all the time
-    wrong.sort(reverse=True)
-    return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps", [words for _, words, _ in wrong[:3]],
-                   [late for _, _, late in wrong],
-                   [Figure(value=longest, limit=turn, unit="steps")])

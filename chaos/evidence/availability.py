@@ -14,8 +14,7 @@ from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.faults import CorruptMemory
-from diloco_chaos.faults.byzantine import Impersonation
+from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Observed
 
 SETTLED_S = 1.0
 """After somebody is back, until rounds that were under way meanwhile are over."""
@@ -111,8 +110,8 @@ class Availability:
         if span.ended is None:
             return self._history.end
         fault, cluster = span.planned.fault, self._history.plan.cluster
-        over = self._observed.get(span.id, span.ended) if isinstance(fault, Impersonation) else span.ended
-        if isinstance(fault, CorruptMemory):
+        over = self._observed.get(span.id, span.ended) if fault.impersonates else span.ended
+        if fault.corrupts_memory:
             over += NOTICED_STEPS * cluster.step_time_of(node)
         process = fault.stops_target or getattr(fault, "restart_after", None) is not None
         latest = over + (self._history.plan.checks.reintegration.within if process else
@@ -122,8 +121,7 @@ class Availability:
     @cached_property
     def _observed(self) -> dict[str, float]:
         """When the harness was done with a fault that takes its time."""
-        return {event["fault"]: event.t for event in self._history.tape.of("observed", node="harness")
-                if isinstance(event["fault"], str)}
+        return {event.fault: event.t for event in self._history.tape.of(Observed, node="harness")}
 
     def _first_part(self, node: str, after: float) -> float:
         """When a merge was made that this node had part in, of what came later than `after`: its newest process then,
@@ -131,13 +129,13 @@ class Availability:
         after = max(after, self._reconnected(node, after))
         newest = self._history.tape.newest(node, after + _MOMENT_S)
         return next((merge.t for merge in self._history.merges if merge.t > after and (
-            node == SYNCER or any(part["learner"] == node and part["incarnation"] >= newest
-                                  and part.get("arrived", merge.t) > after
-                                  for part in merge["contributions"]))), self._history.end)
+            node == SYNCER or any(part.learner == node and part.incarnation >= newest
+                                  and part.arrived > after
+                                  for part in merge.contributions))), self._history.end)
 
     def _reconnected(self, node: str, after: float) -> float:
         """When a node came back that had given up its connection by then: what it had sent on that may arrive later."""
-        gone = max((event.t for event in self._history.tape.of("disconnected", node=node)
+        gone = max((event.t for event in self._history.tape.of(Disconnected, node=node)
                     if event.t <= after + _MOMENT_S), default=math.inf)
-        return min((hello.t for hello in self._history.tape.of("hello", node=SYNCER)
-                    if hello["learner"] == node and hello.t > gone), default=0.0)
+        return min((hello.t for hello in self._history.tape.of(Hello, node=SYNCER)
+                    if hello.learner == node and hello.t > gone), default=0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple
 
+from diloco_chaos.harness.record.tape.events import Clock
 from diloco_chaos.harness.record.tape.reading import Tape
 
 WRITTEN_S = 1e-4
@@ -46,6 +47,6 @@ def clocks(tape: Tape) -> Clocks:
     """As the harness has measured them: what a node's clock was ahead of what its tape was begun with, and what that
     was known to. Drift over the run is a part of it."""
     wrong: dict[str, float] = defaultdict(float)
-    for event in tape.of("clock", node="harness"):
-        wrong[event["target"]] = max(wrong[event["target"]], abs(float(event["ahead"])) + float(event["error"]))
+    for event in tape.of(Clock, node="harness"):
+        wrong[event.target] = max(wrong[event.target], abs(float(event.ahead)) + float(event.error))
     return Clocks(tuple(sorted(wrong.items(), key=lambda one: one[1], reverse=True)[:2]))

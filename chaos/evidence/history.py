@@ -13,14 +13,33 @@ from typing import Any
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
+from diloco_chaos.chaos.evidence.parts import Integers, PartColumns, parts_of
 from diloco_chaos.chaos.evidence.timeline import Lanes
 from diloco_chaos.chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
-from diloco_chaos.chaos.evidence.truncated import Untold, untold
+from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
-from diloco_chaos.harness.record.tape.event import Event
-from diloco_chaos.harness.record.tape.packed import times
+from diloco_chaos.harness.record.tape.events import (
+    Continued,
+    End,
+    Exit,
+    Finished,
+    Healed,
+    Injected,
+    Injecting,
+    Merge,
+    Observed,
+    Ready,
+    Resumed,
+    RolledBack,
+    Spawn,
+    Steady,
+    Step,
+    Verified,
+)
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.tape.recovered import RecoveredMerge, RecoveredPart
+from diloco_chaos.harness.record.tape.series import Series, times
 from diloco_chaos.harness.trainers.storage.workings import Kept
 
 _LEAST_ROUNDS = 8
@@ -79,15 +98,20 @@ class History:
     def log_gaps(self) -> list[str]:
         """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
         found = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
-        spawned = [(event["target"], event["incarnation"]) for event in self.tape.of("spawn", node="harness")]
+        spawned = [spawn.process for spawn in self.tape.of(Spawn, node="harness")]
         found += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
                  if (name, incarnation) not in self.tape.ends.keys() | self._killed]
         found += [f"{name}.{incarnation} ended in good order, and its tape does not: "
                   f"what it wrote after {self.tape.ends.get((name, incarnation), 0.0):.2f} s is missing"
                   for name, incarnation in self._cut if (name, incarnation) in self.tape.ends]
-        if not self.tape.of("end", node="harness"):
+        if not self.tape.of(End, node="harness"):
             found.append("the harness recorded no end: it died before the run was over")
         return found
+
+    @cached_property
+    def exits(self) -> list[Exit]:
+        """Ends of processes, as the harness saw them."""
+        return [event for event in self.tape.of(Exit, node="harness") if event.target]
 
     @cached_property
     def _killed(self) -> set[Node]:
@@ -100,15 +124,15 @@ class History:
         stopped between two lines looks like silence else."""
         if self.plan.cluster.tells_rounds:
             return []  # there it is not the nodes that write
-        told = {(event.node, event.incarnation) for event in self.tape.of("exit") if "target" not in event.fields}
-        ended = [(event["target"], event["incarnation"]) for event in self.tape.of("exit", node="harness")
-                 if event.fields.get("status") == 0 and event["target"] in self.plan.cluster.all_nodes]
-        return [node for node in ended if node not in told | self._killed | self.tape.torn.keys()]
+        said = {(event.node, event.inc) for event in self.tape.of(Exit) if not event.target}
+        ended = [exited.process for exited in self.exits
+                 if exited.status == 0 and exited.target in self.plan.cluster.all_nodes]
+        return [node for node in ended if node not in said | self._killed | self.tape.torn.keys()]
 
     @cached_property
     def zero(self) -> float | None:
         """Time zero: the steady state."""
-        steady = self.tape.of("steady", node=SYNCER)
+        steady = self.tape.of(Steady, node=SYNCER)
         return steady[0].t if steady else None
 
     @property
@@ -127,8 +151,8 @@ class History:
         limits = [self.tape.ends.get(node, 0.0) for node in self.tape.torn
                   if node not in self._killed or node in self.tape.unread]
         limits += [self.tape.ends.get(node, 0.0) for node in self._cut if node in self.tape.ends or node[0] == SYNCER]
-        finished = [event.t for event in self.tape.of("finished", node=SYNCER)]
-        last = self.tape.events[-1].t if self.tape.events else 0.0
+        finished = [event.t for event in self.tape.of(Finished, node=SYNCER)]
+        last = self.tape.end
         return min([*limits, *(finished[:1] or [last])])
 
     @cached_property
@@ -146,47 +170,48 @@ class History:
         return clocks(self.tape)
 
     @cached_property
-    def merges(self) -> list[Event]:
+    def merges(self) -> list[Merge]:
         """Merges up to the end."""
-        return [event for event in self.tape.of("merge", node=SYNCER) if event.t <= self.end]
+        return [event for event in self.tape.of(Merge, node=SYNCER) if event.t <= self.end]
 
     @cached_property
-    def rolled_back(self) -> list[Event]:
+    def parts(self) -> PartColumns:
+        """What went into these merges, in columns."""
+        return parts_of(self.merges)
+
+    @cached_property
+    def rolled_back(self) -> list[Merge]:
         """Merges that a group of data-parallel peers went back behind: void."""
-        backs = [(event.t, event["step"]) for event in self.tape.of("rolled_back", node=SYNCER)]
-        return [merge for merge in self.merges if any(merge.t <= t and merge["version"] > step for t, step in backs)]
+        backs = [(event.t, event.step) for event in self.tape.of(RolledBack, node=SYNCER)]
+        return [merge for merge in self.merges if any(merge.t <= t and merge.version > step for t, step in backs)]
 
     @cached_property
-    def recovered_merges(self) -> list[Event]:
+    def recovered_merges(self) -> list[RecoveredMerge]:
         """Merges that were committed, and whose syncer was killed before it wrote of them: its successor tells what
         went into them, and nothing else."""
-        told = {(merge["fragment"], merge["version"]) for merge in self.tape.of("merge", node=SYNCER)}
-        found = []
-        for resumed in self.tape.of("resumed", node=SYNCER):
-            versions = resumed["versions"]
-            known = zip(versions, resumed.fields.get("contributions", ()),
-                        resumed.fields.get("outer", [None] * len(versions)), resumed["digests"],
-                        resumed.fields.get("states", [None] * len(versions)), strict=False)
-            for fragment, (version, parts, outer, digest, state) in enumerate(known):
-                if version > 0 and (fragment, version) not in told and resumed.t <= self.end:
-                    told.add((fragment, version))
-                    found.append(Event(resumed.t, SYNCER, resumed.incarnation, "merge", {
-                        "fragment": fragment, "version": version, "outer": outer, "digest": digest, "state": state,
-                        "contributions": [
-                            {"learner": learner, "incarnation": incarnation, "first": first, "last": last}
-                            for learner, incarnation, first, last in parts]}))
-        return found
+        known = {(merge.fragment, merge.version) for merge in self.tape.of(Merge, node=SYNCER)}
+        recovered = []
+        for resumed in self.tape.of(Resumed, node=SYNCER):
+            versions = resumed.versions
+            made = zip(versions, resumed.contributions or (),
+                        resumed.outer or [None] * len(versions), resumed.digests,
+                        resumed.states or [None] * len(versions), strict=False)
+            for fragment, (version, parts, outer, digest, state) in enumerate(made):
+                if version > 0 and (fragment, version) not in known and resumed.t <= self.end:
+                    known.add((fragment, version))
+                    recovered.append(RecoveredMerge(resumed.t, resumed.inc, fragment, version, digest, state, outer,
+                                                    [RecoveredPart(*part) for part in parts]))
+        return recovered
 
     def syncer_down(self, start: float, end: float) -> bool:
         """Whether a fault had ended the syncer, and for a time between its successor was not at work yet."""
-        back = [event.t for event in self.tape.of("resumed", node=SYNCER)]
+        back = [event.t for event in self.tape.of(Resumed, node=SYNCER)]
         return any(gone.t < end and not any(gone.t < t <= start for t in back)
-                   for gone in self.tape.of("exit", node="harness")
-                   if gone["target"] == SYNCER and gone.fields.get("killed"))
+                   for gone in self.exits if gone.target == SYNCER and gone.killed)
 
     def step_time(self, learner: str) -> float:
-        """Nominal time of a learner's inner steps, seconds; where there is none, and rounds are told, that of its own
-        before the first fault; 0: not known."""
+        """Nominal time of a learner's inner steps, seconds; where there is none, and rounds are reported, that of its
+        own before the first fault; 0: not known."""
         return self.plan.cluster.step_time_of(learner) or self._own_pace.get(learner, 0.0)
 
     @cached_property
@@ -194,66 +219,61 @@ class History:
         """Learner -> median time from round to round before the first fault, where its trainer knows no nominal one."""
         if not self.plan.cluster.tells_rounds or self.zero is None:
             return {}
-        told: dict[str, list[float]] = {}
+        moments: dict[str, list[float]] = {}
         for (name, _), events in self.steps.items():
-            told.setdefault(name, []).extend(t for t in times(events) if self.zero <= t < self.first_fault)
-        return {name: median(later - earlier for earlier, later in pairwise(sorted(moments)))
-                for name, moments in told.items() if len(moments) >= _LEAST_ROUNDS}
+            moments.setdefault(name, []).extend(t for t in times(events) if self.zero <= t < self.first_fault)
+        return {name: median(later - earlier for earlier, later in pairwise(sorted(own)))
+                for name, own in moments.items() if len(own) >= _LEAST_ROUNDS}
 
     @cached_property
-    def steps(self) -> Mapping[Node, Sequence[Event]]:
+    def steps(self) -> Mapping[Node, Series[Step]]:
         """Step events of every learner's incarnation, in order."""
-        return self.tape.by_process("step")
+        return self.tape.series(Step)
 
     @cached_property
-    def counted(self) -> Mapping[Node, tuple[Sequence[int], Sequence[int]]]:
+    def counted(self) -> Mapping[Node, tuple[Integers, Integers]]:
         """Of every process: its steps in order, each once, and the tokens before each of them and at last."""
         return {node: counted(events) for node, events in self.steps.items()}
 
     @cached_property
-    def untold(self) -> Mapping[Node, Untold]:
-        """What is not known of processes whose machines were lost."""
-        return untold(self.tape, self.steps, self.clocks.tolerance)
+    def truncated(self) -> Mapping[Node, Truncated]:
+        """Processes whose machines were lost, with the last moments of their tapes."""
+        return truncated(self.tape, self.steps, self.clocks.tolerance)
 
     @cached_property
     def accounting(self) -> TokenAccounting:
         """The fate of every processed token."""
-        return account(self.plan, self.tape, self.steps, self.merges + self.recovered_merges, self.rolled_back,
-                       self.untold)
+        parts = parts_of([*self.merges, *self.recovered_merges]) if self.recovered_merges else self.parts
+        return account(self.plan, self.tape, self.steps, parts, self.rolled_back, self.truncated)
 
     @cached_property
     def spans(self) -> list[Span]:
         """Every planned fault, with when it came and went."""
-        injected = {event["fault"]: event for event in self._told("injected")}
+        injected = {event.fault: event for event in self.tape.of(Injected, node="harness")}
         observed_later: dict[str, dict[str, Any]] = {}
-        for event in self._told("observed", "verified"):
-            observed_later.setdefault(event["fault"], {}).update(event["observed"])
-        began = {str(event["fault"]): event.t for event in self.tape.of("injecting", node="harness")}
-        healed = {event["fault"]: event for event in self._told("healed")}
+        for event in self.tape.of(Observed, Verified, node="harness"):
+            observed_later.setdefault(event.fault, {}).update(event.observed)
+        began = {event.fault: event.t for event in self.tape.of(Injecting, node="harness")}
+        healed = {event.fault: event for event in self.tape.of(Healed, node="harness")}
         spans = []
         for planned in self.plan.faults:
             start = began.get(planned.id)
-            observed = dict(injected[planned.id]["observed"]) if planned.id in injected else {}
+            observed = dict(injected[planned.id].observed) if planned.id in injected else {}
             observed |= observed_later.get(planned.id, {})
             if planned.id in healed:
-                observed |= healed[planned.id]["observed"]
+                observed |= healed[planned.id].observed
                 ended: float | None = healed[planned.id].t
             else:
                 ended = self._over(planned, start) if not planned.fault.reversible and start is not None else None
             spans.append(Span(planned, start, ended, observed, planned.id in injected))
         return spans
 
-    def _told(self, *names: str) -> list[Event]:
-        """What the harness wrote of faults, as far as it can be understood."""
-        return [event for event in self.tape.of(*names, node="harness")
-                if isinstance(event["fault"], str) and isinstance(event["observed"], dict)]
-
     def _over(self, planned: PlannedFault, start: float) -> float | None:
         """When a fault that is not undone was over: its targets were started again; at once where it stops nobody."""
         if not planned.fault.stops_target:
             return start
-        starts = [next((event.t for event in self.tape.of("spawn", node="harness")
-                        if event["target"] == target and event.t > start), None) for target in planned.fault.targets]
+        starts = [next((event.t for event in self.tape.of(Spawn, node="harness")
+                        if event.target == target and event.t > start), None) for target in planned.fault.targets]
         known = [t for t in starts if t is not None]
         return max(known) if len(known) == len(starts) else None
 
@@ -276,8 +296,8 @@ class History:
     def outages(self) -> list[tuple[float, float]]:
         """When the whole run was down; what was down to its end is so to the end of the run."""
         found = Outages()
-        if self.tape.of("continued"):  # hardly ever, and merges are many
-            for event in self.tape.each("continued", "spawn", "ready", "merge"):
+        if self.tape.of(Continued):  # hardly ever, and merges are many
+            for event in self.tape.of(Continued, Spawn, Ready, Merge):
                 if event.t <= self.end:
                     found.on_event(event)
         return [*found.over, *([(found.since, self.end)] if found.since is not None else [])]
@@ -299,7 +319,7 @@ class History:
         """Whether no outage is in it."""
         return not any(down < end and start < up for down, up in self.outages)
 
-    def still(self, start: float, end: float, merges: Sequence[Event] | None = None) -> list[tuple[float, float]]:
+    def still(self, start: float, end: float, merges: Sequence[Merge] | None = None) -> list[tuple[float, float]]:
         """From merge to merge between `start` and `end` (None: of all of them); these two, and the borders of outages,
         count as merges."""
         moments = [merge.t for merge in (self.merges if merges is None else merges)]
@@ -310,7 +330,7 @@ class History:
         """How many seconds each of these lasted."""
         return [later - earlier for earlier, later in self.still(start, end)]
 
-    def merges_between(self, start: float, end: float) -> list[Event]:
+    def merges_between(self, start: float, end: float) -> list[Merge]:
         """Merges in [start, end)."""
         moments = self._merge_times
         return self.merges[bisect_left(moments, start):bisect_left(moments, end)]

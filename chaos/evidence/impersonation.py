@@ -7,7 +7,7 @@ import math
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Spawn
 
 
 def usurpations(history: History) -> list[str]:
@@ -17,14 +17,13 @@ def usurpations(history: History) -> list[str]:
     syncer that stood reads several of them at once: then what was said before the first of them counts for the next.
     """
     together = history.plan.cluster.heartbeat_timeout
-    started = {_node(event, "target") for event in history.tape.of("spawn", node="harness")}
+    started = {spawn.process for spawn in history.tape.of(Spawn, node="harness")}
     lines: list[str] = []
     holder: dict[str, int] = {}
     last: dict[Node, float] = {}
     unused: dict[Node, int] = {}  # times that it said `disconnected` and its return has not been read
-    for hello in history.tape.of("hello", node=SYNCER):
-        if (node := _node(hello, "learner")) is None:
-            continue
+    for hello in history.tape.of(Hello, node=SYNCER):
+        node = hello.process
         name = f"{node[0]}.{node[1]}"
         before = f"{node[0]}.{holder[node[0]]}" if node[0] in holder else "nobody"
         since = last.get(node, -math.inf)
@@ -41,11 +40,5 @@ def usurpations(history: History) -> list[str]:
 
 
 def _disconnected(history: History, node: Node, after: float, before: float) -> int:
-    return sum(event.incarnation == node[1] and after < event.t <= before
-               for event in history.tape.of("disconnected", node=node[0]))
-
-
-def _node(event: Event, of: str) -> Node | None:
-    """Whom an event tells of; None where it tells nothing that makes sense."""
-    name, incarnation = event[of], event["incarnation"]
-    return (name, incarnation) if isinstance(name, str) and isinstance(incarnation, int) else None
+    return sum(event.inc == node[1] and after < event.t <= before
+               for event in history.tape.of(Disconnected, node=node[0]))

@@ -12,8 +12,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.harness.base.machine import SAMPLE
-from diloco_chaos.harness.record.tape.event import FIELDS, Event
+from diloco_chaos.harness.record.tape.events import Machine
 
 _NO_IDLE = 0.1
 """Share of the processors that were idle, below which who wants one has to wait."""
@@ -47,16 +46,16 @@ class Interference(NamedTuple):
     start: float
     end: float
     why: str
-    samples: tuple[Event, ...]
+    samples: tuple[Machine, ...]
 
     def numbers(self) -> str:
         """What was measured, as means over these seconds."""
-        ours, others, stolen, idle = (mean(float(sample[name]) for sample in self.samples)
+        ours, others, stolen, idle = (mean(getattr(sample, name) for sample in self.samples)
                                       for name in ("ours", "others", "stolen", "idle"))
-        late = max(float(sample["late"]) for sample in self.samples)
-        io = max(float(sample["io"]) for sample in self.samples)
-        sync = max(_number(sample, "sync") for sample in self.samples)
-        return (f"of {self.samples[0]['cores']} processors this run used {ours:.1f}, others {others:.1f}, "
+        late = max(sample.late for sample in self.samples)
+        io = max(sample.io for sample in self.samples)
+        sync = max(sample.sync for sample in self.samples)
+        return (f"of {self.samples[0].cores} processors this run used {ours:.1f}, others {others:.1f}, "
                 f"the host {stolen:.1f}, nobody {idle:.1f}; the harness was up to {late:.1f} s late; "
                 f"up to {io:.0%} of the time waiting for a disk"
                 + (f", which took {sync:.1f} s to store a byte" if sync >= _SYNC_S else ""))
@@ -64,72 +63,65 @@ class Interference(NamedTuple):
 
 def interference(history: History) -> list[Interference]:
     """All of them, in order; those that follow each other on one machine for one reason are one."""
-    samples: dict[str, list[Event]] = defaultdict(list)
-    for event in history.tape.of(SAMPLE, node="harness"):
-        if all(isinstance(event[name], (int, float)) for name in FIELDS[SAMPLE]):
-            samples[str(event.fields.get("machine", ""))].append(event)
+    samples: dict[str, list[Machine]] = defaultdict(list)
+    for sample in history.tape.of(Machine, node="harness"):
+        samples[sample.machine].append(sample)
     return sorted((one for each in samples.values() for one in _on_one(history, each)), key=lambda one: one.start)
 
 
-def _on_one(history: History, samples: Sequence[Event]) -> list[Interference]:
+def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
     """Of one machine's samples."""
-    usual = {name: median([_number(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
+    usual = {name: median([getattr(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
     found: list[Interference] = []
     for number, sample in enumerate(samples):
-        start, end = sample.t - float(sample["seconds"]), sample.t
+        start, end = sample.t - sample.seconds, sample.t
         lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
         if why := _why(sample, usual, _kinds(history, start, end), lately):
-            if found and found[-1].why == why and start - found[-1].end < float(sample["seconds"]) / 2:
+            if found and found[-1].why == why and start - found[-1].end < sample.seconds / 2:
                 found[-1] = found[-1]._replace(end=end, samples=(*found[-1].samples, sample))
             else:
                 found.append(Interference(start, end, why, (sample,)))
     return found
 
 
-def _why(sample: Event, usual: Mapping[str, float], on: set[str], lately: Sequence[Event]) -> str:
-    cores = int(sample["cores"])
-    if sample["stolen"] >= _STOLEN * cores:
+def _why(sample: Machine, usual: Mapping[str, float], on: set[str], lately: Sequence[Machine]) -> str:
+    cores = sample.cores
+    if sample.stolen >= _STOLEN * cores:
         return "the host of this virtual machine kept its processors"
-    if sample["others"] >= _OTHERS and sample["idle"] <= _NO_IDLE * cores and not on & _OF_OTHERS:
+    if sample.others >= _OTHERS and sample.idle <= _NO_IDLE * cores and not on & _OF_OTHERS:
         return "other processes had its processors"
     if _stopped(sample):
         return "the run was stopped"
-    if sample["late"] >= _LATE_S:
+    if sample.late >= _LATE_S:
         return "nothing on it ran, the harness neither"
-    waited = any(_number(sample, name) >= max(least, _TIMES_USUAL * usual[name])
+    waited = any(getattr(sample, name) >= max(least, _TIMES_USUAL * usual[name])
                  for name, least in (("io", _WAITED_IO), ("sync", _SYNC_S)))
     if waited and not on & _OF_DISKS and not _moves_much(lately):
         return "its disk kept it waiting"
-    if sample["memory"] >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
+    if sample.memory >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
         return "it was short of memory"
     return ""
 
 
-def _moves_much(lately: Sequence[Event]) -> bool:
+def _moves_much(lately: Sequence[Machine]) -> bool:
     """Whether the run's own reading and writing is what its disk was busy with: what is written now is stored later."""
-    ours, everybodys = (mean(_number(sample, name) for sample in lately) for name in ("disk_ours", "disk_all"))
-    return ours >= _MUCH_MB_S and ours >= everybodys / 2
+    ours, everybodys = (mean(getattr(sample, name) for sample in lately) for name in ("disk_ours", "disk_all"))
+    return bool(ours >= _MUCH_MB_S and ours >= everybodys / 2)
 
 
-def _wants_too_much(sample: Event) -> bool:
+def _wants_too_much(sample: Machine) -> bool:
     """Whether the run itself is why: it met a limit of its own where the machine has more, or it has most of all."""
-    return _number(sample, "memory_left") >= _ROOM or _number(sample, "memory_ours") >= _MOST
-
-
-def _number(sample: Event, name: str) -> float:
-    """What was not measured is nothing."""
-    value = sample.fields.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    return sample.memory_left >= _ROOM or sample.memory_ours >= _MOST
 
 
 def stopped_for(history: History, start: float, end: float) -> float:
     """For how many seconds between these times the harness did not run although there were processors for it."""
-    return sum(min(float(sample["late"]), end - start) for one in interference(history) for sample in one.samples
-               if start <= sample.t and sample.t - float(sample["seconds"]) < end and _stopped(sample))
+    return sum(min(sample.late, end - start) for one in interference(history) for sample in one.samples
+               if start <= sample.t and sample.t - sample.seconds < end and _stopped(sample))
 
 
-def _stopped(sample: Event) -> bool:
-    return bool(sample["late"] >= _STOPPED_S and sample["idle"] >= _AT_REST * sample["cores"])
+def _stopped(sample: Machine) -> bool:
+    return sample.late >= _STOPPED_S and sample.idle >= _AT_REST * sample.cores
 
 
 def _kinds(history: History, start: float, end: float) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Continued, Event, Merge, Ready, Spawn
 
 
 class Outages:
@@ -19,15 +19,15 @@ class Outages:
 
     def on_event(self, event: Event) -> None:
         """Take in an event; in the order of time, as far as one node's are concerned."""
-        if event.event == "continued":
+        if isinstance(event, Continued):
             self.since, self._starting = event.t, set()
         elif self.since is None:
             return
-        elif event.event == "spawn" and event["target"] != SYNCER:
-            self._starting.add(event["target"])
-        elif event.event == "ready":
+        elif isinstance(event, Spawn) and event.target != SYNCER:
+            self._starting.add(event.target)
+        elif isinstance(event, Ready):
             self._starting.discard(event.node)
-        elif event.event == "merge" and not self._starting and event.t > self.since:
+        elif isinstance(event, Merge) and not self._starting and event.t > self.since:
             self.over.append((self.since, event.t))
             self.since = None
 

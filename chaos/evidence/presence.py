@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Exit, Hello, Lost, Merge, Ready, Resumed, Spawn, Step
 
 _THERE = "there"
 _HIDDEN = {"paused": "paused", "partitioned": "partitioned"}
@@ -53,8 +53,8 @@ class Presence:
         self._newest: dict[str, int] = {}
         nodes = (*self._names, SYNCER)
         self._changes: dict[str, list[tuple[float, str]]] = {name: [(0.0, "not started")] for name in nodes}
-        steps = ["step"] if history.plan.cluster.tells_rounds else []  # else there are many, and merges tell
-        for event in history.tape.each("spawn", "exit", "hello", "lost", "ready", "resumed", "merge", *steps):
+        steps = [Step] if history.plan.cluster.tells_rounds else []  # else there are many, and merges tell
+        for event in history.tape.of(Spawn, Exit, Hello, Lost, Ready, Resumed, Merge, *steps):
             self._on(event)
         self._hidden = {name: [(span, _HIDDEN[span.planned.fault.shown_as]) for span in history.spans
                                if span.injected is not None and span.planned.fault.shown_as in _HIDDEN
@@ -99,29 +99,33 @@ class Presence:
         return state, gone
 
     def _on(self, event: Event) -> None:
-        match event.event:
-            case "spawn":
-                self._newest[str(event["target"])] = event["incarnation"]
-                self._set(event["target"], event.t, "starting")
-            case "exit" if "target" in event.fields:  # else it is a node's own word
-                if self._newest.get(str(event["target"])) == event["incarnation"]:
-                    self._set(event["target"], event.t, "gone")
-            case "hello":
-                self._set(event["learner"], event.t, "recovering")
-            case "lost":
-                self._set(event["learner"], event.t, "not connected", unless=("gone", "starting"))
-            case "resumed":
+        match event:
+            case Spawn():
+                self._newest[event.target] = event.incarnation
+                self._set(event.target, event.t, "starting")
+            case Exit() if event.target:  # else it is a node's own word
+                if self._newest.get(event.target) == event.incarnation:
+                    self._set(event.target, event.t, "gone")
+            case Hello():
+                self._set(event.learner, event.t, "recovering")
+            case Lost():
+                self._set(event.learner, event.t, "not connected", unless=("gone", "starting"))
+            case Resumed():
                 self._set(SYNCER, event.t, _THERE)
-            case "ready":
+            case Ready():
                 self._set(event.node, event.t, _THERE, unless=("gone", "not connected"))
-            case "step":
+            case Step():
                 self._set(event.node, event.t, _THERE)
-            case "merge":
+            case Merge():
                 self._set(SYNCER, event.t, _THERE)
-                for part in event["contributions"]:
-                    self._set(part["learner"], event.t, _THERE, unless=("gone", "not connected", "starting"))
+                for part in event.contributions if self._missing() else ():
+                    self._set(part.learner, event.t, _THERE, unless=("gone", "not connected", "starting"))
             case _:
                 pass
+
+    def _missing(self) -> bool:
+        """Whether there is somebody whom a merge can tell to be there."""
+        return any(changes[-1][1] != _THERE for changes in self._changes.values())
 
     def _set(self, node: object, t: float, state: str, unless: tuple[str, ...] = ()) -> None:
         changes = self._changes.get(node) if isinstance(node, str) else None

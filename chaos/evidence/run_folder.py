@@ -26,8 +26,7 @@ from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.storage.files import bytes_of, last_lines, strange, write_whole
-from diloco_chaos.harness.record.tape import reading
-from diloco_chaos.harness.record.tape.event import SCHEMA
+from diloco_chaos.harness.record.tape.events import SCHEMA
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 
@@ -132,7 +131,7 @@ class RunFolder:
 
     def tape(self) -> Tape:
         """All that was recorded."""
-        return reading.read(self.path / "tape")
+        return Tape.read(self.path / "tape")
 
     def manifest(self) -> dict[str, Any]:
         """What the run was made of; empty where it is missing or torn."""

@@ -2,67 +2,70 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 _MOST, _OTHER = 200, "for one of many other reasons"
-"""Fates that are told apart. A run has about ten; one that somebody has made up may have any number of reasons."""
+"""Fates that are told apart. A run has about ten; a forged one may have any number of reasons."""
 
 
 class Fates(Mapping[int, str]):
     """Step -> fate, in the order of the steps. A step's place is where it stands among them."""
 
-    def __init__(self, steps: Sequence[int]) -> None:
+    def __init__(self, steps: Sequence[int] | NDArray[np.int64]) -> None:
         """`steps`: in order, each once. None of them has a fate yet."""
-        self.steps = steps
-        self._codes = bytearray(len(steps))
+        self.steps = np.asarray(steps)
+        self.codes: NDArray[np.uint8] = np.zeros(len(steps), np.uint8)
+        """Of each step; 0 while it has no fate."""
         self._names = [""]
 
     def places(self, first: int, last: int) -> range:
         """Where the steps in [first, last] are."""
-        return range(bisect_left(self.steps, first), bisect_right(self.steps, last))
+        return range(int(np.searchsorted(self.steps, first, "left")), int(np.searchsorted(self.steps, last, "right")))
 
     def step(self, place: int) -> int:
         """Which one is there."""
-        return self.steps[place]
+        return int(self.steps[place])
 
     def at(self, place: int) -> str:
         """The fate of the step that is there; empty while it has none."""
-        return self._names[self._codes[place]]
+        return self._names[int(self.codes[place])]
 
     def give(self, place: int, fate: str) -> None:
         """Its fate, if it has none yet."""
-        if not self._codes[place]:
-            self._codes[place] = self._code(fate)
+        if not self.codes[place]:
+            self.codes[place] = self.code(fate)
 
-    def give_all(self, places: range, fate: str) -> None:
-        """The same for places that follow each other."""
-        code = self._code(fate)
-        if any(self._codes[places.start:places.stop]):
-            for place in self.without(places):
-                self._codes[place] = code
-        else:
-            self._codes[places.start:places.stop] = bytes((code,)) * len(places)
+    def give_all(self, places: range | NDArray[np.int64], fate: str) -> None:
+        """The same for several places."""
+        chosen = np.asarray(places, np.int64)
+        self.codes[chosen[self.codes[chosen] == 0]] = self.code(fate)
 
     def without(self, places: range) -> list[int]:
         """Those of them that have none yet."""
-        codes = self._codes[places.start:places.stop]
-        return [place for place, code in zip(places, codes, strict=True) if not code] if 0 in codes else []
+        open_ = np.flatnonzero(self.codes[places.start:places.stop] == 0) + places.start
+        missing: list[int] = open_.tolist()
+        return missing
 
     def change(self, place: int, fate: str) -> None:
         """Another fate than it had."""
-        self._codes[place] = self._code(fate)
+        self.codes[place] = self.code(fate)
 
-    def runs(self) -> Iterator[tuple[int, int, str]]:
-        """Steps of the same fate that follow each other: the first place, the one behind the last, the fate."""
-        begin = 0
-        for code, run in groupby(self._codes):
-            end = begin + len(list(run))
-            yield begin, end, self._names[code]
-            begin = end
+    def tokens(self, before: NDArray[np.int64]) -> dict[str, int]:
+        """Fate -> tokens of the steps that have it. `before`: tokens before each step, and at last."""
+        sums = np.bincount(self.codes, weights=np.diff(before), minlength=len(self._names))
+        counts = np.bincount(self.codes, minlength=len(self._names))
+        return {name: round(total) for name, total, count in zip(self._names, sums.tolist(), counts.tolist(),
+                                                                 strict=False) if count}
 
-    def _code(self, fate: str) -> int:
+    def have(self, *fates: str) -> NDArray[np.bool_]:
+        """Of each step, whether its fate is one of these."""
+        return np.isin(self.codes, [code for code, name in enumerate(self._names) if name in fates])
+
+    def code(self, fate: str) -> int:
+        """The number of a fate."""
         if fate not in self._names:
             fate = fate if len(self._names) < _MOST else _OTHER
             self._names += [] if fate in self._names else [fate]
@@ -70,12 +73,12 @@ class Fates(Mapping[int, str]):
 
     def __getitem__(self, step: int) -> str:
         for place in self.places(step, step):
-            if self._codes[place]:
+            if self.codes[place]:
                 return self.at(place)
         raise KeyError(step)
 
     def __iter__(self) -> Iterator[int]:
-        return (step for step, code in zip(self.steps, self._codes, strict=True) if code)
+        return iter(self.steps[self.codes != 0].tolist())
 
     def __len__(self) -> int:
-        return len(self._codes) - self._codes.count(0)
+        return int(np.count_nonzero(self.codes))

@@ -6,7 +6,20 @@ from dataclasses import dataclass, field
 
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Event,
+    Exit,
+    Failpoint,
+    Finished,
+    Healed,
+    Injected,
+    Injecting,
+    Merge,
+    Reset,
+    Spawn,
+    Start,
+    Step,
+)
 from diloco_chaos.harness.record.tape.reading import Tape
 
 
@@ -31,7 +44,7 @@ LOOKS = {
     "healing": Look("+", "bright_yellow"),
     "done": Look(" ", "bright_black"),
 }
-DRAWN = ("spawn", "start", "exit", "merge", "step", "failpoint", "finished", "injecting", "injected", "reset", "healed")
+DRAWN = (Spawn, Start, Exit, Merge, Step, Failpoint, Finished, Injecting, Injected, Reset, Healed)
 """Events that change anything here."""
 _PRIORITY = ("paused", "partitioned", "slow", "far")
 
@@ -74,7 +87,7 @@ class Lanes:
         self.nodes = {name: Lane() for name in plan.cluster.all_nodes}
         self.marks: list[tuple[float, str, str]] = []
         """(time, fault id, what it does)."""
-        self._newest: dict[str, object] = {}  # node -> its newest incarnation: an older one may end beside it
+        self._newest: dict[str, int] = {}  # node -> its newest incarnation: an older one may end beside it
         self._kinds = {planned.id: planned.fault for planned in plan.faults}
         self._targets: dict[str, tuple[str, ...]] = {planned.id: planned.fault.targets for planned in plan.faults}
 
@@ -82,51 +95,53 @@ class Lanes:
     def of(cls, plan: Plan, tape: Tape) -> Lanes:
         """Those of a whole run."""
         lanes = cls(plan)
-        for event in tape.each(*DRAWN):
+        first = [series[0] for series in tape.series(Step).values()]  # the others change nothing
+        others = tape.of(*(kind for kind in DRAWN if kind is not Step))
+        for event in sorted([*others, *first], key=lambda event: event.t):
             lanes.on_event(event)
         return lanes
 
     def on_event(self, event: Event) -> None:
         """Take in one event; they may come from all nodes, roughly in the order of time. What is about nobody that the
         plan knows is passed over."""
-        match event.event:
-            case "spawn":
-                self._newest[str(event["target"])] = event["incarnation"]
-                self._set(event["target"], event.t, "healing" if event["incarnation"] else "starting")
-            case "exit" if "target" in event.fields:
-                if self._newest.get(str(event["target"])) == event.fields.get("incarnation"):
-                    self._set(event["target"], event.t, "killed" if event.fields.get("killed") else "done")
-            case "start" if event.fields.get("role") == "service":
+        match event:
+            case Spawn():
+                self._newest[event.target] = event.incarnation
+                self._set(event.target, event.t, "healing" if event.incarnation else "starting")
+            case Exit() if event.target:
+                if self._newest.get(event.target) == event.incarnation:
+                    self._set(event.target, event.t, "killed" if event.killed else "done")
+            case Start() if event.role == "service":
                 self._set(event.node, event.t, "serving")
-            case "merge":
+            case Merge():
                 if self._base(SYNCER) in ("starting", "healing"):
                     self._set(SYNCER, event.t, "merging")
                 if any(lane.base in ("starting", "healing") for lane in self.nodes.values()):
                     self._merged(event)
-            case "step" if self._base(event.node) == "starting":
+            case Step() if self._base(event.node) == "starting":
                 self._set(event.node, event.t, "training")
-            case "failpoint" if event.node in self.nodes:
+            case Failpoint() if event.node in self.nodes:
                 self.nodes[event.node].overlays.add("paused")
                 self.nodes[event.node].update(event.t)
-            case "finished":
+            case Finished():
                 self._set(event.node, event.t, "done")
-            case "injecting":
-                self.marks.append((event.t, str(event["fault"]), str(event["description"])))
+            case Injecting():
+                self.marks.append((event.t, event.fault, event.description))
                 self._overlay(event, add=True)
-            case "injected":
+            case Injected():
                 self._freed(event)
-            case "reset" if self._base(event.node) == "training":
+            case Reset() if self._base(event.node) == "training":
                 self._set(event.node, event.t, "healing")  # until it is merged from again
-            case "healed":
+            case Healed():
                 self._overlay(event, add=False)
             case _:
                 pass
 
-    def _merged(self, merge: Event) -> None:
+    def _merged(self, merge: Merge) -> None:
         """Who was merged from trains again."""
-        for part in merge["contributions"]:
-            if self._base(part["learner"]) in ("starting", "healing"):
-                self._set(part["learner"], merge.t, "training")
+        for part in merge.contributions:
+            if self._base(part.learner) in ("starting", "healing"):
+                self._set(part.learner, merge.t, "training")
 
     def _base(self, node: object) -> str:
         return self.nodes[node].base if isinstance(node, str) and node in self.nodes else ""
@@ -139,8 +154,8 @@ class Lanes:
         self.nodes[node].base = base
         self.nodes[node].update(t)
 
-    def _overlay(self, event: Event, add: bool) -> None:
-        fault = self._kinds.get(str(event["fault"]))
+    def _overlay(self, event: Injecting | Healed, add: bool) -> None:
+        fault = self._kinds.get(event.fault)
         if fault is None or not fault.shown_as:
             return
         name = fault.shown_as
@@ -152,9 +167,9 @@ class Lanes:
                 lane.base = "healing"  # until it is merged from again
             lane.update(event.t)
 
-    def _freed(self, event: Event) -> None:
+    def _freed(self, event: Injected) -> None:
         """Who held for a fault that neither ends it nor lasts goes on."""
-        fault = self._kinds.get(str(event["fault"]))
+        fault = self._kinds.get(event.fault)
         if fault is not None and fault.frees and not fault.stops_target and not fault.reversible:
             for target in fault.targets:
                 self.nodes[target].overlays.discard("paused")

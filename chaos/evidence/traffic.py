@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.packed import times, values
+from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.record.tape.events import Initial, Resumed, Traffic
 
 _HARNESS = ("probe", "echo")
 """Messages that are not training's, but the harness' questions through the links."""
@@ -39,16 +44,22 @@ class Crossed:
         return [name for name, _ in (self.received + self.sent).most_common()]
 
 
+def _within(t: Numbers, windows: Iterable[tuple[float, float]]) -> NDArray[np.bool_]:
+    """Which of these moments are in one of the windows."""
+    inside = np.zeros(len(t), bool)
+    for start, end in windows:
+        inside |= (start <= t) & (t <= end)
+    return inside
+
+
 def crossed(history: History) -> Crossed:
     """Of one run. A syncer tells its totals at the steady state, with each point of the curve, and at the end."""
-    last = {event.incarnation: event for event in history.tape.of("traffic", node=SYNCER)}
+    last = {event.inc: event for event in history.tape.of(Traffic, node=SYNCER)}
     received, sent = Counter[str](), Counter[str]()
     for event in last.values():
-        received.update(event["received"])
-        sent.update(event["sent"])
-    begun = {event.incarnation: event.t for event in history.tape.of("initial", "resumed", node=SYNCER)}
+        received.update(event.received)
+        sent.update(event.sent)
+    begun = {event.inc: event.t for event in history.tape.of(Initial, Resumed, node=SYNCER)}
     told = [(begun.get(number, 0.0), event.t) for number, event in last.items()]
-    tokens = sum(count for steps in history.steps.values()
-                 for t, count in zip(times(steps), values(steps, "tokens"), strict=True)
-                 if any(start <= t <= end for start, end in told))
+    tokens = sum(sum(steps.where(_within(steps.t, told)).plain("tokens")) for steps in history.steps.values())
     return Crossed(received, sent, tokens)

@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.token_accounting import MERGED, Node
+from diloco_chaos.harness.record.tape.events import Ready
 
 SKIPPED = "skipped"
 """Nobody trained on it as far as is known: a process that was not heard of any more may have, and its successor began
@@ -45,12 +46,12 @@ def _lost(history: History) -> Iterator[Unmerged]:
     lost: dict[tuple[int, Node, str], dict[int, int]] = defaultdict(dict)
     for (fragment, node), fates in history.accounting.fates.items():
         for event in history.steps[node]:
-            if "position" in event.fields:
-                fate = fates.get(event["step"], MERGED)
+            if event.position is not None:
+                fate = fates.get(event.step, MERGED)
                 if fate == MERGED:
-                    merged[fragment, node[0]].add(event["position"])
+                    merged[fragment, node[0]].add(event.position)
                 else:
-                    lost[fragment, node, fate][event["position"]] = event["tokens"]
+                    lost[fragment, node, fate][event.position] = event.tokens
     for (fragment, node, why), tokens in lost.items():
         never = sorted(tokens.keys() - merged[fragment, node[0]])
         if never:
@@ -63,10 +64,11 @@ def _skipped(history: History) -> Iterator[Unmerged]:
     if not cluster.exchanges_fragments:  # there everybody begins where the group is
         return
     for name in cluster.names:
-        taken = {event["position"] for (node, _), events in history.steps.items() if node == name
-                 for event in events if "position" in event.fields}
-        begins = [(0, cluster.first_position), *sorted((event.incarnation, event["position"])
-                                                   for event in history.tape.of("ready", node=name))]
+        taken = {event.position for (node, _), events in history.steps.items() if node == name
+                 for event in events if event.position is not None}
+        begins = [(0, cluster.first_position), *sorted((ready.inc, ready.position)
+                                                       for ready in history.tape.of(Ready, node=name)
+                                                       if ready.position is not None)]
         for (incarnation, begin), (_, end) in pairwise(begins):
             never = sorted(set(range(begin, end)) - taken)
             for fragment in range(len(cluster.fragment_table())) if never else ():

@@ -9,7 +9,19 @@ from itertools import pairwise
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Event,
+    Exit,
+    Failpoint,
+    Hello,
+    Lost,
+    Merge,
+    OuterGradient,
+    Ready,
+    Received,
+    Resumed,
+    Spawn,
+)
 
 Pair = tuple[str, str]
 """(kind of fault, what its target was doing); or, of faults that follow each other, (family of the first, family of the
@@ -58,14 +70,14 @@ def traces(history: History) -> set[str]:
 def _word(event: Event) -> tuple[str, str]:
     """Whose event it is, and what it is called; empty for what says nothing."""
     if event.node == "harness":
-        if event.event not in ("spawn", "exit"):
-            return "", ""
-        return str(event["target"]), f"{event.event} {event.fields.get('status', '')}"
+        if isinstance(event, Exit):
+            return event.target, f"{event.event} {'' if event.status is None else event.status}"
+        return (event.target, f"{event.event} ") if isinstance(event, Spawn) else ("", "")
     if event.event in _ALL_THE_TIME:
         return event.node, "trains"
-    told = [str(event.fields[name]).partition(":")[0].partition(" for ")[0] for name in ("reason", "point", "why")
-            if name in event.fields]
-    fresh = "new" if event.event == "hello" and event["incarnation"] else ""
+    told = [str(getattr(event, name)).partition(":")[0].partition(" for ")[0] for name in ("reason", "point", "why")
+            if getattr(event, name, None)]
+    fresh = "new" if isinstance(event, Hello) and event.incarnation else ""
     return event.node, " ".join(filter(None, [event.event, *told, fresh]))
 
 
@@ -95,11 +107,11 @@ def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
 def state(history: History, target: str, at: float) -> str:
     """What a node was doing at a moment."""
     mine = [event for event in history.tape.events if event.node == target and event.t <= at + _MOMENT_S]
-    lives = [event for event in history.tape.of("spawn", "exit", node="harness")
-             if event["target"] == target and event.t < at - _MOMENT_S]  # the fault's own work does not count
+    lives = [event for event in history.tape.of(Spawn, Exit, node="harness")
+             if event.target == target and event.t < at - _MOMENT_S]  # the fault's own work does not count
     role = "syncer" if target == SYNCER else "learner"
-    spawn = next((event for event in reversed(lives) if event.event == "spawn"), None)
-    if spawn and any(event.event == "exit" and event["incarnation"] == spawn["incarnation"] for event in lives):
+    spawn = next((event for event in reversed(lives) if isinstance(event, Spawn)), None)
+    if spawn and any(isinstance(event, Exit) and event.incarnation == spawn.incarnation for event in lives):
         return f"{role} down"
     born = spawn.t if spawn else 0.0
     mine = [event for event in mine if event.t >= born - _MOMENT_S]
@@ -107,36 +119,37 @@ def state(history: History, target: str, at: float) -> str:
 
 
 def _learner(history: History, target: str, mine: list[Event], at: float) -> str:
-    if mine and mine[-1].event == "failpoint":
+    if mine and isinstance(mine[-1], Failpoint):
         return "uploading"
-    if not any(event.event == "ready" for event in mine):
+    if not any(isinstance(event, Ready) for event in mine):
         return "starting"
-    links = [event for event in history.tape.of("hello", "lost", node=SYNCER)
-             if event["learner"] == target and event.t <= at + _MOMENT_S]
-    if links and links[-1].event == "lost":
+    links = [event for event in history.tape.of(Hello, Lost, node=SYNCER)
+             if event.learner == target and event.t <= at + _MOMENT_S]
+    if links and isinstance(links[-1], Lost):
         return "disconnected"
     waiting: set[int] = set()
     for event in mine:
-        if event.event == "outer_gradient":
-            waiting.add(event["fragment"])
-        elif event.event == "received":
-            waiting.discard(event["fragment"])
+        if isinstance(event, OuterGradient):
+            waiting.add(event.fragment)
+        elif isinstance(event, Received):
+            waiting.discard(event.fragment)
     return "answered" if waiting else "training"
 
 
 def _syncer(history: History, mine: list[Event], at: float) -> str:
-    if mine and mine[-1].event == "failpoint":
-        return "committed" if mine[-1]["point"] == "commit.before_broadcast" else "saving"
-    mine = [event for event in mine if event.event in ("resumed", "merge", "hello")]
-    if mine and mine[0].event == "resumed" and len(mine) <= len(mine[0]["versions"]):
+    last = mine[-1] if mine else None
+    if isinstance(last, Failpoint):
+        return "committed" if last.point == "commit.before_broadcast" else "saving"
+    known = [event for event in mine if isinstance(event, Resumed | Merge | Hello)]
+    if known and isinstance(known[0], Resumed) and len(known) <= len(known[0].versions):
         return "resumed"
-    if not mine or mine[-1].event == "resumed":
+    if not known or isinstance(known[-1], Resumed):
         return "starting"
-    if mine[-1].event == "hello" and mine[-1]["incarnation"]:
+    if isinstance(known[-1], Hello) and known[-1].incarnation:
         return "greeting"
     for merge in history.merges:
-        if merge["opened"] <= at <= merge.t:
-            if merge["quorum_at"] is None or at < merge["quorum_at"]:
+        if merge.opened <= at <= merge.t:
+            if at < merge.quorum_at:
                 return "collecting"
-            return "grace" if at < merge["closed"] else "saving"
+            return "grace" if at < merge.closed else "saving"
     return "idle"

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from diloco_chaos.chaos.checks import DOUBTED, Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.exploration import coverage
@@ -40,6 +42,7 @@ from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.fingerprint import source_digest
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
 from diloco_chaos.harness.record.storage.files import write_whole
+from diloco_chaos.harness.record.tape.events import Begin
 from diloco_chaos.harness.record.tape.reading import Tape
 
 ROUND, FIRST_ROUND = 48, 8
@@ -268,7 +271,7 @@ def _as_it_came(result: Simulated) -> Judgement:
     if len(came) == len(result.plan.faults):
         return result.judgement
     plan = result.plan.model_copy(update={"faults": came})
-    events = [replace(event, fields={**event.fields, "plan": plan.digest}) if event.event == "begin" else event
+    events = [structs.replace(event, plan=plan.digest) if isinstance(event, Begin) else event
               for event in result.history.tape.events]
     return judge(replace(result.history, plan=plan, tape=Tape(events)))
 

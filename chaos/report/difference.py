@@ -130,17 +130,17 @@ def _figures(left: ReportModel, right: ReportModel) -> list[tuple[str, str, str]
 
 def _parted(before: History, after: History) -> str:
     """The first version of a fragment that is not the same, in the order in which the first run made them."""
-    there = {(merge["fragment"], merge["version"]): merge for merge in after.merges if "fragment" in merge.fields}
+    there = {(merge.fragment, merge.version): merge for merge in after.merges if merge.fragment is not None}
     for merge in before.merges:
-        if "fragment" not in merge.fields:
+        if merge.fragment is None:
             return ""
-        other = there.get((merge["fragment"], merge["version"]))
-        what = f"version {merge['version']} of fragment {merge['fragment']}"
+        other = there.get((merge.fragment, merge.version))
+        what = f"version {merge.version} of fragment {merge.fragment}"
         at = merge.t - before.origin
         if other is None:
             return f"{what}, made at {at:.2f} s, was never made in the second run"
-        if other["digest"] != merge["digest"]:
-            parts = [[part["learner"] for part in one["contributions"]] for one in (merge, other)]
+        if other.digest != merge.digest:
+            parts = [[part.learner for part in one.contributions] for one in (merge, other)]
             who = "" if parts[0] == parts[1] else f": of {', '.join(parts[0])}, and of {', '.join(parts[1])}"
             return f"{what}, made at {at:.2f} s and at {other.t - after.origin:.2f} s, is another one{who}"
     return ""

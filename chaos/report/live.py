@@ -19,7 +19,22 @@ from diloco_chaos.chaos.runner.orchestrator import SmoothedLoss
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.errors import printable
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Aborted,
+    Event,
+    Failpoint,
+    Finished,
+    Healed,
+    Injecting,
+    Merge,
+    PartialFrame,
+    Repaired,
+    Resumed,
+    Spawn,
+    Steady,
+    Step,
+    Superseded,
+)
 
 _OTHER_LINES = 13
 """Of a terminal, for all but the nodes: titles, faults, axis, two of the legend, numbers, what comes next, events."""
@@ -46,14 +61,14 @@ class Progress:
     def on_event(self, event: Event) -> None:
         """Take in one event."""
         self.lanes.on_event(event)
-        if event.event == "steady":
+        if isinstance(event, Steady):
             self.zero = event.t if self.zero is None else self.zero
-        elif event.event == "merge":
-            self.processed = max(self.processed, event["processed"])
+        elif isinstance(event, Merge):
+            self.processed = max(self.processed, event.processed)
             self._first = self._first or (event.t, self.processed)
             self.merges += 1
-            self.contributors = [*self.contributors[-49:], len(event["contributions"])]
-        elif event.event == "step":
+            self.contributors = [*self.contributors[-49:], len(event.contributions)]
+        elif isinstance(event, Step):
             self._loss.on_step(event)
 
     def clock(self, t: float) -> str:
@@ -126,29 +141,29 @@ class PlainView:
 
 
 def _announce(event: Event) -> str:
-    match event.event:
-        case "steady":
+    match event:
+        case Steady():
             return "steady state: everybody has taken part"
-        case "injecting":
-            return f"{event['fault']}: {event['description']}"
-        case "healed":
-            return f"{event['fault']}: undone"
-        case "failpoint":
-            return f"{event.node} stopped at failpoint {event['point']}"
-        case "spawn" if event["incarnation"]:
-            return f"{event['target']} started again"
-        case "partial_frame":
-            return f"{event['peer']}: {event['bytes']} of {event['expected']} bytes of a frame arrived"
-        case "aborted":
-            return f"aborted: {event['why']}; undoing everything"
-        case "repaired":
-            return f"{event['file']} made good from its other copy: {event['reason']}"
-        case "superseded":
-            return f"{event.node}.{event.incarnation} sees that it is superseded, and ends"
-        case "resumed":
+        case Injecting():
+            return f"{event.fault}: {event.description}"
+        case Healed():
+            return f"{event.fault}: undone"
+        case Failpoint():
+            return f"{event.node} stopped at failpoint {event.point}"
+        case Spawn() if event.incarnation:
+            return f"{event.target} started again"
+        case PartialFrame():
+            return f"{event.peer}: {event.bytes} of {event.expected} bytes of a frame arrived"
+        case Aborted():
+            return f"aborted: {event.why}; undoing everything"
+        case Repaired():
+            return f"{event.file} made good from its other copy: {event.reason}"
+        case Superseded():
+            return f"{event.node}.{event.inc} sees that it is superseded, and ends"
+        case Resumed():
             return "the syncer resumed from what it had committed"
-        case "finished" if event.node == "syncer":
-            return "everybody has ended, before training was over" if event.fields.get("early") else "training is over"
+        case Finished() if event.node == "syncer":
+            return "everybody has ended, before training was over" if event.early else "training is over"
     return ""
 
 

@@ -20,7 +20,7 @@ from diloco_chaos.chaos.report.causes import causes, since_steady, stalls
 from diloco_chaos.chaos.report.story import QUIET
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
 from diloco_chaos.harness.base.units import shortened
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event
 
 Word = Literal["PASSED", "FAILED", "INCONCLUSIVE", "INTERRUPTED"]
 WORDS: dict[int, Word] = {0: "PASSED", 1: "FAILED", 3: "INCONCLUSIVE", 130: "INTERRUPTED"}
@@ -263,7 +263,7 @@ def _merges(history: History, zero: float) -> Iterable[MergesTold]:
     rates = _rates(history, count, width)
     for number in range(count):
         start = number * width
-        parts = [len(merge["contributions"]) for merge in history.merges_between(start, start + width)]
+        parts = [len(merge.contributions) for merge in history.merges_between(start, start + width)]
         yield MergesTold(start=start - zero, end=start + width - zero, rate=rates[number],
                          contributors=sum(parts) / len(parts) if parts else 0.0)
 
@@ -291,15 +291,15 @@ def _curves(history: History) -> Iterable[CurveTold]:
 
 def _events(history: History, zero: float) -> tuple[list[EventTold], int]:
     """Those of which there are few; where they are many all the same, the first and the last."""
-    rare = list(history.tape.each(*(name for name in history.tape.names if name not in QUIET)))
+    rare = history.tape.named(*(name for name in history.tape.names if name not in QUIET))
     left_out = max(0, len(rare) - _MOST_EVENTS)
     if left_out:
         rare = [*rare[:_MOST_EVENTS // 2], *rare[-_MOST_EVENTS // 2:]]
-    return [EventTold(t=event.t - zero, node=event.node, incarnation=event.incarnation, event=event.event,
+    return [EventTold(t=event.t - zero, node=event.node, incarnation=event.inc, event=event.event,
                       fields=_fields(event)) for event in rare], left_out
 
 
 def _fields(event: Event) -> str:
-    told: Sequence[str] = [f"{name} {value}" for name, value in event.fields.items()
+    told: Sequence[str] = [f"{name} {value}" for name, value in event.payload()
                            if isinstance(value, (str, int, float, list))]
     return shortened(", ".join(told), _LONGEST)

@@ -14,15 +14,14 @@ from diloco_chaos.chaos.evidence.impersonation import usurpations
 from diloco_chaos.chaos.report.causes import causes, moment, since_steady
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.base.machine import SAMPLE
 from diloco_chaos.harness.base.units import shortened
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Exit
 
 _AROUND_S = 1.0
 _MOST_EVENTS, _MOST_LINES = 8, 3
 _WIDEST = 110
 QUIET = {"step", "outer_gradient", "upload", "received", "merge", "start", "imported", "ready", "listening",
-         SAMPLE}
+         "machine"}
 """Events of which there are many."""
 VERDICTS = {"passed": "passed", "failed": "failed", "unknown": "inconclusive"}
 """A check's verdict, as people read it."""
@@ -85,8 +84,8 @@ def _strangers(result: Result) -> list[str]:
 
 
 def _around(result: Result, at: float) -> list[str]:
-    events = [event for event in result.history.tape.events
-              if abs(event.t - at) <= _AROUND_S and event.event not in QUIET]
+    tape = result.history.tape
+    events = [event for event in tape.named(*set(tape.names) - QUIET) if abs(event.t - at) <= _AROUND_S]
     events.sort(key=lambda event: abs(event.t - at))
     there, zero = result.history.plan.cluster.all_nodes, result.history.origin
     return [_line(event, SYNCER in there, zero)
@@ -95,16 +94,16 @@ def _around(result: Result, at: float) -> list[str]:
 
 def _line(event: Event, hub: bool, zero: float) -> str:
     """`hub`: there is a coordinator; else what it records is what logs told."""
-    fields = ", ".join(f"{name} {value}" for name, value in event.fields.items()
+    fields = ", ".join(f"{name} {value}" for name, value in event.payload()
                        if isinstance(value, (str, int, float)))
-    who = f"{event.node}.{event.incarnation}" if hub or event.node != SYNCER else "by the logs:"
+    who = f"{event.node}.{event.inc}" if hub or event.node != SYNCER else "by the logs:"
     return shortened(f"{event.t - zero:7.2f} s  {who} {event.event}  {fields}", _WIDEST)
 
 
 def _logs(result: Result, verbose: bool) -> list[str]:
     """The ends of the logs that say anything; else of those alone whose process ended by itself."""
-    gone = {str(event.fields.get("target")) for event in result.history.tape.of("exit", node="harness")
-            if event.fields.get("status") and not event.fields.get("killed")}
+    gone = {str(event.target) for event in result.history.tape.of(Exit, node="harness")
+            if event.status and not event.killed}
     lines: list[str] = []
     for name in (*result.history.plan.cluster.all_nodes, "links"):
         tail = [line for line in result.folder.log_tail(name) if line.strip()] if verbose or name in gone else []

@@ -25,6 +25,7 @@ from diloco_chaos.chaos.report.story import MARKS, VERDICTS, story
 from diloco_chaos.chaos.runner.resume_point import checkpoints_of
 from diloco_chaos.chaos.runner.run import Result, exit_code
 from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.record.tape.events import Continued
 from diloco_chaos.harness.trainers.storage.global_checkpoint import CHECKPOINTS
 
 _STYLES = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
@@ -66,9 +67,9 @@ def _head(result: Result) -> RenderableType:
                          f"  {plan.cluster.algorithm or plan.trainer}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
-    for event in result.history.tape.of("continued", node="harness"):
+    for event in result.history.tape.of(Continued, node="harness"):
         text.append(f"\nResumed at {event.t - result.history.origin:.2f} s, from global checkpoint "
-                    f"{event['checkpoint']} of {event['run']}.")
+                    f"{event.checkpoint} of {event.run}.")
     for gap in result.judgement.gaps:
         text.append(f"\nThe event log is incomplete, and judged up to there: {gap}", "yellow")
     return text
@@ -99,7 +100,7 @@ def _out_of_reach(judgement: Judgement, verbose: bool) -> list[RenderableType]:
 
 def _timeline(result: Result, width: int) -> list[RenderableType]:
     view = result.history.lanes
-    if not result.history.tape.events:
+    if not len(result.history.tape):
         return []
     end = result.history.end
     zero = result.history.zero if result.history.zero is not None else 0.0

@@ -25,6 +25,7 @@ from diloco_chaos.chaos.runner.runtime import MakeStage
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.base.errors import UserError, first
+from diloco_chaos.harness.record.tape.events import Finished, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import Remove, UndoLog
 from diloco_chaos.harness.trainers.api.trainer import Kind
@@ -149,7 +150,7 @@ class References:
     def _keep(self, kind: Kind, folder: Path, run: RunFolder, *, alike: bool) -> None:
         """`alike`: it is of the same nodes, so that the gaps between its merges tell of theirs."""
         curve = loss_curve(run)
-        merges = [event.t for event in run.tape().of("merge")]
+        merges = [event.t for event in run.tape().of(Merge)]
         gaps = sorted(later - earlier for earlier, later in pairwise(merges))
         kept = run.path / "kept"
         kept.mkdir()
@@ -167,8 +168,8 @@ def _too_short(plan: Plan, run: RunFolder) -> str:
     rounds, or its trainer knows of none."""
     if not plan.cluster.tells_rounds:
         return ""
-    ends = run.tape().of("finished", node=SYNCER)
-    made = ends[0]["processed"] if ends else 0
+    ends = run.tape().of(Finished, node=SYNCER)
+    made = (ends[0].processed or 0) if ends else 0
     if made >= plan.cluster.budget_tokens:
         return ""
     said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]

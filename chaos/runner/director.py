@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Injected, Merge, Steady
 
 T = TypeVar("T")
 
@@ -109,12 +109,12 @@ class Director:
 
     def on_event(self, event: Event) -> None:
         """An event came up on the tape."""
-        if event.event == "steady" and self.seen.zero is None:
+        if isinstance(event, Steady) and self.seen.zero is None:
             self.seen.zero = event.t
-        elif event.event == "merge" and event.node == SYNCER:
+        elif isinstance(event, Merge) and event.node == SYNCER:
             self.seen.rounds += 1
-        elif event.event == "injected":
-            self.seen.injected.add(event["fault"])
+        elif isinstance(event, Injected):
+            self.seen.injected.add(event.fault)
 
     def look(self, experiment: Any, now: float) -> str:
         """Do what is asked for; why the run is to end now, if it is."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.director import Director
@@ -19,10 +19,10 @@ from diloco_chaos.chaos.runner.runtime import Stage
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import FAULTS
-from diloco_chaos.harness.base.machine import SAMPLE
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.record.tape.events import Event, Failpoint, Steady
 
 
 class Observer(Protocol):
@@ -56,7 +56,7 @@ class Experiment:
                  director: Director | None = None) -> None:
         """`origin`: what it goes on from; the stage has its tape already. `director`: who adds faults on the way."""
         self.plan, self.observer, self._origin, self._director = plan, observer, origin, director
-        self._stage, self._cluster = stage, stage.cluster
+        self._stage, self._cluster, self._record = stage, stage.cluster, stage.record
         self._orchestrator = Orchestrator(plan)
         self._specs = {spec.name: spec for spec in node_specs(
             plan, stage.run, stage.epoch, stage.reads, origin.incarnations if origin else {},
@@ -105,11 +105,11 @@ class Experiment:
     def _replan(self, plan: Plan) -> None:
         self.plan = plan
         RunFolder(self._stage.run).write("plan.json", plans.document(plan))
-        self._record("planned", plan=plan.digest)
+        self._record(events.Planned(plan=plan.digest))
 
     def _begin(self) -> Iterable[str]:
         """Say so; who is to be started."""
-        self._record("begin", plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed)
+        self._record(events.Begin(plan=self.plan.digest, scenario=self.plan.scenario, seed=self.plan.seed))
         cluster = self.plan.cluster
         later = set(cluster.names) - set(cluster.starters)
         return [name for name in cluster.all_nodes if name not in later]
@@ -122,9 +122,6 @@ class Experiment:
         self._orchestrator.catch_up(past, origin.over)
         return origin.incarnations
 
-    def _record(self, event: str, **fields: Any) -> None:
-        self._stage.record(event, **fields)
-
     def _follow(self) -> Outcome:
         while True:
             self._cluster.poll()
@@ -135,12 +132,12 @@ class Experiment:
                 self.observer.on_event(event)
                 if self._director is not None:
                     self._director.on_event(event)
-                if event.event == "steady":
+                if isinstance(event, Steady):
                     self._sensing.calibrate(all_links=self._director is not None)
                 follows = self._orchestrator.on_event(event)
-                if event.event == "failpoint" and not follows:
+                if isinstance(event, Failpoint) and not follows:
                     self._let_go(event.node)
-                elif event.event == "failpoint" and event.incarnation < self._cluster.states()[event.node].incarnation:
+                elif isinstance(event, Failpoint) and event.inc < self._cluster.states()[event.node].incarnation:
                     stale.append(event.node)  # what follows hits its successor, and nobody would let it go on
                 actions += follows
             if self._director is not None and (stopped := self._director.look(self, now)):
@@ -152,8 +149,8 @@ class Experiment:
                 self._act(action)
             for node in stale:
                 self._cluster.revive(node)
-            for name, planned, observed in self._sensing.collect():
-                self._record(name, fault=planned.id, observed=observed)
+            for kind, planned, observed in self._sensing.collect():
+                self._record(kind(fault=planned.id, observed=observed))
             if self._stage.size > self.plan.tape_limit:
                 return Outcome("broken", f"the tape has grown over {self.plan.tape_limit / 1e6:g} MB, which is the "
                                          f"scenario's tape_limit: raise it, or shorten the run")
@@ -185,14 +182,14 @@ class Experiment:
     def _see_them_end(self) -> None:
         """Leave those who must end by themselves the time for it."""
         left, within = self._orchestrator.awaited(), self.plan.cluster.ends_within_s
-        self._record("ending", awaited=left, within=within)
+        self._record(events.Ending(awaited=left, within=within))
         until = self._stage.now() + within
         while left and self._stage.now() < until:
             self._stage.sleep_until(until, {("harness", "exit"), *((node, "failpoint") for node in left)})
             self._cluster.poll()
             for event in self._stage.events():
                 self.observer.on_event(event)
-                if event.event == "failpoint":
+                if isinstance(event, Failpoint):
                     self._let_go(event.node)
             self._look_at_the_machine()  # who is late may be so because others have it
             states = self._cluster.states()
@@ -200,12 +197,12 @@ class Experiment:
 
     def _look_at_the_machine(self) -> None:
         for sample in self._stage.machines():
-            self._record(SAMPLE, **sample)
+            self._record(sample)
 
     def _act(self, action: Inject | Heal | Abort) -> None:
         """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""
         if isinstance(action, Abort):
-            self._record("aborted", why=action.why)
+            self._record(events.Aborted(why=action.why))
         elif isinstance(action, Inject):
             self._inject(action.planned, action.due)
         else:
@@ -213,19 +210,19 @@ class Experiment:
 
     def _inject(self, planned: PlannedFault, due: float) -> None:
         fault = planned.fault
-        self._record("injecting", fault=planned.id, kind=fault.kind, targets=fault.targets,
-                     description=fault.describe(), due=round(due, 6))
+        self._record(events.Injecting(fault=planned.id, kind=fault.kind, targets=list(fault.targets),
+                                      description=fault.describe(), due=round(due, 6)))
         self._stage.undo_log.cause = planned.id
         with self._blaming(planned, "inject"):
             observed = fault.inject(self._sensing.hit(planned))
-            self._record("injected", fault=planned.id, observed=observed)
+            self._record(events.Injected(fault=planned.id, observed=observed))
         self._sensing.observe(planned)
 
     def _heal(self, planned: PlannedFault) -> None:
         self._sensing.over(planned)
         with self._blaming(planned, "undo"):
             planned.fault.undo(self._sensing.hit(planned))
-        self._record("healed", fault=planned.id, observed={})
+        self._record(events.Healed(fault=planned.id, observed={}))
         if not self._orchestrator.ended:  # else the nodes are gone: nothing could be observed any more
             self._sensing.verify(planned)
 
@@ -248,8 +245,8 @@ class Experiment:
                              ) from error
 
     def _raised(self, error: Exception, planned: PlannedFault | None = None) -> None:
-        self._record("raised", fault=planned.id if planned else None, error=f"{type(error).__name__}: {error}",
-                     traceback=traceback.format_exception(error))
+        self._record(events.Raised(fault=planned.id if planned else None, error=f"{type(error).__name__}: {error}",
+                                   traceback=traceback.format_exception(error)))
 
     def _end(self, outcome: Outcome) -> None:
         """Undo what is active, look for what is left, end the processes."""
@@ -258,7 +255,7 @@ class Experiment:
         self._sensing.close()
         for event in self._stage.events():
             self.observer.on_event(event)
-        self._record("end", outcome=outcome.kind, message=outcome.message)
+        self._record(events.End(outcome=outcome.kind, message=outcome.message))
         self._stage.close()
 
     def _let_go(self, node: str) -> None:
@@ -273,7 +270,7 @@ class Experiment:
         try:
             undo()
         except Exception as error:  # whatever it is, the other faults must be undone
-            self._record("not_healed", fault=planned.id, reason=str(error))
+            self._record(events.NotHealed(fault=planned.id, reason=str(error)))
 
     def _undo(self) -> None:
         """Undo every active fault, whatever becomes of the others, and record what is left."""
@@ -284,6 +281,6 @@ class Experiment:
             if planned.fault.when is not None and planned.fault.when.failpoint:
                 self._try(planned, partial(self._let_go, planned.fault.when.node))
         try:
-            self._record("residue", left=self._cluster.residue())
+            self._record(events.Residue(left=self._cluster.residue()))
         except (ClusterError, LinkError, OSError) as error:
-            self._record("residue", left=[f"not known: {error}"])
+            self._record(events.Residue(left=[f"not known: {error}"]))

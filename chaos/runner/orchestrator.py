@@ -36,7 +36,20 @@ from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault
 from diloco_chaos.harness.base.units import floor_ms
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Event,
+    Exit,
+    Failpoint,
+    Finished,
+    Healed,
+    Hello,
+    Injected,
+    Lost,
+    Resumed,
+    Spawn,
+    Steady,
+    Step,
+)
 
 _TELLING = frozenset({"steady", "finished", "injected", "healed", "spawn", "exit", "failpoint", "continued", "hello",
                       "lost", "resumed"})
@@ -53,9 +66,9 @@ class SmoothedLoss:
         self._weight = weight
         self._losses: dict[str, float] = {}
 
-    def on_step(self, event: Event) -> None:
+    def on_step(self, event: Step) -> None:
         """Take in a step."""
-        loss = event["loss"]
+        loss = event.loss
         if loss is None or not math.isfinite(loss):  # it has diverged
             loss = math.inf
         before = self._losses.get(event.node, loss)
@@ -112,17 +125,17 @@ class Training:
 
     def on_event(self, event: Event, learners: list[str]) -> None:
         """Take in an event."""
-        if event.event == "step":
+        if isinstance(event, Step):
             self._loss.on_step(event)
-        elif event.event in ("hello", "lost") and event.node == SYNCER:
-            change = self.connected.add if event.event == "hello" else self.connected.discard
-            change(event["learner"])
-        elif event.event == "resumed" and event.node == SYNCER:
+        elif isinstance(event, Hello | Lost) and event.node == SYNCER:
+            change = self.connected.add if isinstance(event, Hello) else self.connected.discard
+            change(event.learner)
+        elif isinstance(event, Resumed) and event.node == SYNCER:
             self.connected.clear()
-        elif event.event in ("spawn", "exit") and event.fields.get("target") in learners:
+        elif isinstance(event, Spawn | Exit) and event.target in learners:
             self._seen = True
-            of_lives = self._alive.add if event.event == "spawn" else self._alive.discard
-            of_lives((event["target"], event["incarnation"]))
+            of_lives = self._alive.add if isinstance(event, Spawn) else self._alive.discard
+            of_lives((event.target, event.incarnation))
 
     @property
     def loss(self) -> float | None:
@@ -200,9 +213,9 @@ class Orchestrator:
             return []  # as nearly all are
         self._training.on_event(event, self._learners)
         self._outages.on_event(event)
-        if event.event == "steady" and self.zero is None:
+        if isinstance(event, Steady) and self.zero is None:
             self.zero = event.t
-        if event.event == "finished" and event.node == SYNCER and not self.ended:
+        if isinstance(event, Finished) and event.node == SYNCER and not self.ended:
             self.ended = True
             return [End("finished")]
         if self.zero is None or event.t < self.zero or self.ended:
@@ -300,21 +313,21 @@ class Orchestrator:
 
     def _note_ends(self, event: Event) -> None:
         """Which faults are over: healed, or all their targets started again."""
-        if event.event == "healed":
-            self._over[event["fault"]] = event.t
-        elif event.event == "injected":
-            fault = next((planned.fault for planned in self.plan.faults if planned.id == event["fault"]), None)
-            if event["fault"] in self._active:  # it lasts from when it is done: an injection may take its time
-                planned, _ = self._active[event["fault"]]
-                self._active[event["fault"]] = planned, event.t + (planned.fault.duration or 0)
+        if isinstance(event, Healed):
+            self._over[event.fault] = event.t
+        elif isinstance(event, Injected):
+            fault = next((planned.fault for planned in self.plan.faults if planned.id == event.fault), None)
+            if event.fault in self._active:  # it lasts from when it is done: an injection may take its time
+                planned, _ = self._active[event.fault]
+                self._active[event.fault] = planned, event.t + (planned.fault.duration or 0)
             elif fault is not None and not fault.reversible:
                 if fault.stops_target and fault.expected_duration() is not None:
-                    self._respawning[event["fault"]] = set(fault.targets)
+                    self._respawning[event.fault] = set(fault.targets)
                 else:
-                    self._over[event["fault"]] = event.t
-        elif event.event == "spawn":
+                    self._over[event.fault] = event.t
+        elif isinstance(event, Spawn):
             for name, targets in list(self._respawning.items()):
-                targets.discard(event["target"])
+                targets.discard(event.target)
                 if not targets:
                     del self._respawning[name]
                     self._over[name] = event.t
@@ -342,6 +355,6 @@ class Orchestrator:
         if event.node != when.node:
             return False
         if when.failpoint:
-            return event.event == "failpoint" and (event.fields.get("point"), event.fields.get("count")) == (
+            return isinstance(event, Failpoint) and (event.point, event.count) == (
                 when.failpoint, when.count)
         return event.event == when.event and self._seen[event.node, event.event] == when.count

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Any
 
 from diloco_chaos.chaos.runner.runtime import Prober
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
-from diloco_chaos.faults import Fault, FaultContext, LinkFault, Observation
+from diloco_chaos.faults import Fault, FaultContext, Observation
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Asks, Cluster, NodeSpec
+from diloco_chaos.harness.record.tape.events import Observed, Verified
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
 _PROBES = 5
@@ -24,7 +25,7 @@ class Sensing:
                  token: str) -> None:
         """`token`: what the run's nodes know each other by."""
         self._plan, self._cluster, self._prober, self._specs, self._token = plan, cluster, prober, specs, token
-        self._pending: list[tuple[Literal["observed", "verified"], PlannedFault, Future[Any]]] = []
+        self._pending: list[tuple[type[Observed | Verified], PlannedFault, Future[Any]]] = []
         self._over: set[str] = set()
         self._baselines: dict[str, float] = {}
 
@@ -36,7 +37,7 @@ class Sensing:
     def calibrate(self, *, all_links: bool = False) -> None:
         """Measure every link that a fault will hit, before anything is done to it; all where nobody knows which."""
         hit: list[Sequence[str]] = [planned.fault.targets for planned in self._plan.faults
-                                    if isinstance(planned.fault, LinkFault)]
+                                    if planned.fault.on_links]
         if all_links:
             hit = [self._plan.cluster.all_nodes]
         links = {link for targets in hit for target in targets for link in self._cluster.links_of(target)}
@@ -52,7 +53,7 @@ class Sensing:
     def observe(self, planned: PlannedFault) -> None:
         """Begin to measure a fault that was injected."""
         if type(planned.fault).observe is not Fault.observe:
-            self._pending.append(("observed", planned, self._prober.observe(planned.fault, self.hit(planned))))
+            self._pending.append((Observed, planned, self._prober.observe(planned.fault, self.hit(planned))))
 
     def over(self, planned: PlannedFault) -> None:
         """It is about to be undone: what is measured from now on tells nothing of it."""
@@ -62,21 +63,21 @@ class Sensing:
         """Begin to measure that a fault is gone."""
         if type(planned.fault).observe_undone is not Fault.observe_undone:
             hit = self.hit(planned)
-            self._pending.append(("verified", planned, self._prober.begin(lambda: planned.fault.observe_undone(hit))))
+            self._pending.append((Verified, planned, self._prober.begin(lambda: planned.fault.observe_undone(hit))))
 
-    def collect(self) -> Iterator[tuple[str, PlannedFault, Observation]]:
+    def collect(self) -> Iterator[tuple[type[Observed | Verified], PlannedFault, Observation]]:
         """What has been measured since the last call: event, fault, result."""
         done = [entry for entry in self._pending if entry[2].done()]
         if not done:
             return
         self._pending = [entry for entry in self._pending if entry not in done]
-        for name, planned, future in done:
+        for kind, planned, future in done:
             error = future.exception()
             observed: Observation = {"ok": False,
                                      "error": f"{type(error).__name__}: {error}"} if error else future.result()
-            if name == "observed" and planned.fault.reversible and planned.id in self._over:
+            if kind is Observed and planned.fault.reversible and planned.id in self._over:
                 observed = {"ok": False, "error": "it was over before it could be measured"}
-            yield name, planned, observed
+            yield kind, planned, observed
 
     def close(self) -> None:
         """Measure no more."""

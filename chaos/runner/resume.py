@@ -22,6 +22,7 @@ from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import CheckpointError, file_digest
 from diloco_chaos.harness.record.tape import writing
+from diloco_chaos.harness.record.tape.events import End, Finished
 from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 from diloco_chaos.harness.trainers.storage import global_checkpoint
 
@@ -39,10 +40,10 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
         raise FolderError(f"{folder.path}: this run still goes on; end it first (Ctrl-C)")
     settled(folder.harness.pid)
     recorded = folder.tape()
-    if recorded.of("finished", node=SYNCER):
+    if recorded.of(Finished, node=SYNCER):
         raise FolderError(f"{folder.path}: its training was over, there is nothing to go on with; its verdicts: "
                           f"diloco-chaos check {folder.path}")
-    if any(end["outcome"] == "deadline" for end in recorded.of("end")):
+    if any(end.outcome == "deadline" for end in recorded.of(End)):
         raise FolderError(f"{folder.path}: its deadline of {show_seconds(plan.deadline)} has passed, no time is left "
                           f"to go on in; begin again with a later one: {folder.repeat} "
                           f"--deadline {3 * plan.deadline:.0f}s")
@@ -147,7 +148,7 @@ def told_of(origin: Origin) -> list[str]:
     lost = origin.lost
     new = [f"{name}.{number}" for name, number in origin.incarnations.items()
            if name != SYNCER and (name, number) not in origin.parts]
-    return [f"resuming from global checkpoint {origin.checkpoint} of {origin.run}: global step {origin.at['step']}, "
+    return [f"resuming from global checkpoint {origin.checkpoint} of {origin.run}: global step {origin.at.step}, "
             f"{show_seconds(origin.at.t)} after its begin",
             *([f"no part of it, and begun anew: {', '.join(new)}"] if new else []),
             *([f"after it, and void: {lost.tokens:,} tokens"] if lost.tokens else []),

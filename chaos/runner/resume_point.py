@@ -10,7 +10,20 @@ from functools import cached_property
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    CheckpointBegun,
+    CheckpointComplete,
+    CheckpointPart,
+    Continued,
+    Event,
+    Exit,
+    Healed,
+    Injected,
+    Injecting,
+    Merge,
+    Spawn,
+    Step,
+)
 from diloco_chaos.harness.record.tape.reading import Tape
 
 HARNESS = "harness"
@@ -40,24 +53,24 @@ class Origin:
     checkpoint: int
 
     @cached_property
-    def at(self) -> Event:
+    def at(self) -> CheckpointBegun:
         """The syncer's part of it."""
-        return next(event for event in self.tape.of("checkpoint_begun", node=SYNCER)
-                    if event["checkpoint"] == self.checkpoint)
+        return next(event for event in self.tape.of(CheckpointBegun, node=SYNCER)
+                    if event.checkpoint == self.checkpoint)
 
     @cached_property
     def parts(self) -> dict[Node, Event]:
         """The last event of everybody who is part of it."""
-        of = [event for event in self.tape.of("checkpoint_part") if event["checkpoint"] == self.checkpoint]
-        return {(event.node, event.incarnation): event for event in (self.at, *of)}
+        of = [event for event in self.tape.of(CheckpointPart) if event.checkpoint == self.checkpoint]
+        return {(event.node, event.inc): event for event in (self.at, *of)}
 
     @cached_property
     def over(self) -> set[str]:
         """Faults that had come and gone by then."""
         lasting = {planned.id for planned in self.plan.faults if planned.fault.reversible}
-        told = {name: {event["fault"] for event in self.tape.of(name, node=HARNESS) if event.t <= self.at.t}
-                for name in ("injected", "healed")}
-        return (told["injected"] - lasting) | told["healed"]
+        injected, healed = ({event.fault for event in self.tape.of(kind, node=HARNESS) if event.t <= self.at.t}
+                            for kind in (Injected, Healed))
+        return (injected - lasting) | healed
 
     @property
     def events(self) -> list[Event]:
@@ -70,10 +83,10 @@ class Origin:
         """What is kept of the tape, and what is not."""
         kept, left, done = list[Event](), list[Event](), set[Node]()
         for event in self.tape.events:
-            node = (event.node, event.incarnation)
+            node = (event.node, event.inc)
             gone = node in done or (node not in self.parts and event.t > self.at.t)
-            again = event.event == "continued" and event["checkpoint"] == self.checkpoint
-            mine = event.node != HARNESS or event.fields.get("fault", "") in self.over | {""}  # else it comes again
+            again = isinstance(event, Continued) and event.checkpoint == self.checkpoint
+            mine = event.node != HARNESS or getattr(event, "fault", None) in self.over | {None}  # else it comes again
             (kept if mine and not gone and not again else left).append(event)
             if not gone and (again or event == self.parts.get(node)):
                 done.add(node)
@@ -82,11 +95,10 @@ class Origin:
     @cached_property
     def begun(self) -> list[Event]:
         """The same, and that it goes on: the tape as which the run's next part begins."""
-        def told(event: str, **fields: object) -> Event:
-            return Event(self.time, HARNESS, 0, event, fields)
-        crashed = [told("exit", target=name, incarnation=number, status=-signal.SIGKILL, killed=True)
+        crashed = [Exit(target=name, incarnation=number, status=-signal.SIGKILL, killed=True)
                    for name, number in self.ended]
-        return [*self.events, told("continued", run=self.run, checkpoint=self.checkpoint), *crashed]
+        return [*self.events, *(event.stamped(self.time, HARNESS, 0) for event in (
+            Continued(run=self.run, checkpoint=self.checkpoint), *crashed))]
 
     @cached_property
     def lost(self) -> Lost:
@@ -95,15 +107,15 @@ class Origin:
         steps: dict[Node, tuple[int, int]] = {}
         versions: dict[int, tuple[int, int]] = {}
         for event in after:
-            if event.event == "step":
-                node = (event.node, event.incarnation)
-                steps[node] = (steps.get(node, (event["step"], 0))[0], event["step"])
-            elif event.event == "merge":
-                versions[event["fragment"]] = (versions.get(event["fragment"], (event["version"], 0))[0],
-                                               event["version"])
-        return Lost(steps, sum(event["tokens"] for event in after if event.event == "step"), versions,
+            if isinstance(event, Step):
+                node = (event.node, event.inc)
+                steps[node] = (steps.get(node, (event.step, 0))[0], event.step)
+            elif isinstance(event, Merge):
+                versions[event.fragment] = (versions.get(event.fragment, (event.version, 0))[0],
+                                               event.version)
+        return Lost(steps, sum(event.tokens for event in after if isinstance(event, Step)), versions,
                     [planned.fault.describe() for planned in self.plan.faults if planned.id not in self.over and any(
-                        event["fault"] == planned.id for event in self.tape.of("injecting", node=HARNESS))])
+                        event.fault == planned.id for event in self.tape.of(Injecting, node=HARNESS))])
 
     @cached_property
     def time(self) -> float:
@@ -113,18 +125,17 @@ class Origin:
     @cached_property
     def _newest(self) -> dict[str, int]:
         """Newest incarnation of every node that had been started."""
-        return dict(self._told("spawn"))
+        return dict(self._processes(Spawn))
 
-    def _told(self, what: str) -> list[Node]:
-        """Of whom the harness tells this, in the order of time."""
-        return [(event["target"], event["incarnation"]) for event in self.events
-                if event.event == what and event.node == HARNESS]
+    def _processes(self, kind: type[Spawn] | type[Exit]) -> list[Node]:
+        """The processes that the harness recorded this of, in the order of time."""
+        return [event.process for event in self.events if isinstance(event, kind) and event.node == HARNESS]
 
     @cached_property
     def ended(self) -> list[Node]:
         """Incarnations that were there and are no part of it: for them it was a crash; the syncer's, too."""
         go_on = {(name, number) for name, number in self.incarnations.items() if name != SYNCER}
-        return sorted(set(self._told("spawn")).difference(self._told("exit"), go_on))
+        return sorted(set(self._processes(Spawn)).difference(self._processes(Exit), go_on))
 
     @cached_property
     def incarnations(self) -> dict[str, int]:
@@ -138,6 +149,5 @@ class Origin:
 
 def checkpoints_of(tape: Tape) -> list[int]:
     """Cuts that everybody has saved, the newest first; that which the run itself went on from is one."""
-    return sorted({event["checkpoint"] for event in tape.of("checkpoint_complete", node=SYNCER)
-                   + tape.of("continued", node=HARNESS)},
-                  reverse=True)
+    complete, continued = tape.of(CheckpointComplete, node=SYNCER), tape.of(Continued, node=HARNESS)
+    return sorted({event.checkpoint for event in complete} | {event.checkpoint for event in continued}, reverse=True)

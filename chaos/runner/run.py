@@ -35,7 +35,7 @@ from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.record.storage.disk import file_digest
-from diloco_chaos.harness.record.tape.event import SCHEMA
+from diloco_chaos.harness.record.tape.events import SCHEMA, End
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 from diloco_chaos.harness.trainers.storage.global_checkpoint import CHECKPOINTS
@@ -79,7 +79,7 @@ class Result:
     @property
     def took(self) -> float:
         """Seconds from its start to the last that was recorded."""
-        return self.history.tape.events[-1].t if self.history.tape.events else 0.0
+        return self.history.tape.end
 
 
 def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None = None,
@@ -230,8 +230,8 @@ def judged(folder: RunFolder, outcome: Outcome | None = None) -> Result:
     with gc_paused():
         judgement = judge(history)
     if outcome is None:
-        ends = history.tape.of("end", node="harness")
-        outcome = (Outcome(ends[-1]["outcome"], ends[-1]["message"]) if ends
+        ends = history.tape.of(End, node="harness")
+        outcome = (Outcome(ends[-1].outcome, ends[-1].message) if ends
                    else Outcome("broken", "the harness died before the run was over"))
     return Result(folder, history, judgement, outcome)
 

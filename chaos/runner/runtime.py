@@ -17,7 +17,7 @@ from diloco_chaos.faults import Fault, FaultContext, Observation
 from diloco_chaos.harness.base.machine import Watch
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Cluster, Recorder, Watched
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Machine
 from diloco_chaos.harness.record.tape.reading import Tail
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -78,7 +78,7 @@ class Stage(Protocol):
     undo_log: UndoLog
     prober: Prober
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Write to the harness' own tape."""
         ...
 
@@ -100,7 +100,7 @@ class Stage(Protocol):
         at most until then."""
         ...
 
-    def machines(self) -> list[dict[str, float | str]]:
+    def machines(self) -> list[Machine]:
         """What went on on the run's machines in the last second; empty where nothing is known, or nothing new."""
         ...
 
@@ -140,11 +140,11 @@ class LiveStage:
     def _pids(self) -> list[int]:
         return [state.pid for state in self.cluster.states().values() if state.pid]
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """To its file."""
-        self._tape.record(event, **fields)
+        self._tape.record(event)
         if self._witness is not None:
-            self._witness.on_event(event, fields, self.now())
+            self._witness.on_event(event)
 
     def now(self) -> float:
         """By the machine's clock."""
@@ -165,11 +165,11 @@ class LiveStage:
         """A tick."""
         time.sleep(TICK_S)
 
-    def machines(self) -> list[dict[str, float | str]]:
+    def machines(self) -> list[Machine]:
         """By what the kernel tells."""
         if (sample := self._watch.look()) is None:
             return []
-        return self.cluster.machines(sample) if isinstance(self.cluster, Watched) else [{**sample.fields()}]
+        return self.cluster.machines(sample) if isinstance(self.cluster, Watched) else [Machine(**sample.fields())]
 
     def dump_stacks(self) -> None:
         """They reach the logs in a moment."""

@@ -22,7 +22,7 @@ from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.trainers.api.trainer import Kind, Workload
@@ -136,8 +136,8 @@ def _by_plan(kind: Kind, text: str, parameters: Parameters) -> tuple[Reference, 
     done = performed(Plan.model_validate_json(text), parameters)
     assert done.outcome.kind == "finished", f"a {kind} reference did not finish: {done.outcome.message}"
     tape = done.stage.tape()
-    gaps = sorted(later.t - earlier.t for earlier, later in pairwise(tape.of("merge")))
-    return Reference(kind=kind, key="simulated", curve=tuple(done.curve()), wall=tape.events[-1].t,
+    gaps = sorted(later.t - earlier.t for earlier, later in pairwise(tape.of(Merge)))
+    return Reference(kind=kind, key="simulated", curve=tuple(done.curve()), wall=tape.end,
                      merge_gap_p99=gaps[int(0.99 * (len(gaps) - 1))] if gaps else None), done.snapshots[0][0]
 
 

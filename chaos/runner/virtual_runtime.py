@@ -22,7 +22,7 @@ from diloco_chaos.harness.places.simulated.cluster import SimulatedCluster
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.record.tape import writing
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Machine
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import NoUndoLog, UndoLog
 from diloco_chaos.harness.simulation.host import KeepWorking, SimulatedHost
@@ -65,14 +65,14 @@ class VirtualStage:
         self.cluster: Cluster = self._simulated
         self.prober: Prober = VirtualProber(self.world, self._simulated)
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """As the harness."""
-        self._events.append(Event(round(self.world.now, 6), HARNESS, 0, event, fields))
+        self._events.append(event.stamped(self.world.now, HARNESS, 0))
 
-    def _note(self, node: str, incarnation: int, event: str, fields: dict[str, Any]) -> None:
-        self._events.append(Event(round(self.world.now, 6), node, incarnation, event, fields))
+    def _note(self, node: str, incarnation: int, event: Event) -> None:
+        self._events.append(event.stamped(self.world.now, node, incarnation))
         wake_on = self._heeds
-        if wake_on is None or (node, event) in wake_on:
+        if wake_on is None or (node, event.event) in wake_on:
             self.world.stop()
 
     def now(self) -> float:
@@ -100,7 +100,7 @@ class VirtualStage:
         while self.world.now < look:
             self.world.run(look)
 
-    def machines(self) -> list[dict[str, float | str]]:
+    def machines(self) -> list[Machine]:
         """A simulated machine does nothing else."""
         return []
 

@@ -13,7 +13,7 @@ from diloco_chaos.chaos.scenario.renamed import renamed_event
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
-from diloco_chaos.harness.record.tape.event import FIELDS
+from diloco_chaos.harness.record.tape.events import KINDS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import role_of
 from diloco_chaos.harness.trainers.core.programs import ends
@@ -208,7 +208,7 @@ def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
     trainer, cluster = scenario.under_test, scenario.cluster
     mine = trainer.events(cluster, role_of(node))
-    every = mine | trainer.events(cluster, "syncer") | trainer.events(cluster, "learner") | set(FIELDS)
+    every = mine | trainer.events(cluster, "syncer") | trainer.events(cluster, "learner") | set(KINDS)
     if event not in every:
         now = renamed_event(event)
         other = f": it is called {now!r} now;" if now else nearest(event, sorted(mine)) or "."

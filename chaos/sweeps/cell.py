@@ -11,6 +11,7 @@ from diloco_chaos.chaos.runner.simulate import performed
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.workers import Numbered, Task, Workers
+from diloco_chaos.harness.record.tape.events import Finished, Injected, Merge, Steady
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters
 
@@ -68,21 +69,21 @@ def measure(cell: Cell) -> Measured:
     plan = freeze(scenario, cell.seed)
     done = performed(plan, Parameters(payload=cell.payload))
     tape = done.stage.tape()
-    merges = tape.of("merge", node=SYNCER)
+    merges = tape.of(Merge, node=SYNCER)
     begun, ended = _window(tape, cell.deadline)
-    before = [merge["merged"] for merge in merges if merge.t <= begun]
+    before = [merge.merged for merge in merges if merge.t <= begun]
     during = [merge for merge in merges if begun < merge.t <= ended]
-    tokens = during[-1]["merged"] - (before[-1] if before else 0) if during else 0
+    tokens = during[-1].merged - (before[-1] if before else 0) if during else 0
     return Measured(
         number=cell.number, tokens_per_s=tokens / (ended - begun),
-        contributors=mean(len(merge["contributions"]) for merge in during) if during else 0.0,
+        contributors=mean(len(merge.contributions) for merge in during) if during else 0.0,
         lasted=ended - begun, finished=done.outcome.kind == "finished",
         curve=tuple((point.t - begun, point.loss - plan.cluster.loss_floor) for point in done.curve()))
 
 
 def _window(tape: Tape, deadline: float) -> tuple[float, float]:
-    begun = tape.of("injected")[:1] or tape.of("steady", node=SYNCER)[:1]
-    finished = tape.of("finished", node=SYNCER)[:1]
+    begun = [*tape.of(Injected)[:1], *tape.of(Steady, node=SYNCER)[:1]]
+    finished = tape.of(Finished, node=SYNCER)[:1]
     return begun[0].t if begun else 0.0, finished[0].t if finished else deadline
 
 

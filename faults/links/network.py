@@ -15,6 +15,7 @@ from diloco_chaos.harness.base.units import Rate, Seconds, show_bytes, show_seco
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import Ability, SharedLinks
+from diloco_chaos.harness.record.tape.events import Hello, Lost
 
 _RATE_PROBE_S = 0.15
 _LEAST_PROBE_BYTES = 1 << 14
@@ -25,6 +26,7 @@ class Latency(LinkFault):
 
     toxic: ClassVar[str] = "latency"
     measures: ClassVar[str] = "delay_s"
+    delays: ClassVar[bool] = True
     shown_as = "far"
     drawn = Drawn(60, {**FOR, "delay": ("20ms", "5ms", "50ms", "100ms"), "jitter": ("0s", "5ms", "20ms"),
                        "rate": ("10MB/s", "1MB/s")}, family="link")
@@ -194,12 +196,12 @@ class Partition(LinkFault):
             if self.direction != "both":
                 silent.append(between_contributions(run, target, on.began, on.ended or run.end))
                 continue
-            lost = next((event.t for event in run.tape.of("lost", node=run.syncer)
-                         if event["learner"] == target and event.t > on.began - 0.1), None)
+            lost = next((event.t for event in run.tape.of(Lost, node=run.syncer)
+                         if event.learner == target and event.t > on.began - 0.1), None)
             if lost is None:
                 return Effect(False, f"the syncer never lost {target}")
-            back = next((event.t for event in run.tape.of("hello", node=run.syncer)
-                         if event["learner"] == target and event.t > lost), run.end)
+            back = next((event.t for event in run.tape.of(Hello, node=run.syncer)
+                         if event.learner == target and event.t > lost), run.end)
             silent.append(back - lost)
         return Effect(min(silent) >= SILENT * (self.duration or 0),
                       f"nothing came through for {show_seconds(min(silent))}")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from diloco_chaos.harness.base.processes import (
     Carriers,
@@ -25,8 +26,6 @@ from diloco_chaos.harness.base.processes import (
     memory_of_family,
 )
 
-SAMPLE = "machine"
-"""The event on the harness' tape, see docs/evidence.md."""
 _EVERY_S = 1.0
 _NAP_S, _SYNC_EVERY_S = 0.05, 0.25
 _TICKS_S = 0.05
@@ -67,7 +66,7 @@ class Sample:
     sync: float
     """The longest time, in seconds, that a few bytes of the harness' own took to be on the run's disk."""
 
-    def fields(self) -> dict[str, float]:
+    def fields(self) -> dict[str, Any]:
         """For the tape."""
         return {name: round(value, 3) for name, value in asdict(self).items()}
 

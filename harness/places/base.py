@@ -16,11 +16,12 @@ from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos.harness.record.tape.events import Event, Machine
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.core.programs import Program, link_name
 
-Recorder = Callable[..., None]
-"""record(event, **fields): writes to the harness' own tape."""
+Recorder = Callable[[Event], None]
+"""Writes an event to the harness' own tape."""
 
 Ability = Literal["kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede",
                   "join", "corrupt_memory", "exhaust_memory", "disconnect", "fill_disk", "restart_links",
@@ -381,7 +382,7 @@ class Asks(Protocol):
 class Watched(Protocol):
     """Its nodes are on other machines than the harness. Not asked for by faults."""
 
-    def machines(self, here: Sample) -> list[dict[str, float | str]]:
+    def machines(self, here: Sample) -> list[Machine]:
         """What these machines did lately, for the tape. `here`: what this one did."""
         ...
 

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState
@@ -80,7 +81,7 @@ class Incarnation(ABC):
     def reap(self, until: float) -> None:
         """The run is over: wait for its end until then, and kill it."""
 
-    def details(self) -> dict[str, object]:
+    def details(self) -> dict[str, Any]:
         """What else is known of its end, for the tape."""
         return {}
 

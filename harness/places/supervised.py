@@ -17,7 +17,8 @@ from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
 from diloco_chaos.harness.places.incarnation import Clock, Incarnation
 from diloco_chaos.harness.record.storage.files import last_lines
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Exit, Listening
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import Enable, Toxin, UndoLog
 from diloco_chaos.harness.trainers.core import memory
 from diloco_chaos.harness.trainers.core.memory import Corruption
@@ -178,8 +179,8 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         if program is not None and not node.expected_exit and (
                 program.restart == "always" or (program.restart == "on-failure" and status != 0)):
             node.restart_at = self._clock() + program.restart_delay
-        self._record("exit", target=node.name, incarnation=node.incarnation, status=status, killed=node.expected_exit,
-                     **({} if program is None else {"again": node.restart_at is not None}), **node.details())
+        self._record(Exit(target=node.name, incarnation=node.incarnation, status=status, killed=node.expected_exit,
+                          again=None if program is None else node.restart_at is not None, **node.details()))
         if status != 0 and not node.expected_exit and node.spec.program is None:
             raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
                                f"{self._last_lines(node.name, node.incarnation)}")
@@ -188,9 +189,9 @@ class SupervisedCluster(ABC, Generic[AnyIncarnation]):
         """The port that a node says it listens on."""
         until, number = time.monotonic() + START_TIMEOUT_S, self._nodes[name].incarnation
         while time.monotonic() < until:
-            for event in reading.read(self._run / "tape").of("listening", node=name):
-                if event.incarnation == number:
-                    return int(event["port"])
+            for event in Tape.read(self._run / "tape").of(Listening, node=name):
+                if event.inc == number:
+                    return event.port
             if (status := self._nodes[name].ended()) is not None:
                 raise ClusterError(f"{name} did not start ({status_words(status)}):\n{self._last_lines(name, number)}")
             time.sleep(0.02)

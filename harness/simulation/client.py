@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection, Link
 from diloco_chaos.harness.simulation.process import SimulatedProcess
@@ -55,7 +58,7 @@ class SimulatedClient(SimulatedProcess):
     def _up(self) -> None:
         self._core = self._make()
         self._silence = self._core.heartbeat_timeout
-        self.record("imported")
+        self.record(events.Imported())
         self._attempt()
 
     # -- its connection ----------------------------------------------------------------------------------------------
@@ -113,7 +116,7 @@ class SimulatedClient(SimulatedProcess):
             return None
         if isinstance(message, Refused):
             if message.final:
-                self.record("superseded", reason=message.reason)
+                self.record(events.Superseded(reason=message.reason))
                 self.exit(0)
                 return None
             return self._on_lost(connection, f"refused: {message.reason}")
@@ -146,9 +149,8 @@ class SimulatedClient(SimulatedProcess):
             return
         else:
             connection.to_server(size, send.message, send.tensors)
-        if send.sent:
-            message: Any = send.message
-            self.record(send.sent, bytes=size, round=message.round, fragment=message.fragment)
+        if send.sent is not None:
+            self.record(replace(send.sent, bytes=size))
 
     def _close(self, effect: Close) -> None:
         if self._connection is not None:
@@ -167,8 +169,8 @@ class SimulatedClient(SimulatedProcess):
         if self.corruptions:
             assert isinstance(core, Corruptible), "a plan that asks for it is refused else"
             for corruption in self.corruptions:
-                for told in core.corrupt(corruption):
-                    self.record(told.event, **told.fields)
+                for event in core.corrupt(corruption):
+                    self.record(event)
             self.corruptions.clear()
         self._begin(core.on_computed, (core.compute(effect), began))
 

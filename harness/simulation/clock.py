@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
 
+from msgspec.structs import replace
+
+from diloco_chaos.harness.record.tape.events import Event, Merge
 from diloco_chaos.harness.simulation.world import World
-
-_TIMES = {"step": ("began",), "merge": ("opened", "quorum_at", "closed")}
-"""Fields of events that are times; a merge's contributions have `arrived`."""
 
 
 class Clock:
@@ -39,15 +38,15 @@ class Clock:
             latest = at - ahead
         return min(mine, latest)
 
-    def in_the_worlds_time(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """An event's fields, with all times in it as the world had them."""
+    def in_the_worlds_time(self, event: Event) -> Event:
+        """An event, with all times in it as the world had them."""
         if not self._jumps:
-            return fields
-        fields = fields | {name: self.true(fields[name]) for name in _TIMES.get(event, ()) if fields[name] is not None}
-        if event == "merge":
-            fields["contributions"] = [part | {"arrived": self.true(part["arrived"])}
-                                       for part in fields["contributions"]]
-        return fields
+            return event
+        said = {name: getattr(event, name) for name in event.times}
+        event = replace(event, **{name: self.true(t) for name, t in said.items() if t is not None})
+        if isinstance(event, Merge):
+            event.contributions = [replace(part, arrived=self.true(part.arrived)) for part in event.contributions]
+        return event
 
 
 class Timers:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.simulation.parameters import Parameters
 from diloco_chaos.harness.simulation.sizes import Sizes
 from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainers.core.effects import Save, Working
 
-RecordEvent = Callable[[str, int, str, dict[str, Any]], None]
-"""record(node, incarnation, event, fields)"""
+RecordEvent = Callable[[str, int, Event], None]
+"""record(node, incarnation, event)"""
 KeepWorking = Callable[[str, int, Working], None]
 _LEAST_SHARE = 0.1
 """Of a processor, for one that starts on a machine that is busy with others."""

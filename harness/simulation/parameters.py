@@ -7,6 +7,7 @@ from statistics import median, quantiles
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from diloco_chaos.harness.record.tape.events import Hello, Listening, Merge, OuterGradient, Spawn, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 
 
@@ -53,13 +54,12 @@ def measured(tape: Tape, cores: int) -> Parameters:
     Raises:
         ValueError: something that is measured is not on it; it must be of a run without faults, on local or compose.
     """
-    computing = sorted(event.t - event["began"] for event in tape.of("step"))
-    merges = tape.of("merge", node="syncer")
-    spawned = {(event["target"], event["incarnation"]): event.t for event in tape.of("spawn", node="harness")}
-    hellos = [event.t - spawned[event["learner"], event["incarnation"]] for event in tape.of("hello", node="syncer")
-              if (event["learner"], event["incarnation"]) in spawned]
-    listening = [event.t - spawned["syncer", event.incarnation] for event in tape.of("listening", node="syncer")
-                 if ("syncer", event.incarnation) in spawned]
+    computing = sorted(event.t - event.began for event in tape.of(Step))
+    merges = tape.of(Merge, node="syncer")
+    spawned = {event.process: event.t for event in tape.of(Spawn, node="harness")}
+    hellos = [event.t - spawned[event.process] for event in tape.of(Hello, node="syncer") if event.process in spawned]
+    listening = [event.t - spawned["syncer", event.inc] for event in tape.of(Listening, node="syncer")
+                 if ("syncer", event.inc) in spawned]
     if len(computing) < 20 or len(merges) < 20 or not hellos or not listening:
         raise ValueError("too little is on this tape: it takes a run of some seconds")
     answers = _answer_times(tape)
@@ -68,7 +68,7 @@ def measured(tape: Tape, cores: int) -> Parameters:
     # snapshot -> answer arrived at the syncer: one way, with what handling costs at both ends
     delay = median(answers)
     deciles = quantiles(answers, n=10)
-    commits = [merge.t - merge["closed"] for merge in merges]  # it is recorded once it is committed
+    commits = [merge.t - merge.closed for merge in merges]  # it is recorded once it is committed
     steps = quantiles(computing, n=10)
     save = median(commits) / 6  # two copies: write, fsync, fsync of the folder
     together = max(1.0, len(hellos) / cores)  # they all start at the same time
@@ -82,7 +82,6 @@ def measured(tape: Tape, cores: int) -> Parameters:
 
 def _answer_times(tape: Tape) -> list[float]:
     """Seconds from each snapshot that was merged to its arrival at the syncer."""
-    given = {(event.node, event.incarnation, event["fragment"], event["step"]): event.t
-             for event in tape.of("outer_gradient")}
-    return [part["arrived"] - given[key] for merge in tape.of("merge", node="syncer") for part in merge["contributions"]
-            if (key := (part["learner"], part["incarnation"], merge["fragment"], part["last"])) in given]
+    given = {(event.node, event.inc, event.fragment, event.step): event.t for event in tape.of(OuterGradient)}
+    return [part.arrived - given[key] for merge in tape.of(Merge, node="syncer") for part in merge.contributions
+            if (key := (part.learner, part.incarnation, merge.fragment, part.last)) in given]

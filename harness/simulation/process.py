@@ -12,6 +12,8 @@ from typing import Any
 
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.simulation.clock import Clock, Timers
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
@@ -21,7 +23,6 @@ from diloco_chaos.harness.trainers.core.effects import (
     Compute,
     Effect,
     Failpoint,
-    Record,
     Save,
     Send,
     Snapshot,
@@ -62,7 +63,7 @@ class SimulatedProcess:
         self._clock = Clock(self.world)
         self._timers = Timers(self.world, self._clock, around.parameters.late,
                               lambda key: self.feed(self._on_timer, key))
-        self.record("start", role=self.role, pid=self.pid, sources="simulated")
+        self.record(events.Start(role=self.role, pid=self.pid, sources="simulated"))
         self._starting = self.world.near(starts, 0.05 * starts)  # seconds of a processor that it still takes
         self._since, self._share, self._start = self.world.now, 1.0, 0
         around.starts(self, True)
@@ -108,12 +109,9 @@ class SimulatedProcess:
         self._clock.jump(seconds)
         self._timers.jumped()
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Write to its tape, in the time of the world."""
-        self._put(event, fields)
-
-    def _put(self, event: str, fields: dict[str, Any]) -> None:
-        self.around.record(self.name, self.incarnation, event, self._clock.in_the_worlds_time(event, fields))
+        self.around.record(self.name, self.incarnation, self._clock.in_the_worlds_time(event))
 
     # -- inputs and effects ------------------------------------------------------------------------------------------
 
@@ -162,11 +160,11 @@ class SimulatedProcess:
         effects = self._effects
         while effects and not self.frozen and not self._busy and self.status is None:
             effect = effects.popleft()
-            self._doing[type(effect)](effect)
+            self._doing.get(type(effect), self._write)(effect)
 
     def _does(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """How each kind of effect is carried out."""
-        return {Send: self._send, Record: self._write, Compute: self._compute, Commit: self._commit,
+        """How each kind of effect is carried out; an event is written."""
+        return {Send: self._send, Compute: self._compute, Commit: self._commit,
                 Timer: lambda effect: self._timers.set(effect.key, effect.at),
                 Failpoint: lambda effect: self._hold(effect.point), Close: self._close,
                 Snapshot: self._snapshot, Save: self._save_part, Stop: self._stop,
@@ -187,8 +185,8 @@ class SimulatedProcess:
     def _stop(self, effect: Stop) -> None:
         self.exit(0)
 
-    def _write(self, effect: Record) -> None:
-        self._put(effect.event, effect.fields)
+    def _write(self, event: Event) -> None:
+        self.record(event)
 
     def _commit(self, effect: Commit) -> None:
         assert self.disk is not None, "only who has a disk commits"
@@ -201,7 +199,7 @@ class SimulatedProcess:
         try:
             moment = next(self._saving, None)
         except OSError as error:
-            self.record("failed", reason=str(error))
+            self.record(events.Failed(reason=str(error)))
             self.exit(1)
             return
         if moment is None:
@@ -254,7 +252,7 @@ class SimulatedProcess:
     def exit(self, status: int, told: bool = False) -> None:
         """It ends by itself, in good order where the status is 0; `told`: because of a SIGTERM."""
         if status == 0:
-            self.record("exit", **({"told": True} if told else {}))
+            self.record(events.Exit(told=told))
         self._end(status)
 
     def _end(self, status: int) -> None:

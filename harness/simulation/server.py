@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage import checkpoint
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.network import Connection
 from diloco_chaos.harness.simulation.process import SimulatedProcess
-from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send, Snapshot, Stop
 from diloco_chaos.harness.trainers.core.roles import Coordinator
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 from diloco_chaos.harness.trainers.wire.messages import Message, Refused
-from diloco_chaos.harness.trainers.wire.traffic import TOLD_AT, Traffic
+from diloco_chaos.harness.trainers.wire.traffic import Traffic
 
 
 class SimulatedServer(SimulatedProcess):
@@ -45,10 +47,10 @@ class SimulatedServer(SimulatedProcess):
         try:
             self._core = self._make()
         except checkpoint.CheckpointError as error:
-            self.record("refused_checkpoint", reason=str(error))
+            self.record(events.RefusedCheckpoint(reason=str(error)))
             self.exit(2)
             return ()
-        self.record("listening", host="simulated", port=1)
+        self.record(events.Listening(host="simulated", port=1))
         self.world.stop()
         return self._core.start(self.now())
 
@@ -74,7 +76,7 @@ class SimulatedServer(SimulatedProcess):
         if connection.partial is not None:
             arrived, expected = connection.partial
             client = getattr(connection.client, "name", "unknown")
-            self.record("partial_frame", peer=client, bytes=arrived, expected=expected)
+            self.record(events.PartialFrame(peer=client, bytes=arrived, expected=expected))
         self._open.pop(connection.number, None)
         return self._core.on_lost(connection.number, reason, self.now())
 
@@ -93,17 +95,17 @@ class SimulatedServer(SimulatedProcess):
             self._to(connection, Refused(reason=effect.reason, final=effect.final), {})
             connection.close_server()
 
-    def _write(self, effect: Record) -> None:
-        super()._write(effect)
-        if effect.event == TOLD_AT:
-            self.record("traffic", **self._traffic.fields())
+    def _write(self, event: Event) -> None:
+        super()._write(event)
+        if isinstance(event, events.Steady):  # so that what it takes to begin can be told apart
+            self.record(self._traffic.event())
 
     def _snapshot(self, effect: Snapshot) -> None:
         super()._snapshot(effect)
-        self.record("traffic", **self._traffic.fields())
+        self.record(self._traffic.event())
 
     def _stop(self, effect: Stop) -> None:
-        self.record("traffic", **self._traffic.fields())
+        self.record(self._traffic.event())
         super()._stop(effect)
 
     def _compute(self, effect: Compute) -> None:

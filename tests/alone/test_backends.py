@@ -11,6 +11,7 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.record.tape.events import Merge, Observed, Steady, Step
 
 IMAGE = os.environ.get("DILOCO_CHAOS_BASE") or "python:3.11-slim"
 SMALL = """diloco_chaos: 1
@@ -67,19 +68,19 @@ def test_connections_between_containers_that_no_command_names_are_caught(engine_
     result = of_toy(tmp_path, MET, MEETING)
     verdicts = {check.name: check.verdict for check in result.judgement.checks}
     assert (verdicts["faults_verified"], verdicts["all_undone"]) == ("passed", "passed"), result.judgement.checks
-    steady = result.history.tape.of("steady")[0].t
+    steady = result.history.tape.of(Steady)[0].t
     spans = {span.id: (span.injected, span.ended) for span in result.history.spans}
-    assert {event.incarnation for event in result.history.tape.of("step", node="worker-2")} == {0, 1}
+    assert {event.inc for event in result.history.tape.of(Step, node="worker-2")} == {0, 1}
     slow = gaps(result, "worker-2", max(spans["f1"][0], spans["f2"][1]) + 1.5, spans["f1"][1])
     quick = gaps(result, "worker-2", steady, spans["f1"][0])
     assert min(slow) > 0.15 > sorted(quick)[len(quick) // 2], (slow, quick)
-    alone = {part["learner"] for event in result.history.tape.of("merge") for part in event["contributions"]
+    alone = {part.learner for event in result.history.tape.of(Merge) for part in event.contributions
              if spans["f3"][0] + 0.5 < event.t < spans["f3"][1] - 0.1}
     assert alone == {"worker-2"}
 
 
 def gaps(result, node, start, end):
-    times = [event.t for event in result.history.tape.of("step", node=node) if start < event.t < end]
+    times = [event.t for event in result.history.tape.of(Step, node=node) if start < event.t < end]
     return [later - earlier for earlier, later in pairwise(times)]
 
 
@@ -134,8 +135,8 @@ def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} >= {
         "reintegration", "rounds_never_go_back", "no_unplanned_exit", "faults_verified", "all_undone", "loss_parity"}, (
         result.judgement.checks)
-    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0, 1}
-    [delayed] = [event for event in result.history.tape.of("observed") if event["fault"] == "f2"]
+    assert {event.inc for event in result.history.tape.of(Step, node="worker-1")} == {0, 1}
+    [delayed] = [event for event in result.history.tape.of(Observed) if event.fault == "f2"]
     assert 0.07 <= delayed["observed"]["delay_s"] <= 0.12
     assert delayed["observed"]["connections_after"] == 1
     engine = Engine()

@@ -6,7 +6,8 @@ import time
 
 from diloco_chaos.harness.places.compose.compose_file import find
 from diloco_chaos.harness.places.compose.engine import Engine
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Steady
+from diloco_chaos.harness.record.tape.reading import Tape
 
 WITHIN_S = 90
 
@@ -33,7 +34,7 @@ def test_compose_shows_a_run_and_down_in_the_middle_of_it_is_said_and_leaves_not
     harness = subprocess.Popen([sys.executable, "-m", "diloco_chaos", "run", str(scenario), "--on", "compose",
                                 "--runs-dir", str(runs)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
-        steady = until(lambda: [path.parent for path in runs.glob("*/tape") if reading.read(path).of("steady")])
+        steady = until(lambda: [path.parent for path in runs.glob("*/tape") if Tape.read(path).of(Steady)])
         by_hand = [*compose, "-p", steady[0].name, "-f", str(find())]
         shown = subprocess.run([*by_hand, "ps"], capture_output=True, text=True, check=True).stdout
         assert "learner-1" in shown

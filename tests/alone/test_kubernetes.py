@@ -14,6 +14,7 @@ import remote_runs
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.kubernetes.access import named
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.record.tape.events import Observed
 from remote_runs import clean, until
 
 
@@ -103,7 +104,7 @@ def test_in_a_namespace_of_others_it_goes_on_while_the_api_server_is_away_and_le
         told = begun.report()
         assert "failed" not in told.values()
         assert told["self_healing"] == "passed"
-        away_s = next(one["observed"]["away_s"] for one in begun.tape().of("observed") if one["fault"] == "f1")
+        away_s = next(one.observed["away_s"] for one in begun.tape().of(Observed) if one.fault == "f1")
         assert float(away_s) > 25
         left = api.core.list_namespaced_config_map("team").items
         assert {one.metadata.name for one in left} <= {"theirs", "kube-root-ca.crt"}

@@ -12,7 +12,8 @@ import pytest
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.runner.resume import origin_of
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import CheckpointComplete
+from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
 PLAN = """diloco_chaos: 1
@@ -52,7 +53,7 @@ def killed(folder, place, cuts, plan=PLAN):
     until = time.monotonic() + 60
     while time.monotonic() < until:
         for run in (folder / "runs").glob("2*"):
-            if len(reading.read(run / "tape").of("checkpoint_complete")) >= cuts:
+            if len(Tape.read(run / "tape").of(CheckpointComplete)) >= cuts:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 return run

@@ -15,6 +15,7 @@ import remote_runs
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.slurm.queue import Slurm, must_be_ready
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.record.tape.events import Observed, Spawn
 from remote_runs import clean, until
 
 
@@ -90,11 +91,11 @@ def test_machines_and_jobs_are_taken_away_and_the_controller_is_gone_and_all_com
     begun = Begun(tmp_path, settings, budget=600, faults=FAULTS)
     told = begun.report()
     assert (told["self_healing"], told["reintegration"]) == ("passed", "passed")
-    ran_in = {name: [event["host"] for event in begun.tape().of("spawn", node="harness") if event["target"] == name]
+    ran_in = {name: [event.host for event in begun.tape().of(Spawn, node="harness") if event.target == name]
               for name in ("learner-1", "learner-2")}
     assert ran_in["learner-1"][1] == f"{ran_in['learner-1'][0]}, requeued 1 times"
     assert ran_in["learner-2"][1] != ran_in["learner-2"][0]
-    away = next(event["observed"]["away_s"] for event in begun.tape().of("observed") if event["fault"] == "f3")
+    away = next(event.observed["away_s"] for event in begun.tape().of(Observed) if event.fault == "f3")
     assert float(away) > 2
     assert len(begun.left()) == 1  # of the machine without power, which nobody could clean
     until(lambda: len(must_be_ready()) == 2 and "idle" in must_be_ready().values(), "the machine that is back")

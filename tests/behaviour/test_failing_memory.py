@@ -7,6 +7,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import initial_values, simulate
+from diloco_chaos.harness.record.tape.events import Corrupted, Merge, Reset, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
@@ -40,7 +41,7 @@ def test_a_learner_whose_memory_fails_counts_again_and_costs_nobody_else_anythin
     result = run({"corrupt_memory": "learner-1", **fault}, seed=1, **settings)
     assert not result.failed
     assert verdicts(result)["faults_verified"] == verdicts(result)["reintegration"] == "passed"
-    assert result.history.tape.of("reset")
+    assert result.history.tape.of(Reset)
     assert result.history.final.loss < 2
 
 
@@ -52,10 +53,10 @@ def test_a_run_in_which_memory_failed_is_the_same_again_bit_for_bit():
 
 def test_a_learner_that_is_never_merged_from_again_has_not_recovered():
     history = run({"corrupt_memory": "learner-1", "at": "3s"}, budget="400 steps").history
-    (hit,) = history.tape.of("corrupted")
-    for merge in history.tape.of("merge"):
+    (hit,) = history.tape.of(Corrupted)
+    for merge in history.tape.of(Merge):
         if merge.t > hit.t:
-            merge.fields["contributions"] = [part for part in merge["contributions"] if part["learner"] != "learner-1"]
+            merge.contributions = [part for part in merge.contributions if part.learner != "learner-1"]
     verdict = next(one for one in judge(History(history.plan, history.tape)).checks if one.name == "reintegration")
     assert (verdict.verdict, verdict.measured) == ("failed", "never")
 
@@ -74,5 +75,5 @@ def test_a_lie_moves_nothing(about):
     assert not result.failed
     assert verdicts(result)["faults_verified"] == "passed"
     assert result.history.end == pytest.approx(quiet.end, rel=0.05)
-    assert max(merge["step"] for merge in result.history.merges) <= 205
-    assert max(event["position"] for event in result.history.tape.of("step")) < 400
+    assert max(merge.step for merge in result.history.merges) <= 205
+    assert max(event.position for event in result.history.tape.of(Step)) < 400

@@ -9,7 +9,7 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner import baselines
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, simulate
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Merge, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
@@ -49,8 +49,8 @@ def test_the_quick_ones_make_up_for_the_slow_ones_and_the_budget_is_that_of_all(
 def test_a_slow_learner_weighs_less_in_each_merge(mixed):
     weights = {name: [] for name in mixed.plan.cluster.names}
     for merge in mixed.history.merges[40:]:
-        for part in merge["contributions"]:
-            weights[part["learner"]].append(part["weight"])
+        for part in merge.contributions:
+            weights[part.learner].append(part.weight)
     mean = {name: sum(values) / len(values) for name, values in weights.items()}
     assert mean["learner-3"] / mean["learner-1"] == pytest.approx(0.5, abs=0.12)
     assert len(weights["learner-3"]) > 0.8 * len(weights["learner-1"])
@@ -68,9 +68,8 @@ def test_goodput_counts_a_slow_learners_step_for_the_time_that_it_takes(mixed):
 
 def test_a_slow_learner_that_does_not_keep_its_own_pace_makes_a_run_inconclusive(mixed):
     from diloco_chaos.chaos.checks import judge
-    slower = [Event(event.t, event.node, event.incarnation, event.event, event.fields) for event in
-              mixed.history.tape.events if not (event.event == "step" and event.node == "learner-3"
-                                                and event["step"] % 5 == 0)]
+    slower = [event for event in mixed.history.tape.events
+              if not (isinstance(event, Step) and event.node == "learner-3" and event.step % 5 == 0)]
     reason = judge(History(mixed.plan, Tape(slower), mixed.history.curve)).inconclusive
     assert "learner-3 took" in reason
     assert "nominal is 120 ms" in reason
@@ -98,11 +97,11 @@ UNLIKE = {"model": "micro", "corpus": "markov", "learners": 3, "fragments": 4, "
 
 def test_whoever_takes_more_in_a_step_weighs_more_by_the_square_of_it():
     history = simulate(plan_of(scenario(**UNLIKE | {"budget": "120 steps"}, step_time="60ms"), [], 0)).history
-    merges = [merge for merge in history.tape.of("merge") if len(merge["contributions"]) == 3
-              and len({part["steps"] for part in merge["contributions"]}) == 1]
+    merges = [merge for merge in history.tape.of(Merge) if len(merge.contributions) == 3
+              and len({part.steps for part in merge.contributions}) == 1]
     assert len(merges) > 20
     for merge in merges:
-        tokens, weights = ([part[name] for part in merge["contributions"]] for name in ("tokens", "weight"))
+        tokens, weights = ([part[name] for part in merge.contributions] for name in ("tokens", "weight"))
         assert [count / tokens[2] for count in tokens] == [6, 3, 1]
         assert [weight / weights[2] for weight in weights] == [36, 9, 1]
 

@@ -12,6 +12,7 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import plans, scenario
 from diloco_chaos.chaos.runner.baselines import synchronous
 from diloco_chaos.chaos.runner.simulate import performed, simulate
+from diloco_chaos.harness.record.tape.events import Disconnected, Grouped, Lost, RolledBack
 
 MODES = ["data_parallel", "elastic_data_parallel"]
 modes = pytest.mark.parametrize("mode", MODES)
@@ -81,12 +82,12 @@ def test_without_faults_all_three_are_the_same_to_the_last_bit():
 
 def test_what_a_group_goes_back_behind_is_void_and_is_done_again():
     history = simulate(plan("data_parallel", KILL)).history
-    (back,) = history.tape.of("rolled_back")
-    lost = [merge for merge in history.merges if merge["version"] > back["step"] and merge.t < back.t]
+    (back,) = history.tape.of(RolledBack)
+    lost = [merge for merge in history.merges if merge.version > back.step and merge.t < back.t]
     assert history.rolled_back == lost != []
-    assert back["step"] % 10 == 0
-    fates = [fates[part["last"]] for merge in lost for part in merge["contributions"]
-             for fates in [history.accounting.fates[0, (part["learner"], part["incarnation"])]]]
+    assert back.step % 10 == 0
+    fates = [fates[part.last] for merge in lost for part in merge.contributions
+             for fates in [history.accounting.fates[0, (part.learner, part.incarnation)]]]
     assert set(fates) == {"rolled back"}
     assert history.accounting.by_fate[MERGED] == history.plan.cluster.budget_tokens
 
@@ -94,7 +95,7 @@ def test_what_a_group_goes_back_behind_is_void_and_is_done_again():
 def groups_after(history):
     """(seconds since the first fault, who) of every group that was formed after it."""
     began = history.spans[0].injected
-    return [(event.t - began, event["learners"]) for event in history.tape.of("grouped") if event.t > began]
+    return [(event.t - began, event.learners) for event in history.tape.of(Grouped) if event.t > began]
 
 
 def test_elastic_data_parallelism_goes_on_with_those_who_are_left_and_takes_the_other_in_again():
@@ -103,15 +104,15 @@ def test_elastic_data_parallelism_goes_on_with_those_who_are_left_and_takes_the_
     assert [len(names) for _, names in groups] == [2, 3]
     assert 1.0 < groups[0][0] < 1.2  # reconfiguration alone: its connection ended with it
     assert groups[1][0] > 6
-    assert not history.tape.of("rolled_back")
+    assert not history.tape.of(RolledBack)
 
 
 def test_a_peer_whose_connection_stands_is_missed_after_its_silence():
     history = simulate(plan("elastic_data_parallel", {"disconnect": "learner-2", "at": "2s", "for": "8s"},
                             heartbeat_timeout="2s",
                             budget="300 steps")).history
-    (lost,) = history.tape.of("lost")
-    assert lost["reason"].startswith("silent for 2.")
+    (lost,) = history.tape.of(Lost)
+    assert lost.reason.startswith("silent for 2.")
     groups = groups_after(history)
     assert [len(names) for _, names in groups] == [2, 3]
     assert 3.0 < groups[0][0] < 3.7  # silence until the next heartbeat, and reconfiguration, once each
@@ -129,7 +130,7 @@ def test_a_peer_that_keeps_dying_does_not_hold_up_the_others_for_ever():
     history = simulate(plan("elastic_data_parallel", loop, budget="200 steps", reconfiguration="4s")).history
     during = [merge for merge in history.merges
               if history.spans[0].injected + 4 < merge.t < history.spans[-1].injected]
-    assert {len(merge["contributions"]) for merge in during} == {2}
+    assert {len(merge.contributions) for merge in during} == {2}
 
 
 @modes
@@ -137,16 +138,16 @@ def test_a_peer_that_keeps_dying_does_not_hold_up_the_others_for_ever():
 def test_nobody_is_taken_for_gone_while_all_stand_still(mode, silence):
     history = simulate(plan(mode, KILL | {"restart_after": "3s"}, heartbeat_timeout=silence,
                             budget="200 steps")).history
-    assert [event["learner"] for event in history.tape.of("lost")] == ["learner-2"]
-    assert not history.tape.of("disconnected")
+    assert [event.learner for event in history.tape.of(Lost)] == ["learner-2"]
+    assert not history.tape.of(Disconnected)
     assert history.end < 60  # 200 steps of 60 ms, and what the death costs
 
 
 def test_elastic_data_parallelism_goes_back_to_the_checkpoint_where_nobody_has_anything_left():
     everybody = {"kill": ["learner-1", "learner-2", "learner-3"], "at": "2s", "restart_after": "200ms"}
     history = simulate(plan("elastic_data_parallel", everybody)).history
-    (back,) = history.tape.of("rolled_back")
-    assert back["step"] == 30
+    (back,) = history.tape.of(RolledBack)
+    assert back.step == 30
     assert history.accounting.by_fate[MERGED] == history.plan.cluster.budget_tokens
 
 

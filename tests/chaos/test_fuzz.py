@@ -36,14 +36,14 @@ from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.record import undo_log
-from diloco_chaos.harness.record.tape import event as tape_line
-from diloco_chaos.harness.record.tape.event import FIELDS, line
+from diloco_chaos.harness.record.tape import line as tape_line
 from diloco_chaos.harness.record.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
 from diloco_chaos.harness.trainers.wire import frames as wire
 from diloco_chaos.harness.trainers.wire.frames import Decoder, FrameError
 from diloco_chaos.scenarios import find
 from forged_runs import CALM, calmly
+from recorded_events import an_event
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 TOKEN = secrets.token_hex(16)
@@ -332,8 +332,8 @@ def run(tmp_path_factory):
     (path / "references").mkdir()
     plans.save(story.plan, path / "plan.json")
     for event in story.events:
-        with open(path / "tape" / f"{event.node}.{event.incarnation}.jsonl", "a") as file:
-            file.write(line(event))
+        with open(path / "tape" / f"{event.node}.{event.inc}.jsonl", "ab") as file:
+            file.write(tape_line.line(event))
     for kind, reference in story.references.items():
         (path / "references" / f"{kind}.json").write_text(reference.model_dump_json())
     (path / "curve.json").write_text(json.dumps({"curve": [point.model_dump() for point in story.curve]}))
@@ -389,7 +389,8 @@ def test_the_run_as_it_was_recorded_passes(run):
 
 
 def event(name, **fields):
-    whole = {"t": 1.0, "node": "learner-1", "inc": 0, "event": name} | dict.fromkeys(sorted(FIELDS[name]), 1)
+    """A line of this name; fields that it must have, and that are not given, are zero or empty."""
+    whole = json.loads(tape_line.line(an_event(1.0, "learner-1", 0, name)))
     return json.dumps(whole | fields).encode() + b"\n"
 
 
@@ -417,7 +418,7 @@ def test_a_line_that_nobody_wrote_is_judged_or_told(run, line, name):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
 def test_a_line_whose_time_is_no_number_is_not_whole(number):
     with pytest.raises(ValueError):
-        tape_line.parse(f'{{"t":{number},"node":"learner-1","inc":0,"event":"ready"}}')
+        tape_line.parse(f'{{"t":{number},"node":"learner-1","inc":0,"event":"ready"}}'.encode())
 
 
 POINT = '{"number":1,"processed":1,"merged":1,"t":1,"loss":%s}'

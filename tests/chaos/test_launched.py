@@ -12,6 +12,7 @@ from diloco_chaos.chaos.runner.director import NotInTimeError, RunOverError
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.problems import ScenarioError
+from diloco_chaos.harness.record.tape.events import Injected, Observed
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_faults_of_the_scenario_come_too_and_names_are_never_given_twice(launche
         assert run.pause("learner-2", for_="500ms") == "f2"
         assert run.crash_loop("learner-3", times=2) == "f3.1"
         assert run.terminate("learner-2", restart_after="300ms", after="f2", id="last") == "last"
-    came = {event["fault"] for event in run.finish().history.tape.of("injected")}
+    came = {event.fault for event in run.finish().history.tape.of(Injected)}
     assert came == {planned.id for planned in run.finish().folder.plan().faults} >= {"f1", "f2", "f3.1", "last"}
 
 
@@ -130,7 +131,7 @@ def test_processes_are_started_hit_and_ended_beside_the_test(launched):
             run.wait_rounds(10)
     result = run.finish()
     verdicts = {verdict.name: verdict for verdict in result.judgement.checks}
-    assert "f2" in {event["fault"] for event in result.history.tape.of("observed", node="harness")}, "it was measured"
+    assert "f2" in {event.fault for event in result.history.tape.of(Observed, node="harness")}, "it was measured"
     assert verdicts["all_undone"], verdicts["all_undone"]
     assert verdicts["exactly_once"], verdicts["exactly_once"]
 

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 ON = SimpleNamespace(id="f1", began=5.0, ended=7.0, observed={})
 
 
 def run(*events):
-    tape = Tape([Event(float(t), "harness", 0, name, fields) for t, name, fields in events])
+    tape = Tape([an_event(float(t), "harness", 0, name, fields) for t, name, fields in events])
     return SimpleNamespace(tape=tape, syncer="syncer", learners=["learner-1", "learner-2"], merges=[], end=20.0,
                            until=lambda span: span.ended)
 
@@ -74,7 +74,7 @@ def test_a_process_that_was_merely_killed_lost_no_machine(fault):
 @pytest.mark.parametrize(("merged", "ok"), [((4.0, 5.1, 9.5), True), ((4.0, 6.0, 7.0, 8.0, 11.0, 14.0, 17.0), False)])
 def test_nothing_comes_through_to_a_machine_that_is_cut_off(fault, merged, ok):
     story = run()
-    story.merges = [Event(t, "syncer", 0, "merge", {"contributions": [{"learner": "learner-1"}]}) for t in merged]
+    story.merges = [an_event(t, "syncer", 0, "merge", {"contributions": [{"learner": "learner-1"}]}) for t in merged]
     one = fault(kind="node_partition", targets="learner-1", **{"for": "4s"})
     assert one.verify(story, SimpleNamespace(**vars(ON) | {"ended": 9.0})).ok is ok
 

@@ -6,23 +6,23 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 HEAD = "diloco_chaos: 1\nname: x\ncluster: {budget: 500}\nfaults:\n  - "
 ZERO, AT, END = 1.0, 5.0, 30.0
 
 
 def harness(t, event, **fields):
-    return Event(t, "harness", 0, event, fields)
+    return an_event(t, "harness", 0, event, fields)
 
 
 def syncer(t, event, incarnation=0, **fields):
-    return Event(t, "syncer", incarnation, event, fields)
+    return an_event(t, "syncer", incarnation, event, fields)
 
 
 def learner(t, event="step", name="learner-1", incarnation=0, **fields):
-    return Event(t, name, incarnation, event, fields)
+    return an_event(t, name, incarnation, event, fields)
 
 
 def observed(fault, *events, at_once=None, healed=None, later=None):
@@ -113,7 +113,7 @@ def test_one_that_was_not_there_when_it_was_to_be_superseded_has_no_successor():
 def test_a_zombie_that_stays_although_its_successor_is_known_is_a_failure_of_the_trainer():
     fault = "{zombie: learner-1, at: 4s, for: 3s}"
     spawn = harness(AT, "spawn", target="learner-1", incarnation=1)
-    hello = Event(6.0, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": 1})
+    hello = an_event(6.0, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": 1})
     assert observed(fault, spawn, hello, healed=8.0) == (True, "learner-1.0 did not end", "no reaction")
     soon = END - 2  # there was no time for it
     assert observed(fault, spawn, hello, healed=soon)[0] is False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
@@ -17,10 +18,11 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.harness.base.tensors import Tensors, copy
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Merge, MergedPart
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from inmemory import InMemoryCluster
+from recorded_events import an_event, changed
 
 CLUSTER = ("{model: micro, learners: 4, quorum: 1, fragments: 4, sync_every: 8, overlap: 2, batch: 1, warmup: 0, "
            "step_time: 60ms, snapshots: 5, budget: %s}")
@@ -80,7 +82,8 @@ class Story:
 
     def history(self) -> History:
         """A fresh history: nothing is cached from another judgement."""
-        tape = Tape(sorted(self.events, key=lambda event: event.t), dict(self.torn))
+        tape = Tape(self.events)
+        tape.torn.update(self.torn)
         return History(self.plan, tape, self.curve, self.references)
 
     def judged(self) -> Judgement:
@@ -97,7 +100,7 @@ class Story:
 
     def all(self, name: str, node: str | None = None, **fields: Any) -> list[Event]:
         return [event for event in self.events if event.event == name and node in (None, event.node)
-                and all(event.fields.get(key) == value for key, value in fields.items())]
+                and all(getattr(event, key, None) == value for key, value in fields.items())]
 
     def one(self, name: str, node: str | None = None, **fields: Any) -> Event:
         """The first event like this."""
@@ -137,17 +140,17 @@ class Story:
         def change(event: Event) -> Event:
             if not _meets(event, where):
                 return event
-            mine = deepcopy(event.fields)
-            for key, value in fields.items():
-                mine[key] = value(mine[key]) if callable(value) else value
-            return Event((event.t if t is None else t) + later, event.node,
-                         event.incarnation if life is None else life, event.event, mine)
+            mine = {key: value(deepcopy(getattr(event, key))) if callable(value) else value
+                    for key, value in fields.items()}
+            return structs.replace(changed(event, **mine), t=(event.t if t is None else t) + later,
+                                   inc=event.inc if life is None else life)
         return self.having(events=tuple(change(event) for event in self.events))
 
     def part(self, merge: Event, index: int = 0, **fields: Any) -> Story:
         """One contribution of a merge changed."""
-        def change(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-            return [part | {key: value(part[key]) if callable(value) else value for key, value in fields.items()}
+        def change(parts: list[MergedPart]) -> list[MergedPart]:
+            return [structs.replace(part, **{key: value(getattr(part, key)) if callable(value) else value
+                                             for key, value in fields.items()})
                     if number == index else part for number, part in enumerate(parts)]
         return self.forged(merge, contributions=change)
 
@@ -157,7 +160,7 @@ class Story:
 
     def said(self, t: float, node: str, event: str, life: int = 0, /, **fields: Any) -> Story:
         """One more event, of incarnation `life`."""
-        return self.plus(Event(t, node, life, event, fields))
+        return self.plus(an_event(t, node, life, event, fields))
 
     def silent(self, names: str | tuple[str, ...], start: float, end: float, node: str | None = None) -> Story:
         """Nothing of these names was recorded from `start` to `end`."""
@@ -167,14 +170,14 @@ class Story:
     def torn_at(self, t: float, node: str, incarnation: int = 0) -> Story:
         """A node's file that ends in the middle of a line."""
         where = f"{node}.{incarnation}.jsonl, line 7: the line has no end"
-        return self.without(lambda event: (event.node, event.incarnation) == (node, incarnation)
+        return self.without(lambda event: (event.node, event.inc) == (node, incarnation)
                             and event.t > t).having(torn=self.torn | {(node, incarnation): where})
 
     def unmerged(self, start: float, end: float, *learners: str) -> Story:
         """Merges from `start` to `end` without what these learners (none named: all) contributed."""
-        def kept(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-            return [part for part in parts if learners and part["learner"] not in learners]
-        return self.forged(lambda event: event.event == "merge" and start <= event.t < end, contributions=kept)
+        def kept(parts: list[MergedPart]) -> list[MergedPart]:
+            return [part for part in parts if learners and part.learner not in learners]
+        return self.forged(lambda event: isinstance(event, Merge) and start <= event.t < end, contributions=kept)
 
 
 def _meets(event: Event, where: str | Event | Where) -> bool:
@@ -234,7 +237,7 @@ class Ground(InMemoryCluster):
         return self
 
     def say(self, event: str, **fields: Any) -> None:
-        self.tape.append(Event(self.now, "harness", 0, event, fields))
+        self.tape.append(an_event(self.now, "harness", 0, event, fields))
 
     def until(self, t: float) -> None:
         self.run(t)
@@ -289,7 +292,7 @@ class Ground(InMemoryCluster):
         self.run()
         self.now += 0.05
         for name, incarnation in self.incarnations.items():
-            self.tape.append(Event(self.now, name, incarnation, "exit", {}))
+            self.tape.append(an_event(self.now, name, incarnation, "exit"))
             self.say("exit", target=name, incarnation=incarnation, status=0, killed=False)
         self.say("ending", awaited=["syncer", *sorted(self.incarnations.keys() - {"syncer"})], within=4.0)
         self.say("residue", left=[])

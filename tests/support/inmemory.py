@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from diloco_chaos.harness.base.tensors import Tensors
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import (
     FragmentState,
@@ -30,7 +30,6 @@ from diloco_chaos.harness.trainers.core.effects import (
     Compute,
     Effect,
     Failpoint,
-    Record,
     Save,
     Send,
     Snapshot,
@@ -134,8 +133,8 @@ class InMemoryNodes(ABC):
                     self._at(effect.at - self.now, lambda effect=effect: self._fire(node, effect))  # type: ignore[misc]
                 case Compute():
                     self._train(node, effect)
-                case Record():
-                    self.tape.append(Event(self.now, node, self.incarnations[node], effect.event, effect.fields))
+                case Event():
+                    self.tape.append(effect.stamped(self.now, node, self.incarnations[node]))
                 case Commit():
                     self.disk[effect.name] = (effect.tensors, effect.meta)
                 case Save():
@@ -159,7 +158,7 @@ class InMemoryNodes(ABC):
         learner = self._names[connection]
         receiver = learner if node == SYNCER else SYNCER
         if effect.sent:
-            self.tape.append(Event(self.now, node, self.incarnations[node], effect.sent, {}))
+            self.tape.append(effect.sent.stamped(self.now, node, self.incarnations[node]))
         if self._lose(node, receiver, effect.message):
             self._at(0, lambda: self.disconnect(learner))
             return

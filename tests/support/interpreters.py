@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.checkpoint import load
-from diloco_chaos.harness.record.tape.reading import read
+from diloco_chaos.harness.record.tape.events import Custom, Event, Listening
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
@@ -109,8 +110,8 @@ def in_memory(coordinator: Answer, worker: Answer, folder: Path) -> Played:
     nodes.run(_PATIENCE_S)
     assert nodes.over, "it never stopped"
     for event in nodes.tape:
-        if event.event == "note":
-            played.notes[event.node].append(event["text"])
+        if isinstance(event, Custom):
+            played.notes[event.node].append(event.fields["text"])
     played.stored = {name: tensors for name, (tensors, _) in nodes.disk.items()}
     played.snapshots = [tensors for _, tensors in nodes.snapshots]
     return played
@@ -120,9 +121,9 @@ def simulated(coordinator: Answer, worker: Answer, folder: Path) -> Played:
     """Under virtual time."""
     played, world, disk = Played(), World(0), MemoryDisk()
 
-    def note(node: str, incarnation: int, event: str, fields: dict[str, Any]) -> None:
-        if event == "note":
-            played.notes[node].append(fields["text"])
+    def note(node: str, incarnation: int, event: Event) -> None:
+        if isinstance(event, Custom):
+            played.notes[node].append(event.fields["text"])
     host = SimulatedHost(world, Parameters(), note, lambda tensors, meta: played.snapshots.append(tensors))
     link = Link(WORKER, world, host.parameters)
     server = SimulatedServer(host, SYNCER, 0, Failpoints({}), disk,
@@ -146,12 +147,12 @@ def on_sockets(coordinator: Answer, worker: Answer, folder: Path) -> Played:
 
     async def both() -> None:
         serving = asyncio.ensure_future(server.run("127.0.0.1", 0))
-        while not (listening := read(folder / "tape").of("listening")):
+        while not (listening := Tape.read(folder / "tape").of(Listening)):
             await asyncio.sleep(0.001)
-        await asyncio.gather(serving, client.run("127.0.0.1", listening[0]["port"]))
+        await asyncio.gather(serving, client.run("127.0.0.1", listening[0].port))
     asyncio.run(asyncio.wait_for(both(), _PATIENCE_S))
-    for event in read(folder / "tape").of("note"):
-        played.notes[event.node].append(event["text"])
+    for event in Tape.read(folder / "tape").named("note"):
+        played.notes[event.node].append(event.fields["text"])
     played.stored = {path.name: load(path)[0] for path in sorted((folder / "state").glob("*"))}
     played.snapshots = [load(path)[0] for path in sorted((folder / "snapshots").glob("*"))]
     return played

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
 
 TOKEN = "c0ffee" * 4
@@ -44,8 +44,8 @@ class Ground:
         self.undo_log = UndoLog(path / "undo_log.jsonl", TOKEN)
         self.epoch = time.monotonic()
 
-    def record(self, event, **fields):
-        self.events.append((event, fields))
+    def record(self, event):
+        self.events.append((event.event, dict(event.payload())))
 
     def until(self, condition, seconds=30):
         end = time.monotonic() + seconds
@@ -59,7 +59,7 @@ class Ground:
         return [fields for event, fields in self.events if event == name and fields.get("target") == node]
 
     def tape(self):
-        return reading.read(self.run / "tape")
+        return Tape.read(self.run / "tape")
 
     def owed(self):
         return [undo.entry for undo in read(self.undo_log.path).undos]
@@ -81,7 +81,7 @@ class Begun:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def tape(self):
-        return reading.read(next(iter(self.runs.glob("*/tape")), self.runs))
+        return Tape.read(next(iter(self.runs.glob("*/tape")), self.runs))
 
     def trains(self):
         """Wait until it is in the middle; its label, as its undo log tells it."""

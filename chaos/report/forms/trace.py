@@ -10,7 +10,20 @@ from typing import Any
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    CheckpointComplete,
+    Failpoint,
+    Hello,
+    Lost,
+    Merge,
+    OuterGradient,
+    Ready,
+    Received,
+    RefusedCheckpoint,
+    Steady,
+    Step,
+    Superseded,
+)
 
 _STATES, _WORK, _MOMENTS = 1, 2, 3
 """Threads of a node: what it was, what it computed, and what it told once."""
@@ -18,7 +31,7 @@ _FRAGMENT = 10
 """Thread of the first fragment's merges: several are open at once."""
 _FAULTS = 1
 """Process of the faults; nodes come after it."""
-_TOLD = {"hello", "lost", "steady", "ready", "failpoint", "superseded", "refused_checkpoint", "checkpoint_complete"}
+_TOLD = Hello, Lost, Steady, Ready, Failpoint, Superseded, RefusedCheckpoint, CheckpointComplete
 
 
 def report_trace(history: History) -> str:
@@ -45,7 +58,7 @@ def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, An
 
 
 def _fragments(history: History) -> int:
-    return max((merge["fragment"] + 1 for merge in history.merges if "fragment" in merge.fields), default=0)
+    return max((merge.fragment + 1 for merge in history.merges if merge.fragment is not None), default=0)
 
 
 def _thread(process: int, thread: int, name: str) -> Iterator[dict[str, Any]]:
@@ -79,63 +92,62 @@ def _states(history: History, processes: dict[str, int]) -> Iterator[dict[str, A
 
 def _work(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     """Steps, and the answers that they led to, from which an arrow goes to their merge."""
-    for event in history.tape.each("step", "outer_gradient"):
+    for event in history.tape.of(Step, OuterGradient):
         if event.node not in processes:
             continue
-        told = {name: value for name, value in event.fields.items() if isinstance(value, (int, float, str))}
+        told = {name: value for name, value in event.payload() if isinstance(value, (int, float, str))}
         process = processes[event.node]
-        if event.event == "step":
-            yield _slice(process, _WORK, f"step {event['step']}", event.fields.get("began", event.t), event.t, **told)
-        elif "round" in event.fields:
-            yield _slice(process, _MOMENTS, f"answer, round {event['round']}", event.t, event.t + 1e-6, **told)
-            yield _arrow("s", _answer(event.node, event.incarnation, event), process, _MOMENTS, event.t)
+        if isinstance(event, Step):
+            yield _slice(process, _WORK, f"step {event.step}", event.began, event.t, **told)
+        else:
+            yield _slice(process, _MOMENTS, f"answer, round {event.round}", event.t, event.t + 1e-6, **told)
+            yield _arrow("s", _answer(event.node, event.inc, event.round, event.fragment), process, _MOMENTS, event.t)
 
 
 def _merges(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     syncer = processes[SYNCER]
-    made: dict[tuple[int, int], Event] = {}
+    made: dict[tuple[int, int], Merge] = {}
     for merge in history.merges:
-        thread = _FRAGMENT + merge.fields.get("fragment", 0)
-        name = f"version {merge['version']}" if "fragment" in merge.fields else f"round {merge.fields.get('round')}"
-        parts = merge["contributions"]
-        yield _slice(syncer, thread, name, merge.fields.get("opened", merge.t), merge.t, contributors=[
-            part["learner"] for part in parts])
+        thread = _FRAGMENT + merge.fragment
+        name = f"version {merge.version}"
+        parts = merge.contributions
+        yield _slice(syncer, thread, name, merge.opened, merge.t, contributors=[
+            part.learner for part in parts])
         for part in parts:
-            if "round" in merge.fields and "incarnation" in part:
-                yield _arrow("f", _answer(part["learner"], part["incarnation"], merge), syncer, thread, _inside(merge))
-        if "fragment" in merge.fields:
-            made[merge["fragment"], merge["version"]] = merge
-    yield from _receipts(history.tape.each("received"), made, processes)
+            yield _arrow("f", _answer(part.learner, part.incarnation, merge.round, merge.fragment), syncer, thread,
+                         _inside(merge))
+        made[merge.fragment, merge.version] = merge
+    yield from _receipts(history.tape.of(Received), made, processes)
 
 
-def _receipts(events: Iterable[Event], made: dict[tuple[int, int], Event],
+def _receipts(events: Iterable[Received], made: dict[tuple[int, int], Merge],
               processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     """An arrow of its own for each receipt: one with several ends is drawn from receipt to receipt."""
     for event in events:
-        merge = made.get((event.fields.get("fragment", -1), event.fields.get("version", -1)))
+        merge = made.get((event.fragment, event.version))
         if merge is not None and event.node in processes:
             process = processes[event.node]
-            name = f"receipt-{event.node}-{event.incarnation}-{event['fragment']}-{event['version']}"
-            yield _slice(process, _MOMENTS, f"receipt, fragment {event['fragment']}", event.t, event.t + 1e-6,
-                         version=event["version"])
-            yield _arrow("s", name, processes[SYNCER], _FRAGMENT + event["fragment"], _inside(merge))
+            name = f"receipt-{event.node}-{event.inc}-{event.fragment}-{event.version}"
+            yield _slice(process, _MOMENTS, f"receipt, fragment {event.fragment}", event.t, event.t + 1e-6,
+                         version=event.version)
+            yield _arrow("s", name, processes[SYNCER], _FRAGMENT + event.fragment, _inside(merge))
             yield _arrow("f", name, process, _MOMENTS, event.t)
 
 
-def _inside(merge: Event) -> float:
+def _inside(merge: Merge) -> float:
     """A moment of the merge's slice: viewers don't count its end as part of it."""
-    return float(max(merge.fields.get("opened", merge.t), merge.t - 1e-6))
+    return max(merge.opened, merge.t - 1e-6)
 
 
 def _told(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
-    for event in history.tape.each(*_TOLD):
+    for event in history.tape.of(*_TOLD):
         if event.node in processes:
             yield {"ph": "i", "s": "t", "name": event.event, "pid": processes[event.node], "tid": _MOMENTS,
-                   "ts": _us(event.t), "args": {"incarnation": event.incarnation}}
+                   "ts": _us(event.t), "args": {"incarnation": event.inc}}
 
 
-def _answer(learner: str, incarnation: int, event: Event) -> str:
-    return f"answer-{learner}-{incarnation}-{event['round']}-{event.fields.get('fragment', 0)}"
+def _answer(learner: str, incarnation: int, round_: int, fragment: int) -> str:
+    return f"answer-{learner}-{incarnation}-{round_}-{fragment}"
 
 
 def _arrow(phase: str, name: str, process: int, thread: int, t: float) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from diloco_chaos.harness.places.compose.small_disk import SmallDisk
 from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
 from diloco_chaos.harness.places.incarnation import STOP_TIMEOUT_S
 from diloco_chaos.harness.places.sockets import takes
+from diloco_chaos.harness.record.tape.events import Spawn, Warning
 from diloco_chaos.harness.record.undo_log import Containers, UndoLog
 from diloco_chaos.harness.record.user_commands import begun
 from diloco_chaos.harness.trainers.core.programs import LINKS, Program, Service
@@ -119,7 +120,7 @@ class ComposeCluster(CommandCluster[Node]):
             create = partial(self._made_of_command, spec, spec.program, number, stated)
         self._nodes[spec.name] = Node(spec, number, self._undo_log, self._watch, log, create,
                                       stated.get("cpu_quota", -1))
-        self._record("spawn", target=spec.name, incarnation=number)
+        self._record(Spawn(target=spec.name, incarnation=number))
 
     def _made(self, spec: NodeSpec, number: int, stated: dict[str, Any]) -> Any:
         """Make and start the container of an incarnation; called in the node's own thread."""
@@ -376,7 +377,7 @@ class ComposeCluster(CommandCluster[Node]):
         try:
             act()
         except (ClusterError, LinkError, OSError) as error:
-            self._record("warning", reason=str(error))
+            self._record(Warning(reason=str(error)))
             return False
         return True
 

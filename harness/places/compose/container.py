@@ -77,7 +77,7 @@ class Node(Incarnation):
             return NodeState("running", self.incarnation, None)
         return super().known()
 
-    def details(self) -> dict[str, object]:
+    def details(self) -> dict[str, Any]:
         """Whether the kernel killed something in it for want of memory."""
         return {"oom": True} if self._started and self.container.id in self._watch.out_of_memory else {}
 

@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.local.link_server import free_port
 from diloco_chaos.harness.places.local.links import LOOPBACK, OURS, LinksBeside
 from diloco_chaos.harness.places.local.process import Process
 from diloco_chaos.harness.places.sockets import holds, listening
+from diloco_chaos.harness.record.tape.events import Spawn
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.programs import Program, search_path, taken
 
@@ -135,7 +136,7 @@ class LocalCluster(LinksBeside[Process]):
                                 connect=self._addresses.get(spec.name, ""))
             popen = self._popen([*argv, "--parent", str(os.getpid())], spec.name, number, OURS)
             self._nodes[spec.name] = Process(spec, number, popen, self._undo_log)
-        self._record("spawn", target=spec.name, incarnation=number, pid=popen.pid)
+        self._record(Spawn(target=spec.name, incarnation=number, pid=popen.pid))
 
     def _command(self, spec: NodeSpec, program: Program, number: int) -> subprocess.Popen[bytes]:
         started = self._started(spec, program, number)

@@ -25,6 +25,7 @@ from diloco_chaos.harness.places.remote.machines import Look, Machines
 from diloco_chaos.harness.places.remote.node import Host, RemoteNode
 from diloco_chaos.harness.places.remote.settings import BACK, Command, PlaceSettings
 from diloco_chaos.harness.places.remote.watching import Watching
+from diloco_chaos.harness.record.tape.events import Clock, Machine, Spawn, Warning
 from diloco_chaos.harness.record.undo_log import Command as Undoing
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.record.user_commands import begun, carried_out
@@ -189,7 +190,7 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
                 return
         host = self._hosts[spec.name]
         self._nodes[spec.name] = self._node(spec, number, host)
-        self._record("spawn", target=spec.name, incarnation=number, host=host.name)
+        self._record(Spawn(target=spec.name, incarnation=number, host=host.name))
 
     # -- what goes on --------------------------------------------------------------------------------------------------
 
@@ -222,8 +223,8 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         for node in self._everyone():
             if node.alive and node.ahead is not None:
                 best = node.host.clock.best(now)
-                self._record("clock", target=node.name, incarnation=node.incarnation,
-                             ahead=round(best.ahead - node.ahead, 6), error=round(best.error, 6))
+                self._record(Clock(target=node.name, incarnation=node.incarnation,
+                                   ahead=round(best.ahead - node.ahead, 6), error=round(best.error, 6)))
 
     def _looks(self) -> list[Callable[[], None]]:
         return [partial(host.look, _LOOK_ANSWERS_S) for host in self._all_hosts() if host.agent.connected]
@@ -232,14 +233,14 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
         """The nodes', and the run's own where it has one."""
         return list(self._hosts.values())
 
-    def machines(self, here: Sample) -> list[dict[str, float | str]]:
+    def machines(self, here: Sample) -> list[Machine]:
         """See `diloco_chaos.harness.places.base.Watched`."""
         hosts = self._all_hosts()
         looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
                  for host in hosts if (told := host.told) and not host.lost]
         names = {host.agent.boot: self._machine(host) for host in hosts}
         boot = agent.boot()
-        return [{**sample.fields(), "machine": "harness" if which == boot else names.get(which, "")}
+        return [Machine(**sample.fields(), machine="harness" if which == boot else names.get(which, ""))
                 for which, sample in self._machines.samples(looks, boot, here).items()]
 
     # -- machines ------------------------------------------------------------------------------------------------------
@@ -351,7 +352,7 @@ class RemoteCluster(CommandCluster[RemoteNode], Generic[Settings]):
             try:
                 undo()
             except ClusterError as error:
-                self._record("warning", reason=str(error))
+                self._record(Warning(reason=str(error)))
 
     def _remove_owed(self) -> None:
         if self._owes is not None:

@@ -152,7 +152,7 @@ class RemoteNode(Incarnation):
             return end.status
         return _LOST if self.host.lost else None
 
-    def details(self) -> dict[str, object]:
+    def details(self) -> dict[str, Any]:
         """Whether the kernel killed something for want of memory, or all that it ran in is gone."""
         end = self.agent.exits.get(self.process)
         if end is None:

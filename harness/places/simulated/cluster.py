@@ -13,6 +13,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
 from diloco_chaos.harness.places.simulated.incarnation import SimulatedIncarnation
 from diloco_chaos.harness.places.supervised import SupervisedCluster
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape.events import Spawn
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.simulation.client import SimulatedClient
 from diloco_chaos.harness.simulation.disk import MemoryDisk
@@ -176,7 +177,7 @@ class SimulatedCluster(SupervisedCluster[SimulatedIncarnation]):
 
     def _spawn(self, spec: NodeSpec, number: int) -> None:
         self._nodes[spec.name] = node = self._incarnation(spec, number)
-        self._record("spawn", target=spec.name, incarnation=number, pid=node.pid)
+        self._record(Spawn(target=spec.name, incarnation=number, pid=node.pid))
 
     def _incarnation(self, spec: NodeSpec, number: int) -> SimulatedIncarnation:
         part = global_checkpoint.own(self._parts.get(spec.name), number)

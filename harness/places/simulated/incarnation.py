@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from typing import Any
 
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.duty_cycle import shares
@@ -79,7 +80,7 @@ class SimulatedIncarnation(Incarnation):
         self.gone(status, self._clock())
         return status
 
-    def details(self) -> dict[str, object]:
+    def details(self) -> dict[str, Any]:
         """Why it was killed."""
         return {"oom": True} if self.oom else {}
 

@@ -6,36 +6,35 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from diloco_chaos.harness.record.tape.event import Event, line, parse
+from diloco_chaos.harness.record.tape.events import Event
+from diloco_chaos.harness.record.tape.line import line, parse
 
 
 def write(events: Iterable[Event], folder: Path) -> None:
     """Write events as their nodes would have."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, list[str]] = {}
+    lines: dict[str, list[bytes]] = {}
     for event in events:
-        lines.setdefault(f"{event.node}.{event.incarnation}.jsonl", []).append(line(event))
+        lines.setdefault(f"{event.node}.{event.inc}.jsonl", []).append(line(event))
     for name, text in lines.items():
-        (folder / name).write_text("".join(text), encoding="utf-8")
+        (folder / name).write_bytes(b"".join(text))
 
 
 class TapeWriter:
     """Writes one node's tape; each event is in the kernel's hands before `record` returns."""
 
-    def __init__(self, folder: Path, node: str, incarnation: int, epoch: float) -> None:
-        """`epoch` is the run's beginning on CLOCK_MONOTONIC, in seconds."""
+    def __init__(self, folder: Path, node: str, inc: int, epoch: float) -> None:
+        """`inc`: the incarnation of the process that writes. `epoch` is the run's beginning on CLOCK_MONOTONIC, in
+        seconds."""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(  # noqa: SIM115 - open as long as the node lives
-            folder / f"{node}.{incarnation}.jsonl", "a", encoding="utf-8")
-        self.node, self._incarnation, self._epoch = node, incarnation, epoch
+            folder / f"{node}.{inc}.jsonl", "ab", buffering=0)
+        self.node, self._inc, self._epoch = node, inc, epoch
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Append one event, stamped with the time now."""
-        now = time.monotonic() - self._epoch
-        self._file.write(line(Event(now, self.node, self._incarnation, event, fields)))
-        self._file.flush()
+        self._file.write(line(event.stamped(time.monotonic() - self._epoch, self.node, self._inc)))
 
     def close(self) -> None:
         """Close the file; nothing is buffered."""
@@ -61,11 +60,11 @@ def earlier(folder: Path, node: str, incarnation: int) -> Iterator[Event]:
 class NoTape(TapeWriter):
     """Records nothing: what a node is measured with to learn what its tape costs."""
 
-    def __init__(self, folder: Path, node: str, incarnation: int, epoch: float) -> None:
+    def __init__(self, folder: Path, node: str, inc: int, epoch: float) -> None:
         """Opens no file."""
         self.node = node
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Nothing."""
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import snapshot_marks
@@ -13,7 +14,7 @@ from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentStat
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution, LearnerSession
 from diloco_chaos.harness.trainer.coordinator.syncer_part import syncers
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast
-from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Record, Save, Send, Snapshot
+from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Save, Send, Snapshot
 
 
 class FragmentStore:
@@ -50,15 +51,14 @@ class FragmentStore:
     def start(self) -> Iterable[Effect]:
         """Make good what was damaged, and say from where a new process goes on."""
         for name, why in self._found.repaired.items():
-            yield Record("repaired", {"file": name, "reason": why})
+            yield events.Repaired(file=name, reason=why)
         for fragment in self._found.to_commit:  # from here on a file that is missing was lost
             yield self.commit(fragment)
-        yield Record("resumed" if self._found.resumed else "initial", {
-            "versions": self.versions, "digests": [state.digest for state in self.states],
-            "states": [state.kept for state in self.states],
-            "contributions": [state.contributions for state in self.states],
-            "outer": [state.step for state in self.states],
-            "step": self.counters.step, "processed": self.processed})
+        begins = events.Resumed if self._found.resumed else events.Initial
+        yield begins(versions=self.versions, digests=[state.digest for state in self.states],
+                     states=[state.kept for state in self.states],
+                     contributions=[list(state.contributions) for state in self.states],
+                     outer=[state.step for state in self.states], step=self.counters.step, processed=self.processed)
 
     def merge(self, fragment: int, answers: list[Contribution], outer: OuterStep) -> FragmentState:
         """The next version of a fragment. It exists once it is committed."""

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diloco_chaos.harness.base.tensors import Tensors, digest
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from diloco_chaos.harness.trainer.coordinator.rounds import LearnerSession
 from diloco_chaos.harness.trainer.protocol.messages import Donate, Donation
-from diloco_chaos.harness.trainers.core.effects import Effect, Record, Send, Timer
+from diloco_chaos.harness.trainers.core.effects import Effect, Send, Timer
 
 TIMER = "recovery from "
 """Before the donor's name, in the key of the timer after which it is not waited for any more."""
@@ -47,8 +48,8 @@ class Recoveries:
             and one.holds == list(versions)]  # who is still being brought up to date holds less: no donor
         donor = min(able, key=lambda one: one.name, default=None)
         if before or donor:
-            yield Record("recovering", {"learner": peer.name, "incarnation": peer.incarnation,
-                                        "from": donor.name if donor else "syncer", "versions": list(versions)})
+            yield events.Recovering(learner=peer.name, incarnation=peer.incarnation,
+                                    from_=donor.name if donor else "syncer", versions=list(versions))
         if donor is not None:
             self._waiting[peer.name] = _Waiting(donor.name, tried | {donor.name})
             yield Send(Donate(learner=peer.name), to=donor.connection)

@@ -35,6 +35,7 @@ from itertools import count
 
 from diloco_chaos.harness.base import tensors as arrays
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.algorithm.codec import CompressError
 from diloco_chaos.harness.trainer.algorithm.merge import token_weight
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
@@ -66,7 +67,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Record, Send, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Send, Timer
 from diloco_chaos.harness.trainers.core.roles import SYNCER
 from diloco_chaos.harness.trainers.wire.messages import Message
 
@@ -114,7 +115,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         if peer is None or peer.connection != connection:
             return
         peer.connection = None
-        yield Record("lost", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        yield events.Lost(learner=peer.name, incarnation=peer.incarnation, reason=reason)
         yield from self._checkpoints.broken(peer.name)
         self._recoveries.forget(peer.name)
         yield from self._without_donor(peer.name, now)
@@ -143,8 +144,8 @@ class Syncer(LearnerSessions[LearnerSession]):
         position = self.counters.positions.get(hello.node, self.config.warm_start)
         refusal = self._turn_away(connection, hello, newest, ours)
         if not refusal and (why := of_hello(hello, self.config, now, self.counters.step, position)):
-            refusal = [Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
-                                          "reason": f"impossible hello: {why}"}), Close(connection, "impossible hello")]
+            refusal = [events.Refused(learner=hello.node, incarnation=hello.incarnation,
+                                      reason=f"impossible hello: {why}"), Close(connection, "impossible hello")]
         if refusal:
             yield from refusal
             return
@@ -164,8 +165,8 @@ class Syncer(LearnerSessions[LearnerSession]):
         self.peers[hello.node] = self._by_connection[connection] = peer
         if newcomer:  # a stale one must be refused by the syncer's own successor, too
             yield self.fragments.commit(0)
-        yield Record("hello", {"learner": peer.name, "incarnation": peer.incarnation, "fresh": fresh, "step": step,
-                               "versions": self.fragments.versions, "versions_held": hello.versions})
+        yield events.Hello(learner=peer.name, incarnation=peer.incarnation, fresh=fresh, step=step,
+                           versions=self.fragments.versions, versions_held=hello.versions)
         yield Send(Welcome(step=self.counters.step, tokens=self.fragments.processed, steady=self.steady,
                            position=self.counters.positions[hello.node]), to=connection)
         yield from self._recover(peer, now) if fresh else self._refresh(peer)
@@ -191,7 +192,7 @@ class Syncer(LearnerSessions[LearnerSession]):
 
     def _renew(self, peer: LearnerSession, reason: str, now: float) -> Iterable[Effect]:
         """Send everything to a learner that has nothing any more that it could go on from."""
-        yield Record("renewed", {"learner": peer.name, "incarnation": peer.incarnation, "reason": reason})
+        yield events.Renewed(learner=peer.name, incarnation=peer.incarnation, reason=reason)
         count = len(self.fragments.table)
         peer.holds, peer.c_steps, peer.renewing = [-1] * count, [0] * count, True
         yield from self._recover(peer, now)
@@ -207,7 +208,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         if peer is None or peer.connection is None:
             return
         if why := objection(donation, tensors, self.fragments.states):
-            yield Record("refused", {"learner": donor.name, "incarnation": donor.incarnation, "reason": why})
+            yield events.Refused(learner=donor.name, incarnation=donor.incarnation, reason=why)
             yield from self._recover(peer, now)
             return
         self._recoveries.forget(peer.name)
@@ -225,13 +226,12 @@ class Syncer(LearnerSessions[LearnerSession]):
             return self._pass_on(peer, message, tensors, now)
         if isinstance(message, CheckpointAck):
             return self._checkpoints.saved(peer.name, message.number)
-        return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
+        return (events.Refused(learner=peer.name, reason=f"unexpected {message.type}"),)
 
     def _report(self, peer: LearnerSession, report: Report, now: float) -> Iterable[Effect]:
         why = of_report(report, peer.name, peer.origin, self.fragments.versions, self.config, now)
         if why:
-            yield Record("refused", {"learner": peer.name, "incarnation": peer.incarnation,
-                                     "reason": f"impossible report: {why}"})
+            yield events.Refused(learner=peer.name, incarnation=peer.incarnation, reason=f"impossible report: {why}")
             return
         more = peer.report(report.step, report.fragments, known_took(report, peer.origin, self.config, now))
         progressed(peer, more, self.counters.step, self._lead)
@@ -252,7 +252,7 @@ class Syncer(LearnerSessions[LearnerSession]):
 
     def _answer(self, peer: LearnerSession, answer: OuterGradient, tensors: Tensors, now: float) -> Iterable[Effect]:
         if answer.fragment >= len(self.fragments.table):
-            yield Record("refused", {"learner": peer.name, "reason": "no such fragment"})
+            yield events.Refused(learner=peer.name, reason="no such fragment")
             return
         round_ = self._rounds.get(answer.fragment)
         if round_ is not None and round_.may_merge(now)[0]:  # the window is over, only its timer is late
@@ -295,10 +295,9 @@ class Syncer(LearnerSessions[LearnerSession]):
     def _refuse(self, peer: LearnerSession, answer: OuterGradient, reason: str, now: float) -> Iterable[Effect]:
         """Record why an answer is not merged; whoever sent it needs the current value to go on from, unless it was
         merely late, and all of it anew where its numbers can't be right."""
-        yield Record("refused", {
-            "learner": peer.name, "incarnation": peer.incarnation, "fragment": answer.fragment, "reason": reason,
-            "round": answer.round, "first": answer.first_step, "last": answer.last_step,
-            "base": answer.base_version, "version": self.fragments.states[answer.fragment].version})
+        yield events.Refused(learner=peer.name, incarnation=peer.incarnation, fragment=answer.fragment,
+                             reason=reason, round=answer.round, first=answer.first_step, last=answer.last_step,
+                             base=answer.base_version, version=self.fragments.states[answer.fragment].version)
         if reason in BROKEN and peer.connection is not None:
             yield Send(Reset(reason=reason), to=peer.connection)
             yield from self._renew(peer, reason, now)
@@ -373,18 +372,20 @@ class Syncer(LearnerSessions[LearnerSession]):
         yield before.working(round_.fragment, answers, state)
         yield Failpoint("merge.before_commit")
         yield self.fragments.commit(round_.fragment)
-        yield Record("merge", {
-            "round": round_.number, "fragment": round_.fragment, "version": state.version,
-            "digest": state.digest, "state": state.kept, "step": self.counters.step,
-            "processed": self.fragments.processed, "merged": round(self.fragments.merged), "outer": outer,
-            "opened": round_.opened, "quorum_at": round_.quorum_at, "closed": now,
-            "grace": round_.grace, "step_time": round_.step_time, "sync_time": round_.sync_time, "why": why,
-            "asked": sorted(round_.asked), "declined": sorted(round_.declined),
-            "contributions": [{
-                "learner": answer.learner, "incarnation": answer.incarnation, "base": answer.base_version,
-                "first": answer.first_step, "last": answer.last_step, "steps": answer.steps, "tokens": answer.tokens,
-                "weight": token_weight(answer.tokens, answer.steps), "arrived": answer.arrived,
-                "digest": answer.digest} for answer in answers]})
+        yield events.Merge(round=round_.number, fragment=round_.fragment, version=state.version, digest=state.digest,
+                           state=state.kept, step=self.counters.step, processed=self.fragments.processed,
+                           merged=round(self.fragments.merged), outer=outer, opened=round_.opened,
+                           quorum_at=now if round_.quorum_at is None else round_.quorum_at, closed=now,
+                           grace=round_.grace, step_time=round_.step_time,
+                           sync_time=round_.sync_time, why=why, asked=sorted(round_.asked),
+                           declined=sorted(round_.declined),
+                           contributions=[
+                               events.MergedPart(learner=answer.learner, incarnation=answer.incarnation,
+                                                 base=answer.base_version, first=answer.first_step,
+                                                 last=answer.last_step, steps=answer.steps, tokens=answer.tokens,
+                                                 weight=token_weight(answer.tokens, answer.steps),
+                                                 arrived=answer.arrived, digest=answer.digest)
+                               for answer in answers])
         yield Failpoint("commit.before_broadcast")
         for peer in self.peers.values():
             if peer.connection is not None:
@@ -393,7 +394,7 @@ class Syncer(LearnerSessions[LearnerSession]):
         self._merged_from.update(round_.answers)
         if not self.steady and self._merged_from.issuperset(self.config.starters):
             self.steady = True
-            yield Record("steady", {"step": self.counters.step, "processed": self.fragments.processed})
+            yield events.Steady(step=self.counters.step, processed=self.fragments.processed)
             yield from self._send_clock(now)
 
     def _checkpoint(self) -> Iterable[Effect]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from diloco_chaos.harness.base.tensors import Tensors, all_finite, digest, same_shapes, shapes
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.algorithm.codec import CompressError
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.sessions import LearnerSessions
@@ -33,7 +34,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Welcome,
 )
 from diloco_chaos.harness.trainers.api.rounds import Part, merged
-from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Record, Save, Send, Working
+from diloco_chaos.harness.trainers.core.effects import Close, Effect, Failpoint, Save, Send, Working
 from diloco_chaos.harness.trainers.core.roles import SYNCER
 from diloco_chaos.harness.trainers.wire.messages import Message
 
@@ -118,14 +119,13 @@ class Hub(LearnerSessions[Member]):
     def start(self, now: float) -> Iterable[Effect]:
         """The first effects of a new process."""
         for name, why in self.saved.repaired.items():
-            yield Record("repaired", {"file": name, "reason": why})
+            yield events.Repaired(file=name, reason=why)
         if not self.saved.resumed or self.saved.repaired:
             yield self.saved.commit()
-        yield Record("resumed" if self.saved.resumed else "initial", {
-            "versions": [self.step], "digests": [digest(self.saved.state)], "step": self.step,
-            "processed": self.tokens})
+        begins = events.Resumed if self.saved.resumed else events.Initial
+        yield begins(versions=[self.step], digests=[digest(self.saved.state)], step=self.step, processed=self.tokens)
         if self.saved.resumed:
-            yield Record("rolled_back", {"step": self.step, "processed": self.tokens, "why": "the hub was gone"})
+            yield events.RolledBack(step=self.step, processed=self.tokens, why="the hub was gone")
         yield self._next_heartbeat(now)
 
     def _lost(self, connection: int, reason: str, now: float) -> Iterable[Effect]:
@@ -136,7 +136,7 @@ class Hub(LearnerSessions[Member]):
         del self.peers[member.name]
         self._given.pop(member.name, None)
         self._donor = "" if member.name == self._donor else self._donor
-        yield Record("lost", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+        yield events.Lost(learner=member.name, incarnation=member.incarnation, reason=reason)
         if member.name in self.group:
             self.training = False
             yield from self.went(member, now)
@@ -157,7 +157,7 @@ class Hub(LearnerSessions[Member]):
             return self._state(peer, message, tensors, now)
         if isinstance(message, Report):
             return ()  # a sign of life
-        return (Record("refused", {"learner": peer.name, "reason": f"unexpected {message.type}"}),)
+        return (events.Refused(learner=peer.name, reason=f"unexpected {message.type}"),)
 
     def _hello(self, connection: int, hello: Hello, now: float) -> Iterable[Effect]:
         if refusal := self._turn_away(connection, hello, self._newest.get(hello.node, -1)):
@@ -167,8 +167,8 @@ class Hub(LearnerSessions[Member]):
         self._newest[hello.node] = hello.incarnation
         member = Member(hello.node, hello.incarnation, connection, now, hello.step)
         self.peers[hello.node] = self._by_connection[connection] = member
-        yield Record("hello", {"learner": member.name, "incarnation": member.incarnation, "fresh": hello.step == 0,
-                               "step": hello.step, "versions": [min(self.step, self.saved.step)]})
+        yield events.Hello(learner=member.name, incarnation=member.incarnation, fresh=hello.step == 0,
+                           step=hello.step, versions=[min(self.step, self.saved.step)])
         yield Send(Welcome(step=self.step, tokens=self.tokens, position=self.step, steady=self.steady), to=connection)
         yield from self.came(member, now)
 
@@ -176,13 +176,13 @@ class Hub(LearnerSessions[Member]):
               ) -> Iterable[Effect]:
         """These go on together: from a state that is sent to all but those who have it; None: all have it."""
         if state is not None and state.step < self.step:
-            yield Record("rolled_back", {"step": state.step, "processed": state.tokens, "why": "the group broke"})
+            yield events.RolledBack(step=state.step, processed=state.tokens, why="the group broke")
         if state is not None:
             self.step, self.tokens = state.step, state.tokens
         self._epoch += 1
         self.group = {name: self.peers[name].incarnation for name in sorted(names)}
         self._given, self.training, self._donor, self._opened = {}, True, "", now
-        yield Record("grouped", {"epoch": self._epoch, "step": self.step, "learners": sorted(self.group)})
+        yield events.Grouped(epoch=self._epoch, step=self.step, learners=sorted(self.group))
         for number, name in enumerate(self.group):
             resume = Resume(epoch=self._epoch, step=self.step, tokens=self.tokens, writes=number == 0)
             sent = {} if state is None or name in have_it else state.state
@@ -216,7 +216,7 @@ class Hub(LearnerSessions[Member]):
     def _refuse(self, member: Member, reason: str, now: float) -> Iterable[Effect]:
         """Its part in the group is over; what it has is not to be believed, and nobody waits for it."""
         self.damaged.add(member.name)
-        yield Record("refused", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+        yield events.Refused(learner=member.name, incarnation=member.incarnation, reason=reason)
         yield Close(member.connection, reason)
         yield from self.on_lost(member.connection, f"refused: {reason}", now)
 
@@ -248,7 +248,7 @@ class Hub(LearnerSessions[Member]):
         self._contributed.update(names)
         if not self.steady and self._contributed.issuperset(self.config.starters):
             self.steady = True
-            yield Record("steady", {"step": self.step, "processed": self.tokens})
+            yield events.Steady(step=self.step, processed=self.tokens)
             yield from self._send_clock(now)
 
     def _state(self, member: Member, message: State, tensors: Tensors, now: float) -> Iterable[Effect]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diloco_chaos.harness.base.tensors import Tensors, digest
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate, snapshot_marks
 from diloco_chaos.harness.trainer.model.replica import Replica, start
@@ -23,7 +24,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Resume,
     State,
 )
-from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send, Snapshot, Stop, Timer
 from diloco_chaos.harness.trainers.core.pacer import Metronome
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Message
 
@@ -67,7 +68,7 @@ class DataParallelWorker:
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
         """The connection ended; the driver makes a new one."""
-        yield Record("disconnected", {"reason": reason, "step": self.number})
+        yield events.Disconnected(reason=reason, step=self.number)
         self._epoch, self._next, self._waiting = None, None, False
 
     def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
@@ -91,7 +92,7 @@ class DataParallelWorker:
             yield self._state(message.epoch)
         elif isinstance(message, Finish):
             self._done = True
-            yield Record("finished", {"step": self.number, "tokens": self.number * self._per_step})
+            yield events.Finished(step=self.number, tokens=self.number * self._per_step)
             yield Send(Farewell())
             yield Stop("finished")
 
@@ -106,14 +107,14 @@ class DataParallelWorker:
         if self._done or epoch is None:
             return
         self.number += 1
-        yield Record("step", {"step": self.number, "tokens": self._per_step, "loss": round(loss, 4),
-                              "position": self.step, "began": round(began, 6)})
+        yield events.Step(step=self.number, tokens=self._per_step, loss=round(loss, 4), position=self.step,
+                          began=round(began, 6))
         if self._next is not None:
             (message, tensors), self._next = self._next, None
             yield from self._resume(message, tensors, now)
         elif epoch == self._epoch:
             yield Send(Gradient(epoch=epoch, step=self.step, number=self.number), self._up.pack(gradient, key=""),
-                       half="upload.half", sent="upload")
+                       half="upload.half", sent=events.Upload(round=self.step, fragment=0))
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """The pace allows the next step; or it is time for a sign of life."""
@@ -135,14 +136,14 @@ class DataParallelWorker:
         if tensors:
             self.replica.load(tensors)
         elif message.step != self.step:
-            yield Record("refused", {"reason": f"told to go on at step {message.step} with the state of {self.step}"})
+            yield events.Refused(reason=f"told to go on at step {message.step} with the state of {self.step}")
             yield Close(reason="it has another state")
             return
         self._epoch, self.step, self._tokens, self._writes = message.epoch, message.step, message.tokens, message.writes
         marks = snapshot_marks(self.config)
         passed = [mark for mark in marks if mark[1] <= self._tokens]
         self._marks = passed[-1:] + marks[len(passed):]  # who wrote before may have died before it wrote the last one
-        yield Record("ready", {"step": self.number, "position": self.step})
+        yield events.Ready(step=self.number, position=self.step)
         yield from self._snapshots()
         yield from self._go_on(now)
 

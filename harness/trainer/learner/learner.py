@@ -36,6 +36,8 @@ from dataclasses import asdict
 from diloco_chaos.harness.base import tensors as arrays
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.learner.fragment_view import Held, packed, unpacked
@@ -56,7 +58,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Reset,
     Welcome,
 )
-from diloco_chaos.harness.trainers.core.effects import Compute, Effect, Record, Save, Send, Stop, Timer, Working
+from diloco_chaos.harness.trainers.core.effects import Compute, Effect, Save, Send, Stop, Timer, Working
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.core.pacer import Metronome
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Message
@@ -123,7 +125,7 @@ class Learner:
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
         """The connection ended; the driver makes a new one. What was asked on the old one is void."""
-        yield Record("disconnected", {"reason": reason, "step": self.step})
+        yield events.Disconnected(reason=reason, step=self.step)
         for held in self.held:
             held.answered, held.owed = None, {}
         self._clock, self._receipts = None, []
@@ -143,7 +145,7 @@ class Learner:
                 self.step = message.step
         elif isinstance(message, Finish):
             self._done = True
-            yield Record("finished", {"step": self.step, "tokens": self.tokens})
+            yield events.Finished(step=self.step, tokens=self.tokens)
             yield Send(Farewell())
             yield Stop("finished")
         elif isinstance(message, (*_TOLD, *_ASKED)):
@@ -181,7 +183,7 @@ class Learner:
             yield from self._at_boundary(behind, now, resume=False)
         yield from self._next_step(now)
 
-    def _count(self, loss: float, began: float) -> Record:
+    def _count(self, loss: float, began: float) -> Event:
         """A step more."""
         self._skipped = 0
         self.step += 1
@@ -190,8 +192,8 @@ class Learner:
         self._global_tokens += self._per_step  # until the syncer says more
         for held in self.held:
             held.steps += 1
-        return Record("step", {"step": self.step, "tokens": self._per_step, "loss": round(loss, 4), "lr": self._rate,
-                               "position": self._batch, "began": round(began, 6)})
+        return events.Step(step=self.step, tokens=self._per_step, loss=round(loss, 4), lr=self._rate,
+                           position=self._batch, began=round(began, 6))
 
     def _skip(self, began: float, now: float) -> Iterable[Effect]:
         """A batch that came to nothing: it counts for nothing, either. Where that is not the data's fault the learner
@@ -200,8 +202,8 @@ class Learner:
         self.position = max(self.position, self._batch + 1)
         finite = arrays.all_finite(self.replica.read(tuple(self.config.spec.shapes())))
         reason = "loss or gradient not finite" if finite else "weights not finite"
-        yield Record("skipped", {"step": self.step, "position": self._batch, "lr": self._rate,
-                                 "began": round(began, 6), "reason": reason})
+        yield events.Skipped(step=self.step, position=self._batch, lr=self._rate, began=round(began, 6),
+                             reason=reason)
         if not finite or self._skipped >= _MOST_SKIPPED:
             yield from self._reset(f"{self._skipped} steps in a row came to nothing" if finite else reason, now)
 
@@ -210,13 +212,13 @@ class Learner:
         self.replica.load({})
         self.held = [Held() for _ in self.table]
         self._started, self._stands, self._skipped = False, False, 0
-        yield Record("reset", {"step": self.step, "reason": reason})
+        yield events.Reset(step=self.step, reason=reason)
         yield Timer("stand", now + self.config.sign_s)
 
-    def corrupt(self, corruption: Corruption) -> Iterable[Record]:
+    def corrupt(self, corruption: Corruption) -> Iterable[events.Corrupted]:
         """Memory fails."""
         self.replica.damage(corruption.part, corruption.apply)
-        yield Record("corrupted", {"step": self.step, **asdict(corruption)})
+        yield events.Corrupted(step=self.step, **asdict(corruption))
 
     def on_timer(self, key: str, now: float) -> Iterable[Effect]:
         """The pace allows the next step; or it stands, and gives a sign of life."""
@@ -264,7 +266,7 @@ class Learner:
         """It has all that it takes to train, if it does not do so already."""
         if not self._started:
             self._started = True
-            yield Record("ready", {"step": self.step, "position": self.position})
+            yield events.Ready(step=self.step, position=self.position)
             if resume:
                 yield from self._next_step(now)
 
@@ -307,10 +309,11 @@ class Learner:
         answer = OuterGradient(round=request.round, fragment=request.fragment, base_version=held.version,
                                first_step=self.step - held.steps + 1, last_step=self.step, steps=held.steps,
                                tokens=held.steps * self._per_step, digest=arrays.digest(delta))
-        yield Record("outer_gradient", {
-            "round": answer.round, "fragment": answer.fragment, "base": answer.base_version, "first": answer.first_step,
-            "step": answer.last_step, "steps": answer.steps, "tokens": answer.tokens, "digest": answer.digest})
-        yield Send(answer, payload, half="upload.half", sent="upload")
+        yield events.OuterGradient(round=answer.round, fragment=answer.fragment, base=answer.base_version,
+                                   first=answer.first_step, step=answer.last_step, steps=answer.steps,
+                                   tokens=answer.tokens, digest=answer.digest)
+        yield Send(answer, payload, half="upload.half",
+                   sent=events.Upload(round=request.round, fragment=request.fragment))
 
     def _donate(self, asked: Donate) -> Iterable[Effect]:
         """Hand over what was received of every fragment; who lacks one has nothing to give."""
@@ -319,7 +322,7 @@ class Learner:
             return
         donation = Donation(learner=asked.learner, versions=[held.version for held in self.held],
                             digests=list(map(arrays.digest, bases)))
-        yield Record("donated", {"learner": asked.learner, "versions": donation.versions})
+        yield events.Donated(learner=asked.learner, versions=donation.versions)
         yield Send(donation, {name: array for base in bases for name, array in base.items()}, half="donate.half")
 
     def _take_over(self, donation: Donation, tensors: Tensors) -> Iterable[Effect]:
@@ -335,7 +338,7 @@ class Learner:
         """Everything that training goes on from, as of now."""
         tensors, fragments = packed(self.held)
         tensors |= arrays.add_prefix(_REPLICA, self.replica.state())
-        yield Record("checkpoint_part", {"checkpoint": asked.number, "step": self.step})
+        yield events.CheckpointPart(checkpoint=asked.number, step=self.step)
         yield Save(asked.number, tensors, {
             "incarnation": self.incarnation, "step": self.step, "position": self.position, "tokens": self.tokens,
             "fragments": fragments})
@@ -357,13 +360,12 @@ class Learner:
             return
         held, fragment = self.held[message.fragment], self.table[message.fragment]
         if message.version < held.version:
-            yield Record("refused", {"fragment": message.fragment, "version": message.version,
-                                     "reason": "older than what is held"})
+            yield events.Refused(fragment=message.fragment, version=message.version,
+                                 reason="older than what is held")
             return
         tensors = held.told(message, payload, self._broadcasts)
         if arrays.digest(tensors) != message.digest or tuple(sorted(tensors)) != fragment.names:
-            yield Record("refused", {"fragment": message.fragment, "version": message.version,
-                                     "reason": "wrong digest"})
+            yield events.Refused(fragment=message.fragment, version=message.version, reason="wrong digest")
             return
         carried = 0
         value = current = tensors
@@ -382,5 +384,5 @@ class Learner:
         arrived = held.answered is not None and message.merged == held.answered_at
         self.held[message.fragment] = Held(message.version, arrays.copy(tensors), carried,
                                            error=held.owed if arrived else held.error)
-        yield Record("received", {"fragment": message.fragment, "version": message.version, "step": self.step,
-                                  "digest": applied, "closed": dropped, "carried": carried, "arrived": arrived})
+        yield events.Received(fragment=message.fragment, version=message.version, step=self.step, digest=applied,
+                              closed=dropped, carried=carried, arrived=arrived)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.events import MemoryPart
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
-from diloco_chaos.harness.trainers.core.memory import Part
 
 FLOOR = 1.0
 """Loss at the optimum."""
@@ -127,7 +127,7 @@ class Quadratic:
         """Go on from there."""
         self.write({name.removeprefix(VALUE): array for name, array in state.items()})
 
-    def damage(self, part: Part, change: Callable[[Vector], None]) -> None:
+    def damage(self, part: MemoryPart, change: Callable[[Vector], None]) -> None:
         """The weights; gradient descent has no moments."""
         if part == "weights":
             change(self._values)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from diloco_chaos.harness.base.tensors import Array, Tensors
-from diloco_chaos.harness.trainers.core.memory import Part
+from diloco_chaos.harness.record.tape.events import MemoryPart
 
 VALUE, OPTIMIZER = "value/", "adamw/"
 """Before the names of weights in a state, and of the inner optimizer's tensors. A run's *start* has weights under their
@@ -64,7 +64,7 @@ class Replica(Protocol):
         """The inverse of `state`; an inner optimizer of which nothing is said begins afresh."""
         ...
 
-    def damage(self, part: Part, change: Callable[[Array], None]) -> None:
+    def damage(self, part: MemoryPart, change: Callable[[Array], None]) -> None:
         """Let `change` alter the weights, or the inner optimizer's moments, as one flat array."""
         ...
 

@@ -16,9 +16,9 @@ from diloco_chaos.harness.trainer.model.replica import GRADIENT, OPTIMIZER, VALU
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.base.device import Device
+    from diloco_chaos.harness.record.tape.events import MemoryPart
     from diloco_chaos.harness.trainer.model.corpus import Corpus, Windows
     from diloco_chaos.harness.trainer.model.spec import ModelSpec
-    from diloco_chaos.harness.trainers.core.memory import Part
 
 _CLIP = 1.0
 _BETAS = (0.9, 0.99)
@@ -96,7 +96,7 @@ class Transformer:
         names = (OPTIMIZER + name for name in ("first", "second", "count"))
         return dict(zip(names, (self._first, self._second, self._count), strict=True))
 
-    def damage(self, part: Part, change: Callable[[Array], None]) -> None:
+    def damage(self, part: MemoryPart, change: Callable[[Array], None]) -> None:
         """The weights, or both of AdamW's moments."""
         hit = [self._flat] if part == "weights" else [self._first, self._second]
         memory = np.concatenate(list(map(_copied, hit)))

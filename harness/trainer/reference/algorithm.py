@@ -8,10 +8,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from diloco_chaos.harness.record.tape.recovered import Part
 from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
 
 _VANISHED, _FAINT = 1e-12, 0.1
@@ -43,11 +43,11 @@ class Counts:
     last: dict[str, list[int]] = field(default_factory=dict)
     """Learner -> incarnation and last step of its newest contribution."""
 
-    def merged(self, contributions: Sequence[Mapping[str, Any]], tokens: float) -> None:
+    def merged(self, parts: Sequence[Part], tokens: float) -> None:
         """One more version is made of these, which have so many tokens."""
         self.tokens += int(tokens)
-        for part in contributions:
-            self.last[part["learner"]] = [part["incarnation"], part["last"]]
+        for part in parts:
+            self.last[part.learner] = [part.incarnation, part.last]
 
     def of(self, version: int) -> list[object]:
         """As they are part of a version's digest."""

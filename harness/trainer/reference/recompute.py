@@ -9,25 +9,37 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
 
 import numpy as np
 
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Corrupted,
+    Disconnected,
+    Event,
+    Initial,
+    Merge,
+    OuterGradient,
+    Received,
+    Reset,
+    Resumed,
+    Skipped,
+    Step,
+)
+from diloco_chaos.harness.record.tape.recovered import Made, Part
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, fragments, kept, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import SHAPES, TABLES, Tensors, Weights, initial
 from diloco_chaos.harness.trainer.reference.rules import Rules
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
 from diloco_chaos.harness.trainers.core.memory import Corruption
+from diloco_chaos.harness.trainers.core.roles import SYNCER
 
 _LOSS = 2e-4
 """Losses are written to four digits."""
 MOST = 3_000
 """Versions that are computed again: some tenths of a second."""
-_LIVED = ("step", "skipped", "received", "outer_gradient", "disconnected", "reset", "corrupted")
+_LIVED = Step, Skipped, Received, OuterGradient, Disconnected, Reset, Corrupted
 
 
 @dataclass
@@ -83,28 +95,28 @@ class Recomputation:
         self._costs: list[Tensors] = [{} for _ in self._names]
         self._counts = [Counts() for _ in self._names]
         self._newest = [0] * len(self._names)
-        self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), iter(events),
+        self._lives = {node: _Life(Weights(rules.seed, rules.learners.index(node[0])), events,
                                    [_Piece() for _ in self._names])
                        for node, events in recorded.tape.by_process(*_LIVED).items() if node[0] in rules.learners}
         self._merges, self._more = _merges(recorded, len(self._names))
         self._found = Replay()
         self._wrong: list[Difference] = []
-        for event in recorded.tape.of("initial")[:1]:
+        for event in recorded.tape.of(Initial)[:1]:
             fragments_ = range(len(self._names))
-            self._same(event, "version 0", [self._digests[index, 0] for index in fragments_], list(event["digests"]))
-            if told := event.fields.get("states"):
-                self._same(event, "what is kept beside it", list(map(self._kept, fragments_)), list(told))
+            self._same(event, "version 0", [self._digests[index, 0] for index in fragments_], event.digests)
+            if event.states:
+                self._same(event, "what is kept beside it", list(map(self._kept, fragments_)), event.states)
 
     def done(self) -> Replay:
         """As far as the log goes, or to where it first differs."""
         while not self._wrong and self._went_on():
             pass
         self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
-        left = [merges[0] for merges in self._merges if merges]
+        left = [merges[0][0] for merges in self._merges if merges]
         if left and not self._wrong and not self._more:
             first = min(left, key=lambda event: event.t)
-            self._found.missing = (f"what version {first['version']} of fragment {first['fragment']} was made of is "
-                                   f"not in the event log")
+            self._found.missing = (f"what version {first.version} of fragment {first.fragment} was made of is not in "
+                                   f"the event log")
         return self._found
 
     def _went_on(self) -> bool:
@@ -115,85 +127,85 @@ class Recomputation:
                 life.go_on()
                 went = True
         for index, merges in enumerate(self._merges):
-            while merges and not self._wrong and self._merged(index, merges[0]):
+            while merges and not self._wrong and self._merged(index, *merges[0]):
                 merges.popleft()
                 went = True
         return went
 
     def _can(self, event: Event) -> bool:
-        return event.event != "received" or (event["fragment"], event["version"]) in self._values
+        return not isinstance(event, Received) or (event.fragment, event.version) in self._values
 
     # -- learners ------------------------------------------------------------------------------------------------------
 
     def _live(self, life: _Life, event: Event) -> None:
-        match event.event:
-            case "step" | "skipped":
+        match event:
+            case Step() | Skipped():
                 self._step(life, event)
-            case "received":
+            case Received():
                 self._receive(life, event)
-            case "outer_gradient":
+            case OuterGradient():
                 self._answer(life, event)
-            case "disconnected":
+            case Disconnected():
                 for piece in life.pieces:
                     piece.given, piece.owed = None, {}
-            case "reset":
+            case Reset():
                 life.pieces = [_Piece() for _ in self._names]
-            case "corrupted" if event["part"] == "weights":
-                Corruption(event["fault"], event["part"], event["content"], event["values"],
-                           event["seed"]).apply(life.weights.flat)
+            case Corrupted(part="weights"):
+                Corruption.of(event).apply(life.weights.flat)
 
-    def _step(self, life: _Life, event: Event) -> None:
-        loss = life.weights.step(event["position"], event["lr"])
-        if event.event == "skipped":
+    def _step(self, life: _Life, event: Step | Skipped) -> None:
+        loss = life.weights.step(event.position or 0, event.lr or 0.0)
+        if isinstance(event, Skipped):
             self._same(event, "its loss", "not finite" if math.isnan(loss) else f"{loss:.4f}", "not finite")
             return
         self._found.steps += 1
-        life.tokens = event["tokens"]
+        life.tokens = event.tokens
         for piece in life.pieces:
             piece.steps += 1
-        if not abs(loss - event["loss"]) <= _LOSS * max(1.0, abs(loss)):
-            self._same(event, "its loss", f"{loss:.4f}", f"{event['loss']:.4f}")
+        recorded = math.nan if event.loss is None else event.loss
+        if not abs(loss - recorded) <= _LOSS * max(1.0, abs(loss)):
+            self._same(event, "its loss", f"{loss:.4f}", f"{recorded:.4f}")
 
-    def _receive(self, life: _Life, event: Event) -> None:
-        index = event["fragment"]
-        piece, told = life.pieces[index], self._values[index, event["version"]]
-        self._same(event, f"fragment {index}, as received", self._digests[index, event["version"]], event["digest"])
-        value, carried = told, 0
+    def _receive(self, life: _Life, event: Received) -> None:
+        index = event.fragment
+        piece, received = life.pieces[index], self._values[index, event.version]
+        self._same(event, f"fragment {index}, as received", self._digests[index, event.version], event.digest)
+        value, carried = received, 0
         if self._rules.carry and piece.given is not None and piece.base is not None:
             carried = piece.steps - piece.given_steps
             now = life.weights.of(self._names[index])
-            value = {name: told[name] + (now[name] - piece.given[name]) for name in told}
-        life.weights.put(value if carried else told)
-        self._same(event, f"steps carried on top of fragment {index}", carried, event["carried"])
-        self._same(event, f"steps that ended with fragment {index}", piece.steps - carried, event["closed"])
-        cost = piece.owed if event["arrived"] else piece.cost
-        life.pieces[index] = _Piece(told, event["version"], carried, cost=cost)
+            value = {name: received[name] + (now[name] - piece.given[name]) for name in received}
+        life.weights.put(value if carried else received)
+        self._same(event, f"steps carried on top of fragment {index}", carried, event.carried)
+        self._same(event, f"steps that ended with fragment {index}", piece.steps - carried, event.closed)
+        cost = piece.owed if event.arrived else piece.cost
+        life.pieces[index] = _Piece(received, event.version, carried, cost=cost)
 
-    def _answer(self, life: _Life, event: Event) -> None:
-        index = event["fragment"]
+    def _answer(self, life: _Life, event: OuterGradient) -> None:
+        index = event.fragment
         piece, now = life.pieces[index], life.weights.of(self._names[index])
         if piece.base is None:
             self._same(event, f"fragment {index}", "never received", "an outer gradient")
             return
-        key = f"{self._rules.seed}/{event.node}/{event.incarnation}/{index}/{event['step']}"
+        key = f"{self._rules.seed}/{event.node}/{event.inc}/{index}/{event.step}"
         gradient, piece.owed = self._rules.gradients.sent(
             {name: piece.base[name] - now[name] for name in now}, piece.cost, key)
         piece.given, piece.given_steps = now, piece.steps
-        place = index, event["step"] - piece.steps + 1, event["step"]
+        place = index, event.step - piece.steps + 1, event.step
         life.answers[place] = piece.version, piece.steps, piece.steps * life.tokens, gradient
-        self._same(event, f"the base of its outer gradient of fragment {index}", piece.version, event["base"])
-        self._same(event, f"the steps in its outer gradient of fragment {index}", piece.steps, event["steps"])
-        self._same(event, f"its outer gradient of fragment {index}", digest(gradient), event["digest"])
+        self._same(event, f"the base of its outer gradient of fragment {index}", piece.version, event.base)
+        self._same(event, f"the steps in its outer gradient of fragment {index}", piece.steps, event.steps)
+        self._same(event, f"its outer gradient of fragment {index}", digest(gradient), event.digest)
 
     # -- merges --------------------------------------------------------------------------------------------------------
 
-    def _merged(self, index: int, merge: Event) -> bool:
+    def _merged(self, index: int, merge: Made, parts: Sequence[Part]) -> bool:
         """Whether all that went into it is there, and the version before it."""
         newest = self._newest[index]
-        if merge["version"] != newest + 1:
+        if merge.version != newest + 1:
             return False
         answers = []
-        for part in merge["contributions"]:
+        for part in parts:
             if (given := self._given(index, part)) is None:
                 return False
             answers.append(given)
@@ -206,7 +218,7 @@ class Recomputation:
             gradients.append(gradient)
         weights = [tokens * (tokens / steps) for _, steps, tokens, _ in answers]
         together = merged(gradients, weights, TABLES if self._rules.radial else tuple(SHAPES))
-        rate, momentum = merge["outer"]
+        rate, momentum = merge.outer or (0.0, 0.0)
         after, self._momentum[index] = nesterov(value, self._momentum[index], together, rate, momentum)
         if self._rules.broadcasts.precision != "float32":
             key = f"{self._rules.seed}/{min(after)}/{newest + 1}"
@@ -217,11 +229,11 @@ class Recomputation:
         self._values[index, newest + 1] = after
         self._digests[index, newest + 1] = digest(after)
         self._found.versions += 1
-        which = f"version {merge['version']} of fragment {index}"
-        self._same(merge, which, self._digests[index, newest + 1], merge["digest"])
-        self._counts[index].merged(merge["contributions"], sum(tokens for _, _, tokens, _ in answers))
-        if told := merge.fields.get("state"):
-            self._same(merge, f"momentum, cost of rounding and counts of {which}", self._kept(index), told)
+        which = f"version {merge.version} of fragment {index}"
+        self._same(merge, which, self._digests[index, newest + 1], merge.digest)
+        self._counts[index].merged(parts, sum(tokens for _, _, tokens, _ in answers))
+        if merge.state:
+            self._same(merge, f"momentum, cost of rounding and counts of {which}", self._kept(index), merge.state)
         return True
 
     def _kept(self, index: int) -> str:
@@ -229,28 +241,38 @@ class Recomputation:
         return kept(self._values[index, self._newest[index]], self._momentum[index], self._costs[index],
                     self._counts[index].of(self._newest[index]))
 
-    def _given(self, index: int, part: Mapping[str, Any]) -> tuple[int, int, float, Tensors] | None:
-        life = self._lives.get((part["learner"], part["incarnation"]))
-        return life.answers.get((index, part["first"], part["last"])) if life else None
+    def _given(self, index: int, part: Part) -> tuple[int, int, float, Tensors] | None:
+        life = self._lives.get((part.learner, part.incarnation))
+        return life.answers.get((index, part.first, part.last)) if life else None
 
-    def _same(self, event: Event, what: str, computed: object, recorded: object) -> None:
+    def _same(self, event: Event | Made, what: str, computed: object, recorded: object) -> None:
         if computed != recorded:
             self._wrong.append(Difference(
-                event.t, f"{event.node}.{event.incarnation}, {event.event} at {event.t:.2f} s: {what} was {recorded}, "
+                event.t, f"{_whose(event)} at {event.t:.2f} s: {what} was {recorded}, "
                          f"and the formulas give {computed}"))
 
 
-def _merges(recorded: Recorded, count: int) -> tuple[list[deque[Event]], bool]:
+def _merges(recorded: Recorded, count: int) -> tuple[list[deque[tuple[Made, Sequence[Part]]]], bool]:
     """Merges of each fragment in the order of versions, those of which only the next syncer tells among them; and
     whether there are more than these."""
-    found: list[dict[int, Event]] = [{} for _ in range(count)]
-    told = recorded.tape.each("merge")
-    for merge in [*islice(told, MOST), *recorded.recovered_merges]:
-        found[merge["fragment"]].setdefault(merge["version"], merge)
-    return ([deque(merges[version] for version in sorted(merges)) for merges in found], next(told, None) is not None)
+    found: list[dict[int, Made]] = [{} for _ in range(count)]
+    merges_ = recorded.tape.of(Merge)
+    made: list[Made] = [*merges_[:MOST], *recorded.recovered_merges]
+    for merge in made:
+        found[merge.fragment].setdefault(merge.version, merge)
+    return [deque((merges[version], list(merges[version].contributions)) for version in sorted(merges))
+            for merges in found], len(merges_) > MOST
+
+
+def _whose(event: Event | Made) -> str:
+    return (f"{event.node}.{event.inc}, {event.event}" if isinstance(event, Event)
+            else f"{SYNCER}.{event.inc}, {Resumed.name()}")
 
 
 def recomputed(rules: Rules, recorded: Recorded) -> Replay:
     """Every version of every fragment, and every step, again."""
+    steps = recorded.tape.series(Step).values()
+    if any(None in series.plain(name) for series in steps for name in ("position", "lr")):
+        return Replay(missing="some steps lack their position or learning rate")
     with np.errstate(all="ignore"):  # a log may come from anybody, and say any number
         return Recomputation(rules, recorded).done()

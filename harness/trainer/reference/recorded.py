@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Disconnected,
+    Event,
+    Initial,
+    Merge,
+    OuterGradient,
+    Received,
+    Reset,
+    Resumed,
+    Step,
+    Versions,
+)
+from diloco_chaos.harness.record.tape.recovered import Part, RecoveredPart
 from diloco_chaos.harness.trainer.reference.algorithm import Counts, digest, kept, mean_gradient, merged, nesterov
 from diloco_chaos.harness.trainer.reference.problem import Array, Tensors
 from diloco_chaos.harness.trainer.reference.rules import Rules
@@ -26,9 +37,6 @@ _RADIUS = 2.0 ** -22
 """The same, as a share of the largest value: twice what float32 can tell apart."""
 _FLIPPED = 0.01
 """Share of rounded values that may be the next one for that reason."""
-
-_PART = "learner", "incarnation", "first", "last"
-"""What a syncer that goes on tells of each contribution."""
 
 
 @dataclass
@@ -46,12 +54,10 @@ class _Version:
 class _Made:
     """What the log says of how a version was made."""
 
-    event: Event
+    event: Merge | Versions
     fragment: int
     version: _Version
-    parts: Sequence[Mapping[str, Any]]
-    """Of each contribution `learner`, `first`, `last`; `digest` and `base`, unless its syncer was killed before it
-    told."""
+    parts: Sequence[Part]
     outer: Sequence[float]
 
     @property
@@ -73,7 +79,8 @@ class _Again:
             self._sort(record)
         self._newest: dict[int, _Version] = {}
         self._digests: dict[tuple[int, int], str] = {}
-        self._tokens: dict[str, int] = {event.node: event["tokens"] for event in reversed(self._tape.of("step"))}
+        self._tokens: dict[str, int] = {
+            node: series[0].tokens for (node, _), series in reversed([*self._tape.series(Step).items()])}
         self._found = Replay()
         self._wrong: list[Difference] = []
 
@@ -94,12 +101,12 @@ class _Again:
         if not self._merges and not self._others:
             self._found.missing = "no node kept anything of what it computed with"
             return self._found
-        for event in self._tape.of("initial", "resumed", "merge", node="syncer"):
-            if event.event == "merge":
+        for event in self._tape.of(Initial, Resumed, Merge, node="syncer"):
+            if isinstance(event, Merge):
                 self._merge(event)
             else:
                 self._begin(event)
-        for process, events in self._tape.by_process("outer_gradient", "received", "disconnected", "reset").items():
+        for process, events in self._tape.by_process(OuterGradient, Received, Disconnected, Reset).items():
             if process in self._others:
                 self._of_learner(events, self._others[process])
         self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
@@ -107,29 +114,28 @@ class _Again:
 
     # -- merges --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: Versions) -> None:
         """A syncer begins, or goes on: perhaps from versions of which the one before it was killed before it told."""
-        versions = event["versions"]
-        nothing = [None] * len(versions)
-        told = zip(versions, event["digests"], event.fields.get("states") or nothing,
-                   event.fields.get("contributions") or nothing, event.fields.get("outer") or nothing, strict=False)
-        for fragment, (number, its, state, parts, outer) in enumerate(told):
+        nothing = [None] * len(event.versions)
+        each = zip(event.versions, event.digests, event.states or nothing, event.contributions or nothing,
+                   event.outer or nothing, strict=False)
+        for fragment, (number, its, state, parts, outer) in enumerate(each):
             before = self._newest.get(fragment)
             if before is not None and number == before.number + 1 and parts and outer:
-                what = [dict(zip(_PART, part, strict=True)) for part in parts]
-                self._follows(_Made(event, fragment, _Version(number, its, state), what, outer))
+                made_of = [RecoveredPart(*part) for part in parts]
+                self._follows(_Made(event, fragment, _Version(number, its, state), made_of, outer))
             elif before is None or number != before.number:
                 self._newest[fragment] = _Version(number, its, state, Counts() if number == 0 else None)
                 self._digests[fragment, number] = its
 
-    def _merge(self, event: Event) -> None:
-        if "outer" in event.fields:
-            version = _Version(event["version"], event["digest"], event.fields.get("state"))
-            self._follows(_Made(event, event["fragment"], version, event["contributions"], event["outer"]))
-        elif records := self._merges.get((event["fragment"], event["version"]), {}).get(event.incarnation):
-            told = {f"answer/{part['learner']}": part["digest"] for part in event["contributions"]}
+    def _merge(self, event: Merge) -> None:
+        if event.outer is not None:
+            version = _Version(event.version, event.digest, event.state)
+            self._follows(_Made(event, event.fragment, version, event.contributions, event.outer))
+        elif records := self._merges.get((event.fragment, event.version), {}).get(event.inc):
+            answers = {f"answer/{part.learner}": part.digest for part in event.contributions}
             all_parts = [record.parts for record in records]
-            self._mean(event, next((parts for parts in all_parts if told == {
+            self._mean(event, next((parts for parts in all_parts if answers == {
                 name: digest(its) for name, its in parts.items() if name.startswith("answer/")}),
                 all_parts[-1]))
 
@@ -145,8 +151,8 @@ class _Again:
         self._newest[made.fragment] = after
         self._digests[made.fragment, after.number] = after.digest
         records = self._merges.get((made.fragment, after.number), {})
-        by = made.event.incarnation if made.event.event == "merge" else max(
-            (number for number in records if number < made.event.incarnation), default=-1)
+        by = made.event.inc if isinstance(made.event, Merge) else max(
+            (number for number in records if number < made.event.inc), default=-1)
         if before is not None and follows and by in records:
             self._found.versions += 1
             parts = records[by][-1].parts
@@ -167,15 +173,16 @@ class _Again:
                            kept(value, momentum, error, counts), version.state)
         value = parts.get("value", {})
         for part in made.parts:
-            answer, base = (parts.get(f"{what}/{part['learner']}") for what in ("answer", "base"))
-            its = f"the outer gradient of {part['learner']} in {made.name}"
+            answer, base = (parts.get(f"{what}/{part.learner}") for what in ("answer", "base"))
+            its = f"the outer gradient of {part.learner} in {made.name}"
             self._fits(made.event, its, answer, value)
-            if "digest" in part and answer is not None:
-                self._same(made.event, its, digest(answer), part["digest"])
-            if base is not None or (self._rules.latest and part.get("base", before.number) < before.number):
+            if part.digest is not None and answer is not None:
+                self._same(made.event, its, digest(answer), part.digest)
+            old = part.base is not None and part.base < before.number
+            if base is not None or (self._rules.latest and old):
                 self._fits(made.event, f"the base of {its}", base, value)
             if base is not None:
-                there = self._digests.get((made.fragment, part.get("base", -1)))
+                there = self._digests.get((made.fragment, -1 if part.base is None else part.base))
                 self._same(made.event, f"the base of {its}", digest(base), there or digest(base))
 
     def _what_came_of_it(self, made: _Made, parts: Mapping[str, Tensors]) -> None:
@@ -183,11 +190,11 @@ class _Again:
         value, momentum, rounding = parts["value"], parts["momentum"], self._rules.broadcasts
         gradients, weights = [], []
         for part in made.parts:
-            gradient, base = parts[f"answer/{part['learner']}"], parts.get(f"base/{part['learner']}")
+            gradient, base = parts[f"answer/{part.learner}"], parts.get(f"base/{part.learner}")
             if self._rules.latest and base is not None:
                 gradient = {name: gradient[name] + (value[name] - base[name]) for name in gradient}
             gradients.append(gradient)
-            steps, tokens = part["last"] - part["first"] + 1, self._tokens_of(part)
+            steps, tokens = part.last - part.first + 1, self._tokens_of(part)
             weights.append(tokens * (tokens / steps))
         averaged = self._rules.tables if self._rules.radial else tuple(value)
         after, moved = nesterov(value, momentum, merged(gradients, weights, averaged), *made.outer)
@@ -199,28 +206,27 @@ class _Again:
         self._near(made.event, made.name, after, parts["after/value"], value, rounded)
         self._near(made.event, f"the momentum of {made.name}", moved, parts["after/momentum"], momentum)
 
-    def _mean(self, event: Event, parts: Mapping[str, Tensors]) -> None:
+    def _mean(self, event: Merge, parts: Mapping[str, Tensors]) -> None:
         """Data parallelism: what everybody takes the step with."""
-        answers = [parts.get(f"answer/{part['learner']}") for part in event["contributions"]]
-        for part, answer in zip(event["contributions"], answers, strict=True):
-            its = f"the gradient of {part['learner']} for step {event['version']}"
+        answers = [parts.get(f"answer/{part.learner}") for part in event.contributions]
+        for part, answer in zip(event.contributions, answers, strict=True):
+            its = f"the gradient of {part.learner} for step {event.version}"
             self._fits(event, its, answer, parts.get("after", {}))
-            self._same(event, its, digest(answer or {}), part["digest"])
-        self._same(event, f"the mean gradient of step {event['version']}", digest(parts.get("after", {})),
-                   event["digest"])
+            self._same(event, its, digest(answer or {}), part.digest)
+        self._same(event, f"the mean gradient of step {event.version}", digest(parts.get("after", {})),
+                   event.digest)
         if self._wrong:
             return
         self._found.versions += 1
-        each = [part["tokens"] for part in event["contributions"]]
+        each = [part.tokens for part in event.contributions]
         again, _ = self._rules.broadcasts.sent(mean_gradient([answer for answer in answers if answer], each), {}, "")
         nothing = {name: np.zeros_like(array) for name, array in again.items()}
-        self._near(event, f"the mean gradient of step {event['version']}", again, parts["after"], nothing,
+        self._near(event, f"the mean gradient of step {event.version}", again, parts["after"], nothing,
                    self._rules.broadcasts.precision != "float32")
 
-    def _tokens_of(self, part: Mapping[str, Any]) -> int:
-        """Of a contribution."""
-        steps: int = part["last"] - part["first"] + 1
-        return steps * self._tokens.get(part["learner"], 0)
+    def _tokens_of(self, part: Part) -> int:
+        """Tokens of the steps that the part stands for."""
+        return (part.last - part.first + 1) * self._tokens.get(part.learner, 0)
 
     # -- learners ------------------------------------------------------------------------------------------------------
 
@@ -228,37 +234,37 @@ class _Again:
         """One process."""
         given: dict[int, Tensors] = {}  # fragment -> what it had when it was asked for it, where that is kept
         for event in events:
-            if event.event in ("disconnected", "reset"):
+            if not isinstance(event, OuterGradient | Received):
                 given.clear()
                 continue
-            index = event["fragment"]
-            record, answered = records.get((event.event, index, event["step"])), given.pop(index, None)
+            index = event.fragment
+            record, answered = records.get((event.event, index, event.step)), given.pop(index, None)
             if record is None:
                 continue
             parts = record.parts
-            if event.event == "outer_gradient":
+            if isinstance(event, OuterGradient):
                 given[index] = parts.get("now", {})
                 self._answer(event, index, parts)
-            elif record.fields.get("version") == event["version"]:
+            elif record.fields.get("version") == event.version:
                 self._carried(event, index, parts, answered)
 
-    def _answer(self, event: Event, index: int, parts: Mapping[str, Tensors]) -> None:
+    def _answer(self, event: OuterGradient, index: int, parts: Mapping[str, Tensors]) -> None:
         base, now, cost = (parts.get(name, {}) for name in ("base", "now", "error"))
         self._found.answers += 1
-        there = self._digests.get((index, event["base"]))
+        there = self._digests.get((index, event.base))
         self._same(event, f"the base of its outer gradient of fragment {index}", digest(base), there or digest(base))
         self._fits(event, f"its own value of fragment {index}", now, base)
         if cost:
             self._fits(event, f"what rounding has cost fragment {index}", cost, base)
         if not self._wrong:
-            key = f"{self._rules.seed}/{event.node}/{event.incarnation}/{index}/{event['step']}"
+            key = f"{self._rules.seed}/{event.node}/{event.inc}/{index}/{event.step}"
             sent, _ = self._rules.gradients.sent({name: base[name] - now[name] for name in now}, cost, key)
-            self._same(event, f"its outer gradient of fragment {index}", event["digest"], digest(sent))
+            self._same(event, f"its outer gradient of fragment {index}", event.digest, digest(sent))
 
-    def _carried(self, event: Event, index: int, parts: Mapping[str, Tensors], given: Tensors | None) -> None:
+    def _carried(self, event: Received, index: int, parts: Mapping[str, Tensors], given: Tensors | None) -> None:
         told, answered, now, after = (parts.get(name, {}) for name in ("told", "answered", "now", "after"))
         self._found.answers += 1
-        self._same(event, f"fragment {index}, as received", digest(told), event["digest"])
+        self._same(event, f"fragment {index}, as received", digest(told), event.digest)
         if given is not None:
             self._same(event, f"what it had when it was asked for fragment {index}", digest(answered), digest(given))
         for tensors in (answered, now):
@@ -289,7 +295,7 @@ class _Again:
                                      f"{name} differ, by {off.max():.2g} at the most, where it changed by {change:.2g}")
 
     def _differs(self, event: Event, words: str) -> None:
-        self._wrong.append(Difference(event.t, f"{event.node}.{event.incarnation}, {event.event} at {event.t:.2f} s: "
+        self._wrong.append(Difference(event.t, f"{event.node}.{event.inc}, {event.event} at {event.t:.2f} s: "
                                                f"{words}"))
 
 

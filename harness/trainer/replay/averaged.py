@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from diloco_chaos.harness.base.tensors import Tensors, digest
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Initial, Merge, RolledBack
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
@@ -21,45 +21,44 @@ def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas:
     later with what the others have, so that they are all the same whenever they count."""
     peers = {name: replicas(index) for index, name in enumerate(config.names)}
     one, up, down = peers[config.names[0]], config.gradient_codec, config.broadcast_codec
-    targets = {back["step"] for back in history.tape.of("rolled_back", node=SYNCER)}
-    first = history.tape.of("initial", node=SYNCER)[0]
-    step, tokens, found = int(first["step"]), int(first["processed"]), Replay()
+    targets = {back.step for back in history.tape.of(RolledBack, node=SYNCER)}
+    first = history.tape.of(Initial, node=SYNCER)[0]
+    step, tokens, found = first.step, first.processed, Replay()
     saved = {step: (begun(initial), tokens)}
-    for event in history.tape.of("merge", "rolled_back", node=SYNCER):
-        if event.event == "rolled_back":
-            if event["step"] not in saved:
-                found.missing = f"the run went back to step {event['step']}, of which the tape does not tell"
+    for event in history.tape.of(Merge, RolledBack, node=SYNCER):
+        if isinstance(event, RolledBack):
+            if event.step not in saved:
+                found.missing = f"the run went back to step {event.step}, of which the tape does not tell"
                 return found
-            state, tokens = saved[event["step"]]
-            step = int(event["step"])
+            state, tokens = saved[event.step]
+            step = event.step
             for peer in peers.values():
                 peer.load(state)
             continue
-        if event["version"] != step + 1:
-            found.missing = f"the tape tells of step {event['version']} after step {step}"
+        if event.version != step + 1:
+            found.missing = f"the tape tells of step {event.version} after step {step}"
             return found
-        gradients = {part["learner"]: up.send(peers[part["learner"]].gradient(step)[1], {}, key="").read
-                     for part in event["contributions"]}
+        gradients = {part.learner: up.send(peers[part.learner].gradient(step)[1], {}, key="").read
+                     for part in event.contributions}
         each = list(map(config.tokens_per_step_of, gradients))
         mean = down.send(averaged(list(gradients.values()), each), {}, key="").read
-        if (again := digest(mean)) != event["digest"]:
-            words = f"the mean gradient of {', '.join(gradients)} was {event['digest']}, is {again}"
-            found.difference = Difference(event.t, f"step {event['version']}: {_whose(event, gradients)}{words}")
+        if (again := digest(mean)) != event.digest:
+            words = f"the mean gradient of {', '.join(gradients)} was {event.digest}, is {again}"
+            found.difference = Difference(event.t, f"step {event.version}: {_whose(event, gradients)}{words}")
             return found
         for peer in peers.values():
             peer.apply(mean, learning_rate(config, tokens))
-        step, tokens = step + 1, int(event["processed"])
+        step, tokens = step + 1, event.processed
         if step in targets:
             saved[step] = one.state(), tokens
         found.versions += 1
-        found.steps += len(event["contributions"])
+        found.steps += len(event.contributions)
         tell(found.versions)
     return found
 
 
-def _whose(merge: Event, gradients: Mapping[str, Tensors]) -> str:
+def _whose(merge: Merge, gradients: Mapping[str, Tensors]) -> str:
     """Whose gradient is another one; nobody's where the mean alone was told otherwise."""
-    others = [f"{part['learner']}.{part['incarnation']}'s gradient was {part['digest']}, is {again}; "
-              for part in merge["contributions"] if "digest" in part
-              and (again := digest(gradients[part["learner"]])) != part["digest"]]
+    others = [f"{part.learner}.{part.incarnation}'s gradient was {part.digest}, is {again}; "
+              for part in merge.contributions if (again := digest(gradients[part.learner])) != part.digest]
     return "".join(others)

@@ -8,32 +8,44 @@ the tape, only digests: what is not the same is found where it first was not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from diloco_chaos.harness.base.tensors import Tensors, digest, shapes
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import (
+    Corrupted,
+    Disconnected,
+    Event,
+    Merge,
+    OuterGradient,
+    Ready,
+    Received,
+    Reset,
+    Skipped,
+    Step,
+)
+from diloco_chaos.harness.record.tape.recovered import Made, Part
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.config.schedule import outer_step
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
 from diloco_chaos.harness.trainer.learner.learner import Learner
-from diloco_chaos.harness.trainer.protocol.messages import Broadcast, OuterGradient, Request, Reset, Welcome
+from diloco_chaos.harness.trainer.protocol import messages
+from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Request, Welcome
 from diloco_chaos.harness.trainer.replay import averaged
 from diloco_chaos.harness.trainer.runtime.replica_factory import MakeReplica
 from diloco_chaos.harness.trainers.api.trainer import Difference, Recorded, Replay
-from diloco_chaos.harness.trainers.core.effects import Effect, Record, Send
+from diloco_chaos.harness.trainers.core.effects import Effect, Send
 from diloco_chaos.harness.trainers.core.memory import Corruption
 
 Node = tuple[str, int]
 """A learner's name and incarnation."""
-_CORRUPTION = tuple(field.name for field in fields(Corruption))
 Given = tuple[int, int, int]
 """Fragment, first and last step: what an incarnation's answer is known by."""
-_SAME = {"received": ("version", "digest", "closed", "carried"), "step": ("step", "position", "loss"),
-         "outer_gradient": ("base", "first", "step", "steps", "digest"), "skipped": ("step", "position", "reason")}
+_SAME: dict[type[Event], tuple[str, ...]] = {
+    Received: ("version", "digest", "closed", "carried"), Step: ("step", "position", "loss"),
+    OuterGradient: ("base", "first", "step", "steps", "digest"), Skipped: ("step", "position", "reason")}
 """Of a learner's event, what must be the same again."""
 
 
@@ -43,7 +55,7 @@ class _Life:
 
     core: Learner
     events: deque[Event]
-    given: dict[Given, tuple[OuterGradient, Tensors]] = field(default_factory=dict)
+    given: dict[Given, tuple[messages.OuterGradient, Tensors]] = field(default_factory=dict)
     """Its answers, as long as they are not merged."""
 
 
@@ -60,7 +72,7 @@ def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas:
     """
     if config.averages_gradients:
         return averaged.replay(config, history, initial, replicas, tell)
-    if any("lr" not in event.fields for event in history.tape.of("step")):
+    if any(None in series.plain("lr") for series in history.tape.series(Step).values()):
         return Replay(missing="the tape does not tell the steps' learning rates: an earlier version wrote it")
     return _Again(config, history, initial, replicas, tell).done()
 
@@ -93,8 +105,8 @@ class _Again:
         if left and not self._differences:
             merge = min(left, key=lambda event: event.t)
             self._found.missing = (
-                f"version {merge['version']} of fragment {merge['fragment']} was merged from what is not on the tape: "
-                + ", ".join(_named(part) for part in merge["contributions"] if self._given(merge, part) is None))
+                f"version {merge.version} of fragment {merge.fragment} was merged from what is not on the tape: "
+                + ", ".join(_named(part) for part in merge.contributions if self._given(merge, part) is None))
         return self._found
 
     def _turn(self) -> bool:
@@ -111,15 +123,15 @@ class _Again:
         return went
 
     def _can(self, event: Event) -> bool:
-        return event.event != "received" or (event["fragment"], event["version"]) in self._values
+        return not isinstance(event, Received) or (event.fragment, event.version) in self._values
 
     def _learner(self, name: str, incarnation: int, events: list[Event], replicas: MakeReplica) -> Learner:
         """A new process, which was told where to begin."""
         core = Learner(self._config, name, incarnation, "", replicas(self._config.names.index(name)))
         for event in events:
-            if event.event == "ready":
-                list(core.on_message(Welcome(step=event["step"], tokens=0, position=event["position"], steady=False),
-                                     {}, 0.0))
+            if isinstance(event, Ready):
+                list(core.on_message(Welcome(step=event.step or 0, tokens=0, position=event.position or 0,
+                                             steady=False), {}, 0.0))
                 break
         return core
 
@@ -127,90 +139,92 @@ class _Again:
 
     def _live(self, life: _Life, event: Event) -> None:
         core = life.core
-        match event.event:
-            case "received":
-                value = self._values[event["fragment"], event["version"]]
-                merged = core.held[event["fragment"]].answered_at if event.fields.get("arrived", True) else 0
-                message = Broadcast(fragment=event["fragment"], version=event["version"], digest=digest(value),
+        match event:
+            case Received():
+                value = self._values[event.fragment, event.version]
+                merged = 0 if event.arrived is False else core.held[event.fragment].answered_at
+                message = Broadcast(fragment=event.fragment, version=event.version, digest=digest(value),
                                     merged=merged)
                 self._compare(life, event, core.on_message(message, value, 0.0))
-            case "step":
+            case Step():
                 list(core.on_timer("pace", 0.0))
-                loss = core.replica.train(event["position"], event["lr"])
+                loss = core.replica.train(event.position or 0, event.lr or 0.0)
                 self._compare(life, event, core.on_computed(loss, 0.0, 0.0))
                 self._found.steps += 1
-            case "outer_gradient":
+            case OuterGradient():
                 self._compare(life, event, core.on_message(
-                    Request(round=event["round"], fragment=event["fragment"]), {}, 0.0))
-            case "skipped":
+                    Request(round=event.round, fragment=event.fragment), {}, 0.0))
+            case Skipped():
                 list(core.on_timer("pace", 0.0))
                 self._compare(life, event, core.on_computed(
-                    core.replica.train(event["position"], event["lr"]), 0.0, 0.0))
-            case "reset" if any(held.version >= 0 for held in core.held):  # else it did so by itself, as it did then
-                list(core.on_message(Reset(reason=event["reason"]), {}, 0.0))
-            case "corrupted":
-                list(core.corrupt(Corruption(**{name: event[name] for name in _CORRUPTION})))
-            case "disconnected":
+                    core.replica.train(event.position, event.lr or 0.0), 0.0, 0.0))
+            case Reset() if any(held.version >= 0 for held in core.held):  # else it did so by itself, as it did then
+                list(core.on_message(messages.Reset(reason=event.reason), {}, 0.0))
+            case Corrupted():
+                list(core.corrupt(Corruption.of(event)))
+            case Disconnected():
                 list(core.on_lost("", 0.0))
 
-    def _compare(self, life: _Life, event: Event, effects: Iterable[Effect]) -> None:
+    def _compare(self, life: _Life, event: Received | Step | OuterGradient | Skipped,
+                 effects: Iterable[Effect]) -> None:
         """Carry out nothing; keep what it answers, and hold what it records against the tape."""
-        again: Mapping[str, object] = {}
+        again: Event | None = None
         for effect in effects:
-            if isinstance(effect, Record) and effect.event == event.event and not again:
-                again = effect.fields
-            elif isinstance(effect, Send) and isinstance(effect.message, OuterGradient):
+            if type(effect) is type(event) and again is None:
+                again = effect
+            elif isinstance(effect, Send) and isinstance(effect.message, messages.OuterGradient):
                 answer = effect.message
                 gradient = self._gradients.unpack(effect.tensors, shapes(self._states[answer.fragment].value))
                 life.given[answer.fragment, answer.first_step, answer.last_step] = answer, gradient
-        wrong = [name for name in _SAME[event.event] if again.get(name) != event[name]]
+        wrong = [f"{name} was {getattr(event, name)}, is {getattr(again, name, 'nothing')}"
+                 for name in _SAME[type(event)] if getattr(again, name, None) != getattr(event, name)]
         if wrong:
-            what = f", fragment {event['fragment']}" if "fragment" in event.fields else ""
+            what = f", fragment {event.fragment}" if isinstance(event, Received | OuterGradient) else ""
             self._differences.append(Difference(event.t, (
-                f"{event.node}.{event.incarnation}: {event.event} at step {event['step']}{what}: " + "; ".join(
-                    f"{name} was {event[name]}, is {again.get(name, 'nothing')}" for name in wrong))))
+                f"{event.node}.{event.inc}: {event.event} at step {event.step}{what}: {'; '.join(wrong)}")))
 
     # -- merges ------------------------------------------------------------------------------------------------------
 
-    def _merge(self, fragment: int, merge: Event) -> bool:
+    def _merge(self, fragment: int, merge: Made) -> bool:
         """Whether all that went into it is there."""
-        answers = []
-        for part in merge["contributions"]:
+        answers: list[Contribution] = []
+        parts: list[Part] = list(merge.contributions)
+        for part in parts:
             if (given := self._given(merge, part)) is None:
                 return False
             answer, tensors = given
-            answers.append(Contribution(part["learner"], part["incarnation"], answer.base_version, answer.first_step,
+            answers.append(Contribution(part.learner, part.incarnation, answer.base_version, answer.first_step,
                                         answer.last_step, answer.steps, answer.tokens, answer.digest, 0.0, tensors))
-        for part, merged in zip(merge["contributions"], answers, strict=True):
+        for part, merged in zip(parts, answers, strict=True):
             del self._lives[merged.learner, merged.incarnation].given[fragment, merged.first_step, merged.last_step]
-            if "digest" in part and part["digest"] != merged.digest:
-                self._differs(merge, f"{_named(part)}: its contribution was {part['digest']}, is {merged.digest}")
+            if part.digest not in (None, merged.digest):
+                self._differs(merge, f"{_named(part)}: its contribution was {part.digest}, is {merged.digest}")
         self._states[fragment] = self._states[fragment].after(answers, self._config, self._outer(merge))
         self._keep([fragment])
         self._found.versions += 1
         state = self._states[fragment]
         again = state.digest
-        if (merge["version"], merge["digest"]) != (state.version, again):
-            self._differs(merge, f"merged of {', '.join(map(_named, merge['contributions']))}: was version "
-                                 f"{merge['version']} {merge['digest']}, is version {state.version} {again}")
+        if (merge.version, merge.digest) != (state.version, again):
+            self._differs(merge, f"merged of {', '.join(map(_named, merge.contributions))}: was version "
+                                 f"{merge.version} {merge.digest}, is version {state.version} {again}")
         return True
 
-    def _outer(self, merge: Event) -> OuterStep:
+    def _outer(self, merge: Made) -> OuterStep:
         """The outer step that the tape tells, which must be the one of its place in training. A syncer that was killed
         before it wrote of the merge has told the step and not the place; an earlier version told neither."""
-        told = merge.fields.get("outer")
-        step = OuterStep(*told) if told else OuterStep(self._config.outer_lr, self._config.outer_momentum)
-        if told and "processed" in merge.fields and (again := outer_step(self._config, merge["processed"])) != step:
+        step = OuterStep(*merge.outer) if merge.outer else OuterStep(self._config.outer_lr,
+                                                                     self._config.outer_momentum)
+        if merge.outer and isinstance(merge, Merge) and (again := outer_step(self._config, merge.processed)) != step:
             self._differs(merge, f"its outer step was {step}, is {again}")
         return step
 
-    def _given(self, merge: Event, part: Mapping[str, Any]) -> tuple[OuterGradient, Tensors] | None:
-        life = self._lives.get((part["learner"], part["incarnation"]))
-        return life.given.get((merge["fragment"], part["first"], part["last"])) if life else None
+    def _given(self, merge: Made, part: Part) -> tuple[messages.OuterGradient, Tensors] | None:
+        life = self._lives.get((part.learner, part.incarnation))
+        return life.given.get((merge.fragment, part.first, part.last)) if life else None
 
-    def _differs(self, merge: Event, words: str) -> None:
+    def _differs(self, merge: Made, words: str) -> None:
         self._differences.append(Difference(
-            merge.t, f"fragment {merge['fragment']}, version {merge['version']}: {words}"))
+            merge.t, f"fragment {merge.fragment}, version {merge.version}: {words}"))
 
     def _keep(self, fragments: Iterable[int]) -> None:
         for fragment in fragments:
@@ -221,21 +235,21 @@ class _Again:
 def _lives(history: Recorded, config: TrainerConfig) -> dict[Node, list[Event]]:
     """Every incarnation's events that matter here, from its first word on."""
     found: dict[Node, list[Event]] = {}
-    for event in history.tape.of("received", "step", "outer_gradient", "disconnected", "ready", "skipped", "reset",
-                                 "corrupted"):
+    for event in history.tape.of(Received, Step, OuterGradient, Disconnected, Ready, Skipped, Reset, Corrupted):
         if event.node in config.names:
-            found.setdefault((event.node, event.incarnation), []).append(event)
+            found.setdefault((event.node, event.inc), []).append(event)
     return found
 
 
-def _by_fragment(history: Recorded, count: int) -> list[deque[Event]]:
+def _by_fragment(history: Recorded, count: int) -> list[deque[Made]]:
     """Merges of each fragment by version, those of which only the next syncer tells among them."""
-    found: list[dict[int, Event]] = [{} for _ in range(count)]
-    for merge in [*history.tape.of("merge"), *history.recovered_merges]:
-        found[merge["fragment"]].setdefault(merge["version"], merge)
+    found: list[dict[int, Made]] = [{} for _ in range(count)]
+    made: list[Made] = [*history.tape.of(Merge), *history.recovered_merges]
+    for merge in made:
+        found[merge.fragment].setdefault(merge.version, merge)
     return [deque(merges[version] for version in sorted(merges)) for merges in found]
 
 
-def _named(part: Mapping[str, Any]) -> str:
-    return f"{part['learner']}.{part['incarnation']} steps {part['first']} to {part['last']}"
+def _named(part: Part) -> str:
+    return f"{part.learner}.{part.incarnation} steps {part.first} to {part.last}"
 

@@ -23,10 +23,11 @@ from typing import Any, Literal, NamedTuple
 from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, tidied
 from diloco_chaos.harness.record.storage.disk import Content, Disk
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainers.api.sessions import PeerSessions
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import Trainer, Workload
-from diloco_chaos.harness.trainers.core.effects import Commit, Compute, Effect, Record, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import Commit, Compute, Effect, Send, Stop, Timer
 from diloco_chaos.harness.trainers.core.pacer import Metronome
 from diloco_chaos.harness.trainers.core.roles import Coordinator, Worker
 from diloco_chaos.harness.trainers.wire.messages import Count, Farewell, Introduction, Message, vocabulary
@@ -50,7 +51,8 @@ class Part(NamedTuple):
     """Of what it gave."""
 
 
-def merged(version: int, digest: str, processed: int, opened: float, closed: float, parts: Sequence[Part]) -> Record:
+def merged(version: int, digest: str, processed: int, opened: float, closed: float,
+           parts: Sequence[Part]) -> events.Merge:
     """The `merge` event of a round, the `version`-th, counted from 1.
 
     Args:
@@ -61,14 +63,15 @@ def merged(version: int, digest: str, processed: int, opened: float, closed: flo
         closed: when the last part was there.
         parts: of its members, in the order of their names.
     """
-    return Record("merge", {
-        "round": version - 1, "fragment": 0, "version": version, "digest": digest, "step": version,
-        "processed": processed, "merged": processed, "opened": opened, "quorum_at": max(part.arrived for part in parts),
-        "closed": closed, "grace": 0.0, "step_time": 0.0, "sync_time": 0.0, "why": "all answered",
-        "asked": [part.learner for part in parts], "declined": [], "contributions": [
-            {"learner": part.learner, "incarnation": part.incarnation, "base": version - 1, "first": part.number,
-             "last": part.number, "steps": 1, "tokens": part.tokens, "weight": float(part.tokens * part.tokens),
-             "arrived": part.arrived, "digest": part.digest} for part in parts]})
+    return events.Merge(round=version - 1, fragment=0, version=version, digest=digest, step=version,
+                        processed=processed, merged=processed, opened=opened,
+                        quorum_at=max(part.arrived for part in parts), closed=closed, grace=0.0, step_time=0.0,
+                        sync_time=0.0, why="all answered", asked=[part.learner for part in parts], declined=[],
+                        contributions=[
+                            events.MergedPart(learner=part.learner, incarnation=part.incarnation, base=version - 1,
+                                              first=part.number, last=part.number, steps=1, tokens=part.tokens,
+                                              weight=float(part.tokens * part.tokens), arrived=part.arrived,
+                                              digest=part.digest) for part in parts])
 
 
 @dataclass(kw_only=True, slots=True)
@@ -170,9 +173,8 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
     def start(self, now: float) -> Iterable[Effect]:
         """It listens, and says from where it goes on."""
         self._opened = now
-        yield Record("resumed" if self._resumed else "initial", {
-            "versions": [self._round], "digests": [digest(self._state)], "step": self._round,
-            "processed": self._tokens})
+        begins = events.Resumed if self._resumed else events.Initial
+        yield begins(versions=[self._round], digests=[digest(self._state)], step=self._round, processed=self._tokens)
         yield self._next_heartbeat(now)
 
     def _timer(self, key: str, now: float) -> Iterable[Effect]:
@@ -184,7 +186,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
         member = self._by_connection.pop(connection, None)
         if member is not None:
             del self.peers[member.name]
-            yield Record("lost", {"learner": member.name, "incarnation": member.incarnation, "reason": reason})
+            yield events.Lost(learner=member.name, incarnation=member.incarnation, reason=reason)
             yield from self._close_round(now)
 
     def on_saved(self, checkpoint: int, now: float) -> Iterable[Effect]:
@@ -199,8 +201,8 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
         yield from self._replace(hello, now)
         self.peers[hello.node] = self._by_connection[connection] = _Member(hello.node, hello.incarnation, connection,
                                                                            now)
-        yield Record("hello", {"learner": hello.node, "incarnation": hello.incarnation, "versions": [self._round],
-                               "versions_held": [_NONE]})
+        yield events.Hello(learner=hello.node, incarnation=hello.incarnation, versions=[self._round],
+                           versions_held=[_NONE])
         yield Send(*self._standing(now), to=connection)
 
     def _take(self, peer: _Member, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
@@ -228,7 +230,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
         self._contributed.update(part.learner for part in parts)
         if not self.steady and self._contributed.issuperset(self._settings.starters):
             self.steady = True
-            yield Record("steady", {"step": self._round, "processed": self._tokens})
+            yield events.Steady(step=self._round, processed=self._tokens)
         if self._tokens >= self._settings.budget_tokens:
             yield from self._finish(now, step=self._round, processed=self._tokens, merged=self._tokens)
         else:
@@ -269,7 +271,7 @@ class RoundWorker:
 
     def on_lost(self, reason: str, now: float) -> Iterable[Effect]:
         """The driver connects again."""
-        yield Record("disconnected", {"reason": reason, "step": self._number})
+        yield events.Disconnected(reason=reason, step=self._number)
 
     def on_message(self, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A new round, or a question whether anybody is there."""
@@ -277,13 +279,13 @@ class RoundWorker:
             return
         self.steady, self._heard = message.steady, (message, tensors)
         if message.over:
-            yield Record("finished", {"step": self._number, "tokens": self._number})
+            yield events.Finished(step=self._number, tokens=self._number)
             yield Send(Farewell())
             yield Stop("finished")
             return
         if not self._ready:
             self._ready = True
-            yield Record("ready", {"step": self._number, "position": message.round})
+            yield events.Ready(step=self._number, position=message.round)
         if self._made is not None and self._made[0].round == message.round:
             yield Send(*self._made)
         elif self._busy:
@@ -308,8 +310,8 @@ class RoundWorker:
         round_, tensors, loss = result
         self._busy, self._number = False, self._number + 1
         self._made = Contribution(round=round_, number=self._number), tensors
-        yield Record("step", {"step": self._number, "tokens": self._settings.tokens_per_step_of(self.name),
-                              "loss": round(loss, 6), "position": round_, "began": round(began, 6)})
+        yield events.Step(step=self._number, tokens=self._settings.tokens_per_step_of(self.name),
+                          loss=round(loss, 6), position=round_, began=round(began, 6))
         if self._heard[0].round == round_:
             yield Send(*self._made)
         else:

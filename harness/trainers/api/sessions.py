@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
-from diloco_chaos.harness.trainers.core.effects import Close, Effect, Record, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Effect, Send, Stop, Timer
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Introduction, Message
 
 _LEAVE = "leave"
@@ -115,8 +116,7 @@ class PeerSessions(ABC, Generic[P, H]):
         if hello.node not in self._names or not ours:
             return [Close(connection, f"{hello.node} is not a learner of this run")]
         if hello.incarnation < newest:
-            return [Record("refused", {"learner": hello.node, "incarnation": hello.incarnation,
-                                       "reason": "old incarnation"}),
+            return [events.Refused(learner=hello.node, incarnation=hello.incarnation, reason="old incarnation"),
                     Close(connection, "a newer incarnation of this learner is known", final=True)]
         return []
 
@@ -144,11 +144,11 @@ class PeerSessions(ABC, Generic[P, H]):
         return [Send(message, tensors, to=peer.connection) for peer in self.peers.values()
                 if peer.connection is not None]
 
-    def _finish(self, now: float, **told: Any) -> Iterable[Effect]:
-        """Training is over; `told`: fields of the tape's event. Whoever was there lately is waited for: one that does
-        not read it on the connection that it has comes back to hear it."""
+    def _finish(self, now: float, step: int, processed: int, merged: int) -> Iterable[Effect]:
+        """Training is over. A peer that was there lately is waited for: one that does not read it on the connection
+        that it has comes back to hear it."""
         self.finished = True
-        yield Record("finished", told)
+        yield events.Finished(step=step, processed=processed, merged=merged)
         there = {peer.name for peer in self.peers.values() if peer.connection is not None}
         self._untold = there | {name for name, t in self._left.items() if now - t <= self._timeout}
         yield from self._tell_all(*self._end())

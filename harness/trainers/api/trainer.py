@@ -19,8 +19,9 @@ from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.core.programs import Program
@@ -125,8 +126,8 @@ class ToldLoss(NamedTuple):
 class Witness(Protocol):
     """Writes the event log of nodes that write none themselves."""
 
-    def on_event(self, event: str, fields: dict[str, Any], t: float) -> None:
-        """The harness recorded something, at `t` seconds of the run."""
+    def on_event(self, event: Event) -> None:
+        """The harness recorded something."""
         ...
 
     def look(self, t: float) -> None:
@@ -147,7 +148,7 @@ class Recorded(Protocol):
         ...
 
     @property
-    def recovered_merges(self) -> list[Event]:
+    def recovered_merges(self) -> list[RecoveredMerge]:
         """Merges of which only the successor of the node that made them tells."""
         ...
 

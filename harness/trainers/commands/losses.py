@@ -10,18 +10,17 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainers.api.trainer import ToldLoss
 
 POINTS = 20
 
 
-def curve(steps: Iterable[Event], rounds: int) -> Sequence[ToldLoss]:
+def curve(steps: Iterable[Step], rounds: int) -> Sequence[ToldLoss]:
     """One point for each twentieth of `rounds` in which somebody told a loss, at its last round."""
-    stretches: dict[int, list[Event]] = {}
+    stretches: dict[int, list[tuple[Step, float]]] = {}
     for step in steps:
-        loss = step.fields.get("loss")
-        if isinstance(loss, int | float) and math.isfinite(loss) and 1 <= step["step"] <= rounds:
-            stretches.setdefault(-(-step["step"] * POINTS // rounds), []).append(step)
-    return [ToldLoss(number, max(step["step"] for step in told), max(step.t for step in told),
-                     median(step["loss"] for step in told)) for number, told in sorted(stretches.items())]
+        if step.loss is not None and math.isfinite(step.loss) and 1 <= step.step <= rounds:
+            stretches.setdefault(-(-step.step * POINTS // rounds), []).append((step, step.loss))
+    return [ToldLoss(number, max(step.step for step, _ in stretch), max(step.t for step, _ in stretch),
+                     median(loss for _, loss in stretch)) for number, stretch in sorted(stretches.items())]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
@@ -69,7 +70,7 @@ class Commands(Trainer):
 
     def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
         """By their `step` events."""
-        return curve(tape.of("step"), settings.rounds) if settings.rounds else ()
+        return curve(tape.of(Step), settings.rounds) if settings.rounds else ()
 
     def events(self, settings: Any, role: Role) -> frozenset[str]:
         """A `step` is a round that a worker told of."""

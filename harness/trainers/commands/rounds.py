@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Finished, Hello, Lost, Merge, MergedPart, Start, Steady, Step
 from diloco_chaos.harness.trainers.core.roles import SYNCER
 from diloco_chaos.harness.trainers.core.round_reports import Report
 
+E = TypeVar("E", bound=Event)
 PATIENCE_S = 1.0
 """A round has those members who report it within so long."""
 
@@ -36,7 +37,7 @@ class _Open:
 
     number: int
     t: float
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[MergedPart] = field(default_factory=list)
 
 
 class Rounds:
@@ -57,11 +58,11 @@ class Rounds:
         """A process was started."""
         if not self._begun:
             self._begun = True
-            yield _of_run(t, "start", role="coordinator")
+            yield _of_run(t, Start(role="coordinator"))
         self._workers[worker] = _Worker(incarnation, t)
         self._coming.discard(worker)
-        yield _of_run(t, "hello", learner=worker, incarnation=incarnation, fresh=incarnation == 0, step=self._newest,
-                      versions=[self._merged], versions_held=[-1])
+        yield _of_run(t, Hello(learner=worker, incarnation=incarnation, fresh=incarnation == 0, step=self._newest,
+                               versions=[self._merged], versions_held=[-1]))
 
     def on_end(self, worker: str, incarnation: int, t: float, *, again: bool) -> Iterator[Event]:
         """A process has ended; `again`: it is going to be started again."""
@@ -70,7 +71,7 @@ class Rounds:
             return
         known.alive = False
         yield from self._close(t) if self._complete() else ()
-        yield _of_run(t, "lost", learner=worker, incarnation=incarnation, reason="its process ended")
+        yield _of_run(t, Lost(learner=worker, incarnation=incarnation, reason="its process ended"))
         if again:
             self._coming.add(worker)
         elif not self._coming and not any(one.alive for one in self._workers.values()):
@@ -81,18 +82,18 @@ class Rounds:
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation or self._finished:
             return
-        yield Event(t, worker, incarnation, "step", {
-            "step": report.round, "tokens": report.samples or 0, "began": known.since, "loss": report.loss})
+        yield Step(step=report.round, tokens=report.samples or 0, began=known.since,
+                   loss=report.loss).stamped(t, worker, incarnation)
         known.since, known.last = t, report.round
-        part = {"learner": worker, "incarnation": incarnation, "fragment": 0, "base": self._merged, "arrived": t,
-                "first": report.round, "last": report.round, "steps": 1, "tokens": report.samples or 0, "weight": 1.0,
-                "digest": "", **({} if report.members is None else {"members": report.members})}
+        part = MergedPart(learner=worker, incarnation=incarnation, base=self._merged, arrived=t, first=report.round,
+                          last=report.round, steps=1, tokens=report.samples or 0, weight=1.0, digest="",
+                          members=report.members)
         if not self._shared:
             yield from self._close(t)
             self._open = _Open(report.round, t, [part])
             yield from self._close(t)
         elif self._open is not None and report.round == self._open.number:
-            if all(other["learner"] != worker for other in self._open.parts):
+            if all(other.learner != worker for other in self._open.parts):
                 self._open.parts.append(part)
             yield from self._close(t) if self._complete() else ()
         elif report.round > self._newest:
@@ -111,7 +112,7 @@ class Rounds:
     def _complete(self) -> bool:
         """Whether all who are there have reported the open round."""
         there = {name for name, worker in self._workers.items() if worker.alive}
-        return self._open is not None and there <= {part["learner"] for part in self._open.parts}
+        return self._open is not None and there <= {part.learner for part in self._open.parts}
 
     def _all_there(self) -> bool:
         """Whether every worker that lives has come to the target."""
@@ -124,20 +125,20 @@ class Rounds:
         over, self._open = self._open, None
         self._merged += 1
         self._newest = max(self._newest, over.number)
-        yield _of_run(over.t, "merge", round=over.number, fragment=0, version=self._merged, digest="", step=over.number,
-                      processed=self._newest, merged=self._newest, opened=over.t, quorum_at=over.t, closed=t,
-                      grace=0.0, step_time=0.0, sync_time=0.0, asked=sorted(self._workers), declined=[],
-                      contributions=over.parts)
-        self._seen |= {part["learner"] for part in over.parts}
+        yield _of_run(over.t, Merge(
+            round=over.number, fragment=0, version=self._merged, digest="", step=over.number, processed=self._newest,
+            merged=self._newest, opened=over.t, quorum_at=over.t, closed=t, grace=0.0, step_time=0.0, sync_time=0.0,
+            asked=sorted(self._workers), declined=[], contributions=over.parts))
+        self._seen |= {part.learner for part in over.parts}
         if not self._steady and self._seen >= self._expected:
             self._steady = True
-            yield _of_run(over.t, "steady", step=over.number, processed=self._newest)
+            yield _of_run(over.t, Steady(step=over.number, processed=self._newest))
 
     def _finish(self, t: float, *, early: bool) -> Iterator[Event]:
         if not self._finished:
             self._finished = True
-            yield _of_run(t, "finished", step=self._newest, processed=self._newest, early=early)
+            yield _of_run(t, Finished(step=self._newest, processed=self._newest, early=early))
 
 
-def _of_run(t: float, event: str, **fields: Any) -> Event:
-    return Event(t, SYNCER, 0, event, fields)
+def _of_run(t: float, event: E) -> E:
+    return event.stamped(t, SYNCER, 0)

@@ -8,12 +8,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from diloco_chaos.harness.record.tape.event import Event, line
+from diloco_chaos.harness.record.tape.events import (
+    Event,
+    Exit,
+    Failpoint,
+    FailpointPassed,
+    Spawn,
+    Start,
+    Steady,
+    Warning,
+)
+from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.trainers.commands.progress import Hold, Holds, Reader, Source
 from diloco_chaos.harness.trainers.commands.rounds import Rounds
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, STEADY, WRITTEN, filled
-from diloco_chaos.harness.trainers.node.failpoints import PASSED, STOPPED
 
 _LONGEST_LINE = 1 << 16
 _CLOCK_OFF_S = 5.0
@@ -68,20 +77,19 @@ class LogWitness:
         self._out: dict[tuple[str, int], Any] = {}
         self._told: set[tuple[str, int]] = set()
 
-    def on_event(self, event: str, fields: dict[str, Any], t: float) -> None:
+    def on_event(self, event: Event) -> None:
         """The harness recorded something."""
-        if event == "spawn" and "target" in fields:
-            node, incarnation = fields["target"], fields["incarnation"]
+        if isinstance(event, Spawn):
+            node, incarnation = event.process
             role = "learner" if node in self._workers else "service"
-            self._write([Event(t, node, incarnation, "start", {"role": role})])
+            self._write([Start(role=role).stamped(event.t, node, incarnation)])
             if node in self._workers:
                 self._follow(node, incarnation)
-                self._write(self._rounds.on_start(node, incarnation, t))
-        elif event == "exit" and fields.get("target") in self._workers:
-            node, incarnation = fields["target"], fields["incarnation"]
-            self._read(node, incarnation, t, to_the_end=True)
-            self._running.discard((node, incarnation))
-            self._write(self._rounds.on_end(node, incarnation, t, again=bool(fields.get("again"))))
+                self._write(self._rounds.on_start(node, incarnation, event.t))
+        elif isinstance(event, Exit) and event.target in self._workers:
+            self._read(*event.process, event.t, to_the_end=True)
+            self._running.discard(event.process)
+            self._write(self._rounds.on_end(*event.process, event.t, again=bool(event.again)))
 
     def look(self, t: float) -> None:
         """Read what was told since, and write what it means."""
@@ -131,22 +139,22 @@ class LogWitness:
         if isinstance(read, str):
             if (node, incarnation) not in self._told:  # once is enough
                 self._told.add((node, incarnation))
-                yield Event(t, node, incarnation, "warning", {"reason": read})
+                yield Warning(reason=read).stamped(t, node, incarnation)
         elif isinstance(read, Hold):
-            yield Event(t, node, incarnation, STOPPED if read.stops else PASSED,
-                        {"point": read.point, "count": read.count})
+            kind = Failpoint if read.stops else FailpointPassed
+            yield kind(point=read.point, count=read.count).stamped(t, node, incarnation)
         elif read is not None:
             own = t if read.time is None else read.time - self._wall
             yield from self._rounds.on_report(node, incarnation, read, own if abs(own - t) < _CLOCK_OFF_S else t)
 
     def _write(self, events: Iterable[Event]) -> None:
         for event in events:
-            if event.event == "steady":
+            if isinstance(event, Steady):
                 (self._run / PROGRESS / STEADY).touch()
-            key = (event.node, event.incarnation)
+            key = (event.node, event.inc)
             if key not in self._out:
                 (self._run / "tape").mkdir(parents=True, exist_ok=True)
                 self._out[key] = open(  # noqa: SIM115 - open as long as the run goes on
-                    self._run / "tape" / f"{event.node}.{event.incarnation}.jsonl", "a", encoding="utf-8")
+                    self._run / "tape" / f"{event.node}.{event.inc}.jsonl", "ab")
             self._out[key].write(line(event))
             self._out[key].flush()

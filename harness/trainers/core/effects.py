@@ -1,4 +1,5 @@
-"""What a core asks its driver to do. Cores do no I/O: they return these, and the driver carries them out in order."""
+"""What a core asks its driver to do. Cores do no I/O: they return these, and the driver carries them out in order. An
+event of the tape is an effect, too: the driver records it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape.events import Event, Upload
 from diloco_chaos.harness.trainers.wire.messages import Message
 
 _NONE: Tensors = {}
@@ -19,8 +21,8 @@ class Send(NamedTuple):
     to: int | None = None
     half: str = ""
     """A failpoint in the middle of this frame."""
-    sent: str = ""
-    """Event to record once the frame is written, with the message's round and fragment and its size in bytes."""
+    sent: Upload | None = None
+    """Event to record once the frame is written; its `bytes` are the frame's."""
 
 
 class Close(NamedTuple):
@@ -37,13 +39,6 @@ class Timer(NamedTuple):
 
     key: str
     at: float
-
-
-class Record(NamedTuple):
-    """Write an event to the tape."""
-
-    event: str
-    fields: dict[str, Any]
 
 
 class Working(NamedTuple):
@@ -103,4 +98,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Send | Close | Timer | Record | Working | Commit | Save | Snapshot | Failpoint | Compute | Stop
+Effect = Send | Close | Timer | Event | Working | Commit | Save | Snapshot | Failpoint | Compute | Stop

@@ -10,14 +10,14 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from diloco_chaos.harness.record.tape.events import Corrupted, MemoryContent, MemoryPart
 
 if TYPE_CHECKING:  # as in harness/base/tensors.py
     import numpy as np
     from numpy.typing import NDArray
 
-Part = Literal["weights", "moments"]
-Content = Literal["nan", "bits"]
 ORDERS = "orders"
 """The folder, in the run's."""
 _BITS = 32
@@ -29,11 +29,16 @@ class Corruption:
 
     fault: str
     """The fault's id."""
-    part: Part
-    content: Content
+    part: MemoryPart
+    content: MemoryContent
     values: int
     """How many values are hit, at most all of them."""
     seed: int
+
+    @classmethod
+    def of(cls, event: Corrupted) -> Corruption:
+        """What a learner recorded that it did."""
+        return cls(event.fault, event.part, event.content, event.values, event.seed)
 
     def apply(self, memory: NDArray[np.float32]) -> None:
         """Change a flat float32 array in place."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from diloco_chaos.harness.base.tensors import Tensors
-from diloco_chaos.harness.trainers.core.effects import Compute, Effect, Record
+from diloco_chaos.harness.record.tape.events import Event
+from diloco_chaos.harness.trainers.core.effects import Compute, Effect
 from diloco_chaos.harness.trainers.core.memory import Corruption
 from diloco_chaos.harness.trainers.wire.messages import Message, Vocabulary
 
@@ -98,6 +99,6 @@ class Worker(Core, Protocol):
 class Corruptible(Protocol):
     """A worker whose memory can fail by order."""
 
-    def corrupt(self, corruption: Corruption) -> Iterable[Record]:
+    def corrupt(self, corruption: Corruption) -> Iterable[Event]:
         """Let it fail, between two steps; what its tape is to tell of it."""
         ...

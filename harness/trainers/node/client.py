@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send
 from diloco_chaos.harness.trainers.core.memory import ordered
@@ -60,8 +61,8 @@ class ClientDriver(Driver):
         core, began = self._client_core, self.now()
         if isinstance(core, Corruptible):
             for corruption in ordered(self._run_folder, core.name, core.incarnation):
-                for told in core.corrupt(corruption):
-                    self.tape.record(told.event, **told.fields)
+                for event in core.corrupt(corruption):
+                    self.tape.record(event)
 
         def step() -> None:
             # What is raised in here ends the node with its traceback in the log: see `_raise`.
@@ -108,13 +109,13 @@ class ClientDriver(Driver):
                     heard = True
                     if isinstance(message, Refused):
                         if message.final:
-                            self.tape.record("superseded", reason=message.reason)
+                            self.tape.record(events.Superseded(reason=message.reason))
                             self.feed(None)
                         return heard, f"refused: {message.reason}"
                     self._pass_on(message, tensors)
             return heard, "closed by the syncer"
         except FrameError as error:
-            self._refusals.tell("refused_frame", peer=SYNCER, reason=str(error))
+            self._refusals.record(events.RefusedFrame(peer=SYNCER, reason=str(error)))
             return heard, str(error)
         except TimeoutError:
             return heard, f"nothing heard for {self._silence:.1f} s"

@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import STATE, Content, FolderDisk
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainers.core.effects import (
     Close,
@@ -20,7 +24,6 @@ from diloco_chaos.harness.trainers.core.effects import (
     Compute,
     Effect,
     Failpoint,
-    Record,
     Save,
     Send,
     Snapshot,
@@ -89,8 +92,8 @@ class Driver:
         match effect:
             case Send():
                 await self._send(effect)
-            case Record():
-                self.tape.record(effect.event, **effect.fields)
+            case Event():
+                self.tape.record(effect)
             case Timer():
                 self._set_timer(effect)
             case Commit():
@@ -121,7 +124,7 @@ class Driver:
             if error is None:
                 self.feed(lambda now: self._core.on_saved(save.checkpoint, now))
             elif isinstance(error, OSError):
-                self.tape.record("not_saved", checkpoint=save.checkpoint, reason=str(error))
+                self.tape.record(events.NotSaved(checkpoint=save.checkpoint, reason=str(error)))
             else:
                 self.fail(error)
         asyncio.get_running_loop().run_in_executor(
@@ -156,9 +159,8 @@ class Driver:
             writer.write(frame[len(frame) // 2:])
         else:
             writer.write(frame)
-        if send.sent:
-            message: Any = send.message
-            self.tape.record(send.sent, bytes=len(frame), round=message.round, fragment=message.fragment)
+        if send.sent is not None:
+            self.tape.record(replace(send.sent, bytes=len(frame)))
 
     # -- failpoints: they exist for the experiment's sake ----------------------------------------------------------
 

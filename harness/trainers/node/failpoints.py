@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
 
 from diloco_chaos.harness.record.storage.disk import Content
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Event, Failpoint, FailpointPassed
 from diloco_chaos.harness.trainers.core.effects import Save
 
-STOPPED, PASSED = "failpoint", "failpoint_passed"
-"""Events: a node stands at a failpoint; it came to one that a fault waits for, and went on."""
 _PASSED = "passed"
 """How often, in the metadata of a node's part of a checkpoint."""
-
-
-class Tells(Protocol):
-    """What writes an event of a node."""
-
-    def __call__(self, event: str, **fields: Any) -> None:
-        """Write it."""
 
 
 class Failpoints:
@@ -37,15 +27,15 @@ class Failpoints:
             point: times for point, times in wanted.items() if point in noted}
         self.passed = Counter(dict.fromkeys(self._wanted, 0) | dict(before or {}) | (noted or {}))
 
-    def due(self, point: str, core: object, tell: Tells) -> bool:
-        """It is passed once more, which is told as long as there is a stop to come; whether to stop there. `core` tells
-        whether it knows of the steady state."""
+    def due(self, point: str, core: object, record: Callable[[Event], None]) -> bool:
+        """It is passed once more, which is recorded as long as there is a stop to come; whether to stop there. `core`
+        tells whether it knows of the steady state."""
         if point not in self._wanted or not getattr(core, "steady", False):
             return False
         self.passed[point] += 1
         count, last = self.passed[point], self._wanted[point]
         if count <= last:
-            tell(STOPPED if count == last else PASSED, point=point, count=count)
+            record((Failpoint if count == last else FailpointPassed)(point=point, count=count))
         return count == last
 
     def noted(self, part: Save) -> Save:
@@ -57,6 +47,6 @@ def passed(events: Iterable[Event]) -> dict[str, int]:
     """How often a node came to each failpoint at which it was to stop, by its events."""
     found: dict[str, int] = {}
     for event in events:
-        if event.event in (STOPPED, PASSED):
-            found[event["point"]] = max(found.get(event["point"], 0), event["count"])
+        if isinstance(event, Failpoint | FailpointPassed):
+            found[event.point] = max(found.get(event.point, 0), event.count or 0)
     return found

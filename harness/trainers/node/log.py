@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
-from typing import Any
 
+from msgspec import structs
+
+from diloco_chaos.harness.record.tape.events import Event, Merge, OuterGradient, Received, Refused, Step
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 
 _EVERY = 20  # steps between two lines about steps
@@ -20,28 +23,32 @@ _WORDS = {
 
 
 class Logged(TapeWriter):
-    """A tape that is told, too."""
+    """A tape that is a log for people, too."""
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: Event) -> None:
         """Append one event, and print a line about it where it matters to people."""
-        super().record(event, **fields)
-        if words := in_words(event, fields):
-            with suppress(OSError):  # a log that nobody can write must not end the training
+        super().record(event)
+        if words := in_words(event):
+            with suppress(OSError):  # a log that can't be written must not end the training
                 print(" ".join(words.split()), flush=True)
 
 
-def in_words(event: str, fields: dict[str, Any]) -> str:
+def in_words(event: Event) -> str:
     """The event as a line; empty: not worth one."""
-    if event == "step":
-        return f"step {fields['step']}, loss {fields['loss']:.3f}" if fields["step"] % _EVERY == 0 else ""
-    if event == "merge":
-        names = ", ".join(part["learner"] for part in fields["contributions"])
-        return f"step {fields['step']}: fragment {fields['fragment']} version {fields['version']} from {names}"
-    if event == "received":
-        return f"received fragment {fields['fragment']} version {fields['version']} at step {fields['step']}"
-    if event == "outer_gradient":
-        return f"gave {fields['steps']} steps of fragment {fields['fragment']}"
-    if event == "refused" and "learner" not in fields:  # a learner refuses what the syncer sent
-        return f"refused what the syncer sent: {fields.get('reason', 'no reason')}"
-    known = {"learner": "an unknown peer", "reason": "no reason"} | fields
-    return _WORDS[event].format_map(known) if event in _WORDS else ""
+    match event:
+        case Step():
+            loss = math.nan if event.loss is None else event.loss
+            return f"step {event.step}, loss {loss:.3f}" if event.step % _EVERY == 0 else ""
+        case Merge():
+            names = ", ".join(part.learner for part in event.contributions)
+            return f"step {event.step}: fragment {event.fragment} version {event.version} from {names}"
+        case Received():
+            return f"received fragment {event.fragment} version {event.version} at step {event.step}"
+        case OuterGradient():
+            return f"gave {event.steps} steps of fragment {event.fragment}"
+        case Refused() if event.learner is None:  # a learner refuses what the syncer sent
+            return f"refused what the syncer sent: {event.reason}"
+        case _:
+            return _WORDS.get(event.event, "").format_map(
+                {name: value or f"no {name}" if isinstance(value, str) else value
+                 for name, value in structs.asdict(event).items()})

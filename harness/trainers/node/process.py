@@ -27,6 +27,7 @@ from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import STATE, Content, FolderDisk
 from diloco_chaos.harness.record.storage.files import write_whole
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.writing import NoTape, TapeWriter, earlier, next_incarnation
 from diloco_chaos.harness.trainers.api.trainer import TrainerError, at
 from diloco_chaos.harness.trainers.node.driver import Driver
@@ -90,19 +91,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.incarnation = next_incarnation(options.run / "tape", options.name)
     kind = NoTape if options.no_tape else Logged if options.log else TapeWriter
     tape = kind(options.run / "tape", options.name, options.incarnation, options.epoch)
-    tape.record("start", role=options.role, pid=os.getpid(), sources=node_digest())
+    tape.record(events.Start(role=options.role, pid=os.getpid(), sources=node_digest()))
     settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
     try:
         told = asyncio.run(_run(options, settings, tape))
     except checkpoint.CheckpointError as error:
-        tape.record("refused_checkpoint", reason=str(error))
+        tape.record(events.RefusedCheckpoint(reason=str(error)))
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
-        tape.record("failed", reason=str(error))
+        tape.record(events.Failed(reason=str(error)))
         print(f"{options.name}: {error}", file=sys.stderr)
         return 1
-    tape.record("exit", **({"told": True} if told else {}))
+    tape.record(events.Exit(told=told))
     return 0
 
 
@@ -161,7 +162,7 @@ def _learner(options: argparse.Namespace, settings: NodeSettings, tape: TapeWrit
     from diloco_chaos.harness.trainers.node.client import ClientDriver
     part = _part(options, settings)
     core = settings.workload().worker(options.name, options.incarnation, os.environ[TOKEN], part)
-    tape.record("imported")
+    tape.record(events.Imported())
     return ClientDriver(core, tape, options.epoch, options.run, _failpoints(options, part),
                         settings.workings(options.run, options.name, options.incarnation))
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.record.tape.writing import TapeWriter
-from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Record, Send, Snapshot, Stop
+from diloco_chaos.harness.trainers.core.effects import Close, Compute, Effect, Send, Snapshot, Stop
 from diloco_chaos.harness.trainers.core.roles import Coordinator
 from diloco_chaos.harness.trainers.node.driver import Driver
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
@@ -20,7 +21,7 @@ from diloco_chaos.harness.trainers.storage.workings import Workings
 from diloco_chaos.harness.trainers.wire.frames import MAX_HEADER, Decoder, FrameError
 from diloco_chaos.harness.trainers.wire.messages import Echo, Introduction, Message, Probe, Refused
 from diloco_chaos.harness.trainers.wire.token import matches
-from diloco_chaos.harness.trainers.wire.traffic import TOLD_AT, Traffic
+from diloco_chaos.harness.trainers.wire.traffic import Traffic
 
 _CHUNK = 1 << 18
 _FLUSH_S = 2.0
@@ -49,7 +50,7 @@ class ServerDriver(Driver):
             OSError: the port can't be bound.
         """
         server = await asyncio.start_server(self._accept, host, port)
-        self.tape.record("listening", host=host, port=server.sockets[0].getsockname()[1])
+        self.tape.record(events.Listening(host=host, port=server.sockets[0].getsockname()[1]))
         self.feed(self._server_core.start)
         await self.serve()
         server.close()
@@ -80,8 +81,8 @@ class ServerDriver(Driver):
 
     async def _do(self, effect: Effect) -> None:
         await super()._do(effect)
-        if isinstance(effect, (Snapshot, Stop)) or (isinstance(effect, Record) and effect.event == TOLD_AT):
-            self.tape.record("traffic", **self._traffic.fields())
+        if isinstance(effect, Snapshot | Stop | events.Steady):
+            self.tape.record(self._traffic.event())
 
     def frame(self, message: Message, tensors: Tensors | None = None) -> bytes:
         """Counted, too."""
@@ -122,23 +123,24 @@ class ServerDriver(Driver):
                             self._pass_on(connection, message, tensors)
         except FrameError as error:
             reason = f"frame: {error}"
-            self._refusals.tell("refused_frame", peer=self._peer(connection), reason=str(error))
+            self._refusals.record(events.RefusedFrame(peer=self._peer(connection), reason=str(error)))
         except OSError as error:
             reason = error.strerror or str(error)
             if limit.expired():
-                self._refusals.tell("refused_frame", peer=STRANGER, reason=f"no token within {HELLO_S:g} s")
+                self._refusals.record(events.RefusedFrame(peer=STRANGER, reason=f"no token within {HELLO_S:g} s"))
         finally:
             arrived, expected = decoder.pending
             if arrived and not reason.startswith("frame: "):
-                self._refusals.tell("partial_frame", peer=self._peer(connection), bytes=arrived, expected=expected)
+                self._refusals.record(events.PartialFrame(peer=self._peer(connection), bytes=arrived,
+                                                          expected=expected))
             self._gone(connection, writer, reason)
 
     def _make_room_for(self, connection: int) -> None:
         """Whoever waits longest to be admitted has to go, where too many do."""
         oldest = self._lobby.enter(connection)
         if oldest is not None:
-            self._refusals.tell("refused_frame", peer=STRANGER,
-                                reason=f"{MOST} others came after it before it had shown a token")
+            why = f"{MOST} others came after it before it had shown a token"
+            self._refusals.record(events.RefusedFrame(peer=STRANGER, reason=why))
             self._writers[oldest].transport.abort()
 
     def _gone(self, connection: int, writer: asyncio.StreamWriter, reason: str) -> None:
@@ -155,7 +157,8 @@ class ServerDriver(Driver):
         """Whether who this is, by the beginning of the first frame, may talk to us."""
         token = message.token if isinstance(message, (Introduction, Probe)) else ""
         if not matches(token, self._token):
-            self._refusals.tell("refused_frame", peer=STRANGER, reason=f"no valid token in the first {message.type}")
+            why = f"no valid token in the first {message.type}"
+            self._refusals.record(events.RefusedFrame(peer=STRANGER, reason=why))
             writer.write(self.frame(Refused(reason="wrong token: this is another run's syncer")))
             return False
         self._lobby.leave(connection)

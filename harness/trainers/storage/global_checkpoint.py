@@ -23,7 +23,8 @@ from pathlib import Path
 
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import Content
-from diloco_chaos.harness.trainers.core.effects import Effect, Record, Save
+from diloco_chaos.harness.record.tape import events
+from diloco_chaos.harness.trainers.core.effects import Effect, Save
 
 CHECKPOINTS = "checkpoints"
 """The folder of all global checkpoints, in the run's."""
@@ -52,8 +53,7 @@ class GlobalCheckpoints:
         """The number of a new one, of which these nodes shall save their parts."""
         overtaken = self.broken(min(self._missing)) if self._missing else ()
         self._open, self._missing = next(self._numbers), set(nodes)
-        return self._open, (*overtaken, Record("checkpoint_begun",
-                                               {"checkpoint": self._open, "step": step, "nodes": sorted(nodes)}))
+        return self._open, (*overtaken, events.CheckpointBegun(checkpoint=self._open, step=step, nodes=sorted(nodes)))
 
     def saved(self, node: str, number: int) -> Iterable[Effect]:
         """A node has saved its part."""
@@ -61,14 +61,14 @@ class GlobalCheckpoints:
             self._missing.discard(node)
             if not self._missing:
                 self.whole = number
-                yield Record("checkpoint_complete", {"checkpoint": number})
+                yield events.CheckpointComplete(checkpoint=number)
 
     def broken(self, node: str) -> Sequence[Effect]:
         """Nothing will come from this node: what it was to save is lost, and with it the checkpoint."""
         if node not in self._missing:
             return ()
         self._missing.clear()
-        return (Record("checkpoint_incomplete", {"checkpoint": self._open, "without": node}),)
+        return (events.CheckpointIncomplete(checkpoint=self._open, without=node),)
 
 
 def keep(run: Path, node: str, save: Save) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-TOLD_AT = "steady"
-"""Beside snapshots and the end: the event at which it is told, so that what it takes to begin can be told apart."""
+from diloco_chaos.harness.record.tape import events
 
 
 class Traffic:
@@ -15,6 +14,6 @@ class Traffic:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
 
-    def fields(self) -> dict[str, dict[str, int]]:
-        """For the tape's `traffic`."""
-        return {"sent": dict(self.sent), "received": dict(self.received)}
+    def event(self) -> events.Traffic:
+        """The totals so far, for the tape."""
+        return events.Traffic(sent=dict(self.sent), received=dict(self.received))

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.figures.canonical import RUNS, perform
+from diloco_chaos.harness.record.tape.events import Healed, Injected, Verified
 from diloco_chaos.harness.trainer.config.cluster_config import MODES
 
 BROKEN = [name for name, run in RUNS.items() if run.faults and not run.torch]
@@ -26,6 +27,6 @@ def test_every_fault_comes_and_is_undone_before_training_is_over(name):
     tape = perform(name).stage.tape()
     planned = {fault.id for fault in RUNS[name].plan.faults}
     over = next(event.t for event in tape.events if event.event == "finished")
-    assert {event["fault"] for event in tape.of("injected")} == planned
-    assert {event["fault"] for event in tape.of("healed", "verified") if event.t < over} <= planned
-    assert all(event.t < over for event in tape.of("injected"))
+    assert {event.fault for event in tape.of(Injected)} == planned
+    assert {event.fault for event in tape.of(Healed, Verified) if event.t < over} <= planned
+    assert all(event.t < over for event in tape.of(Injected))

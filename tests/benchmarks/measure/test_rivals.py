@@ -5,6 +5,7 @@ import pytest
 from benchmarks.measure.rivals import KILLS, LEARNERS, OTHER_RATES, WINDOW_S, _figures, _predicted, _simulated, plan
 from diloco_chaos.chaos.report.compare import under
 from diloco_chaos.faults import Kill
+from diloco_chaos.harness.record.tape.events import Lost
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
@@ -28,9 +29,9 @@ def test_the_same_learners_die_at_the_same_times_however_that_is_seen():
     ("at_once", "closed by the peer", 0.0, 0.1), ("by_timeout", "silent", 2.9, 3.6)])
 def test_a_death_is_seen_at_once_or_only_by_timeout_and_costs_what_is_predicted(seen, reason, least, most):
     history = _simulated(under(plan(0, seen=seen), "elastic_data_parallel"))
-    lost = history.tape.of("lost")
+    lost = history.tape.of(Lost)
     assert len(lost) == KILLS
-    assert all(event["reason"].startswith(reason) for event in lost)
+    assert all(event.reason.startswith(reason) for event in lost)
     figures = _figures(history, seen)
     assert least <= figures["noticed_s"] <= figures["noticed_longest_s"] <= most
     assert figures["goodput"] == pytest.approx(figures["predicted"], abs=0.02)

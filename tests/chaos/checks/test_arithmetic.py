@@ -8,9 +8,10 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.data_parallel import hub
+from recorded_events import changed
 
 CHECK = "arithmetic_correct"
 
@@ -31,13 +32,13 @@ def test_a_sound_run_is_computed_as_the_formulas_say(history):
 
 
 def test_a_value_that_is_another_fails_and_says_where(history):
-    merge = history.tape.of("merge")[9]
-    events = [Event(event.t, event.node, event.incarnation, event.event, event.fields | {"digest": "0" * 32})
+    merge = history.tape.of(Merge)[9]
+    events = [changed(event, digest="0" * 32)
               if event is merge else event for event in history.tape.events]
     found = verdict(history.plan, events)
     assert found.verdict == "failed"
     assert found.measured == f"differs at {merge.t:.2f} s"
-    assert f"version {merge['version']} of fragment {merge['fragment']} was 000" in found.evidence[0]
+    assert f"version {merge.version} of fragment {merge.fragment} was 000" in found.evidence[0]
 
 
 def test_without_a_learners_events_nothing_is_known(history):

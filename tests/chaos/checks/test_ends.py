@@ -10,7 +10,7 @@ CHECK = "no_unplanned_exit"
 def ended(story, t, status, target="learner-2", **more):
     """The process ended then, and nothing of it came later."""
     gone = story.without(lambda event: event.node == target and event.t > t).without(
-        lambda event: event.event == "exit" and event.fields.get("target") == target)
+        lambda event: event.event == "exit" and event.target == target)
     if status == 0 and not any(event.t == t for event in gone.all("exit", target)):
         gone = gone.said(t, target, "exit")
     return gone.said(t, "harness", "exit", target=target, incarnation=0, status=status, killed=False, **more)
@@ -65,7 +65,7 @@ def test_a_full_disk_that_is_no_fault_of_the_plan_proves_nothing(calm):
 @pytest.mark.parametrize(("fault", "target", "verdict"), [("f1", "learner-1", "unknown"),
                                                           ("f2", "learner-2", "failed")], ids=["kill", "straggler"])
 def test_a_process_proves_nothing_where_a_fault_that_ends_processes_had_hit_it(storm, fault, target, verdict):
-    at = next(event.t for event in storm.all("injected", "harness") if event["fault"] == fault) + 1
+    at = next(event.t for event in storm.all("injected", "harness") if event.fault == fault) + 1
     assert ended(storm, at, 1, target).verdict(CHECK).verdict == verdict
 
 
@@ -98,7 +98,7 @@ def test_a_sound_run_ends_for_everybody_at_once(request, run):
 
 
 def test_who_does_not_end_by_itself_is_told(calm):
-    story = calm.without(lambda event: event.event == "exit" and event.fields.get("target") == "learner-2")
+    story = calm.without(lambda event: event.event == "exit" and event.target == "learner-2")
     verdict = story.verdict("end_correct")
     assert verdict.verdict == "failed"
     assert verdict.evidence[0].startswith("learner-2 was told that training is over at ")
@@ -109,7 +109,7 @@ def test_who_was_hit_shortly_before_may_not_have_heard_of_it(storm):
     late = storm.bounded(faults=f"[{{pause: learner-2, at: {storm.end - storm.zero - 2}s, for: 1s}}]")
     story = late.said(storm.end - 2, "harness", "injecting", fault="f1", kind="pause", targets=["learner-2"],
                       description="", due=0.0).without(
-        lambda event: event.event == "exit" and event.fields.get("target") == "learner-2")
+        lambda event: event.event == "exit" and event.target == "learner-2")
     assert story.verdict("end_correct").verdict == "passed"
 
 
@@ -122,7 +122,7 @@ def test_who_ends_before_the_syncer_says_so_is_told(calm):
 
 def test_a_merge_after_the_end_is_told(calm):
     merge = calm.all("merge")[-1]
-    story = calm.said(calm.end + 0.2, "syncer", "merge", **merge.fields)
+    story = calm.said(calm.end + 0.2, "syncer", "merge", **dict(merge.payload()))
     assert "when training was over" in story.verdict("end_correct").evidence[0]
 
 

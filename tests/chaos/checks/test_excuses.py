@@ -94,7 +94,7 @@ def test_no_load_excuses_what_has_nothing_to_do_with_time(calm, name):
 
 
 def test_a_machine_that_is_too_busy_before_the_first_fault_says_with_what(storm):
-    slow = storm.without(lambda event: event.event == "step" and event.node == "learner-3" and event["step"] % 2 == 0
+    slow = storm.without(lambda event: event.event == "step" and event.node == "learner-3" and event.step % 2 == 0
                          and event.t < 4)
     assert slow.judged().inconclusive.startswith("this machine is too busy: learner-3 took ")
     assert slow.judged().change == "a pace that this machine holds: --step-time auto"
@@ -116,12 +116,12 @@ def test_steps_that_take_long_on_a_quiet_machine_are_no_weather(calm):
 
 
 def test_a_machine_that_is_too_small_for_the_run_is_told_as_that_though_nobody_else_is_there(calm):
-    slow = calm.without(lambda event: event.event == "step" and event["step"] % 3 != 0)
+    slow = calm.without(lambda event: event.event == "step" and event.step % 3 != 0)
     assert watched(slow, 0, 99, ours=2.0, idle=0.0).judged().inconclusive.startswith("this machine is too busy: ")
 
 
 def test_a_run_that_was_stopped_before_the_first_fault_is_told_as_that_and_not_as_a_busy_machine(storm):
-    slow = storm.without(lambda event: event.event == "step" and event.node == "learner-3" and event["step"] % 2 == 0
+    slow = storm.without(lambda event: event.event == "step" and event.node == "learner-3" and event.step % 2 == 0
                          and event.t < 4)
     words = watched(slow, 1, 2, late=1.9, idle=1.9).judged().inconclusive
     assert words.startswith("the run stood still for 1.9 s before the first fault, while this machine had nothing else")
@@ -129,7 +129,7 @@ def test_a_run_that_was_stopped_before_the_first_fault_is_told_as_that_and_not_a
 
 def never_ended(story, *nodes):
     """These were still there when the harness ended the run."""
-    return story.without(lambda event: event.event == "exit" and event.fields.get("target") in nodes)
+    return story.without(lambda event: event.event == "exit" and event.target in nodes)
 
 
 def test_who_is_slow_to_end_while_others_have_the_machine_proves_nothing(calm):
@@ -143,5 +143,5 @@ def test_who_is_slow_to_end_while_others_have_the_machine_proves_nothing(calm):
 
 @pytest.mark.parametrize(("busy", "verdict"), [((2, 6), "unknown"), ((0, 0), "failed"), ((7, 9), "failed")])
 def test_a_turn_that_is_left_out_while_others_had_the_machine_is_inconclusive(calm, busy, verdict):
-    story = calm.without(lambda event: event.event == "merge" and event["fragment"] == 2 and 3 <= event.t <= 5)
+    story = calm.without(lambda event: event.event == "merge" and event.fragment == 2 and 3 <= event.t <= 5)
     assert watched(story, *busy).verdict("fragments_in_turn").verdict == verdict

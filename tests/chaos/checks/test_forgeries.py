@@ -6,8 +6,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.harness.record.tape.event import Event
 from forged_runs import ALWAYS
+from recorded_events import an_event
 
 # Not shrunk: the forged event is named, and a smaller one would tell no more.
 OFTEN = settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -37,13 +37,13 @@ def test_without_several_kinds_of_events_no_check_crashes(storm, data):
 @given(data=st.data())
 def test_without_any_one_other_event_a_step_merged_twice_does_not_pass(brief, data):
     first = brief.all("merge")[4]
-    second = next(merge for merge in brief.all("merge", fragment=first["fragment"])
-                  if merge["version"] == first["version"] + 1)
-    forged = brief.part(second, first=first["contributions"][0]["first"])
+    second = next(merge for merge in brief.all("merge", fragment=first.fragment)
+                  if merge.version == first.version + 1)
+    forged = brief.part(second, first=first.contributions[0]["first"])
     assert forged.verdict("exactly_once").verdict == "failed"
     twice = [event for event in forged.events if event.event == "merge"
-             and (event["fragment"], event["version"]) in ((first["fragment"], first["version"]),
-                                                           (second["fragment"], second["version"]))]
+             and (event.fragment, event.version) in ((first.fragment, first.version),
+                                                           (second.fragment, second.version))]
     gone = data.draw(st.sampled_from([event for event in forged.events if event not in twice]))
     assert forged.without(gone).verdict("exactly_once").verdict != "passed", gone
 
@@ -81,8 +81,8 @@ def test_any_merge_whose_result_is_altered_is_found(brief, field, data):
 @given(data=st.data())
 def test_any_counter_of_any_contribution_that_is_altered_is_found(brief, field, data):
     merge = data.draw(st.sampled_from(brief.all("merge")))
-    index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
-    old = merge["contributions"][index][field]
+    index = data.draw(st.integers(0, len(merge.contributions) - 1))
+    old = merge.contributions[index][field]
     new = data.draw(st.integers(0, 10_000).filter(lambda value: value != old))
     assert _words(brief.part(merge, index, **{field: new}), "weights_correct") == ["failed"]
 
@@ -92,8 +92,8 @@ def test_any_counter_of_any_contribution_that_is_altered_is_found(brief, field, 
 @given(data=st.data())
 def test_any_place_of_any_contribution_that_is_altered_is_found(brief, field, data):
     merge = data.draw(st.sampled_from(brief.all("merge")))
-    index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
-    old = merge["contributions"][index][field]
+    index = data.draw(st.integers(0, len(merge.contributions) - 1))
+    old = merge.contributions[index][field]
     new = data.draw(st.integers(0, 200).filter(lambda value: value != old))
     assert "failed" in brief.part(merge, index, **{field: new}).describe().values()
 
@@ -102,7 +102,7 @@ def test_any_place_of_any_contribution_that_is_altered_is_found(brief, field, da
 @given(data=st.data())
 def test_any_contribution_whose_bytes_are_not_what_the_learner_sent_is_found(brief, data):
     merge = data.draw(st.sampled_from(brief.all("merge")))
-    index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
+    index = data.draw(st.integers(0, len(merge.contributions) - 1))
     assert "failed" in brief.part(merge, index, digest=lambda digest: digest[::-1]).describe().values()
 
 
@@ -110,12 +110,12 @@ def test_any_contribution_whose_bytes_are_not_what_the_learner_sent_is_found(bri
 @given(data=st.data())
 def test_a_contribution_under_another_name_or_number_is_found(brief, data):
     merge = data.draw(st.sampled_from(brief.all("merge")))
-    index = data.draw(st.integers(0, len(merge["contributions"]) - 1))
+    index = data.draw(st.integers(0, len(merge.contributions) - 1))
     changes = data.draw(st.one_of(
         st.fixed_dictionaries({"incarnation": st.integers(1, 5)}),
         st.fixed_dictionaries({"learner": st.sampled_from(["learner-9", "syncer", ""])}),
-        st.fixed_dictionaries({"learner": st.just(merge["contributions"][index - 1]["learner"])})))
-    if changes == {"learner": merge["contributions"][index]["learner"]}:
+        st.fixed_dictionaries({"learner": st.just(merge.contributions[index - 1]["learner"])})))
+    if changes == {"learner": merge.contributions[index]["learner"]}:
         return
     assert "failed" in brief.part(merge, index, **changes).describe().values()
 
@@ -133,7 +133,7 @@ def test_a_merge_reported_twice_is_found_whatever_the_second_report_says(brief, 
     merge = data.draw(st.sampled_from(brief.all("merge")))
     later = data.draw(st.floats(0, 3, allow_nan=False))
     changes = data.draw(st.fixed_dictionaries({}, optional={"digest": st.just("0" * 32), "round": st.integers(1, 99)}))
-    story = brief.said(min(merge.t + later, brief.end), "syncer", "merge", **merge.fields | changes)
+    story = brief.said(min(merge.t + later, brief.end), "syncer", "merge", **dict(merge.payload()) | changes)
     assert "failed" in story.describe().values()
 
 
@@ -153,7 +153,7 @@ def test_a_tape_that_is_cut_off_anywhere_passes_nothing_and_breaks_no_promise(br
        name=st.sampled_from(["started", "failpoint", "upload", "noise"]))
 def test_an_event_that_no_check_knows_changes_nothing(brief, t, node, name):
     # docs/evidence.md promises that a trainer may record more than the contract asks for.
-    extra = Event(min(max(t, 0.0), brief.end), node, 0, name, {"x": 1})
+    extra = an_event(min(max(t, 0.0), brief.end), node, 0, name, {"x": 1})
     assert brief.plus(extra).describe() == brief.describe()
 
 

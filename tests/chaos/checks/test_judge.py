@@ -7,8 +7,7 @@ import pytest
 from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
 from diloco_chaos.chaos.checks.base import check
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.harness.record.tape import reading
-from diloco_chaos.harness.record.tape.event import line
+from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS
 
@@ -167,13 +166,13 @@ def test_a_torn_tape_of_the_harness_is_a_cut(storm):
 def test_a_broken_line_in_the_middle_of_a_file_is_a_cut_even_where_its_writer_was_killed(storm, tmp_path, life):
     # Only the last line may be half written; whatever follows a broken one is evidence that is lost.
     for event in storm.events:
-        with open(tmp_path / f"{event.node}.{event.incarnation}.jsonl", "a") as file:
+        with open(tmp_path / f"{event.node}.{event.inc}.jsonl", "ab") as file:
             file.write(line(event))
     path = tmp_path / f"learner-1.{life}.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     lines[100] = lines[100][:20] + "\n"
     path.write_text("".join(lines))
-    judgement = judge(History(storm.plan, reading.read(tmp_path), storm.curve, storm.references))
+    judgement = judge(History(storm.plan, Tape.read(tmp_path), storm.curve, storm.references))
     assert [cut for cut in judgement.gaps if f"{path.name}, line 101" in cut]
     assert judgement.exit_code == 3
 
@@ -241,9 +240,9 @@ def test_a_pace_within_5_percent_is_held(storm):
 
 
 def test_a_pace_that_is_lost_after_the_first_fault_is_the_faults_doing(storm):
-    late = [event["step"] for event in storm.all("step", "learner-3") if event.t > 15]
+    late = [event.step for event in storm.all("step", "learner-3") if event.t > 15]
     story = storm.without(lambda event: (event.event, event.node) == ("step", "learner-3")
-                          and event["step"] in late[::2])
+                          and event.step in late[::2])
     assert story.judged().inconclusive == ""
 
 
@@ -263,7 +262,7 @@ def test_a_run_that_says_it_is_over_before_its_budget_was_spent_fails_and_proves
 
 def test_merges_after_the_end_of_training_do_not_pass_unseen(calm):
     merge = calm.all("merge")[40]
-    story = calm.said(calm.end + 0.001, "syncer", "merge", **merge.fields)
+    story = calm.said(calm.end + 0.001, "syncer", "merge", **dict(merge.payload()))
     assert story.judged().exit_code != 0
 
 

@@ -132,7 +132,7 @@ def test_what_data_parallelism_goes_back_behind_was_no_uptime(calm):
     # The last second before it was gone was void, and is part of the time without a merge.
     story = _late(calm, 4.0, 4.9)
     assert story.verdict("uptime").verdict == "passed"
-    versions = [merge["version"] for merge in story.all("merge") if merge.t < 3.0]
+    versions = [merge.version for merge in story.all("merge") if merge.t < 3.0]
     back = story.said(4.8, "syncer", "rolled_back", step=max(versions), processed=0, why="the group broke")
     assert back.verdict("no_global_stall").verdict == "passed"
     assert back.verdict("uptime").verdict == "failed"
@@ -244,7 +244,7 @@ def test_healing_is_unknown_where_no_fault_came(storm):
 def test_reintegration_is_measured_from_the_start_of_the_new_process(storm):
     spawn = storm.one("spawn", target="learner-1", incarnation=1)
     merge = next(merge for merge in storm.all("merge") if any(
-        (part["learner"], part["incarnation"]) == ("learner-1", 1) for part in merge["contributions"]))
+        (part.learner, part.incarnation) == ("learner-1", 1) for part in merge.contributions))
     verdict = storm.verdict("reintegration")
     assert verdict.measured == f"{(merge.t - spawn.t) * 1e3:.0f} ms"
     assert verdict.evidence == [f"learner-1.1 started at {spawn.t:.2f} s, first merged from at {merge.t:.2f} s"]
@@ -449,14 +449,14 @@ def test_a_process_that_is_killed_again_before_it_could_be_back_is_not_waited_fo
 def _without_the_second_life(storm):
     """learner-1 stays dead: no new process, no words of it, nothing merged from it."""
     return storm.unmerged(6.1, 99, "learner-1").without(
-        lambda event: (event.node, event.incarnation) == ("learner-1", 1)
-        or (event.fields.get("target", event.fields.get("learner")) == "learner-1" and event["incarnation"] == 1))
+        lambda event: (event.node, event.inc) == ("learner-1", 1)
+        or (getattr(event, "target", getattr(event, "learner", "")) == "learner-1" and event.incarnation == 1))
 
 
 def _second_life(storm, **changes):
     """What was merged from learner-1's second incarnation, changed."""
     def mine(part):
-        return (part["learner"], part["incarnation"]) == ("learner-1", 1)
+        return (part.learner, part.incarnation) == ("learner-1", 1)
     return storm.forged("merge", contributions=lambda parts: [
         part | changes if mine(part) else part for part in parts])
 

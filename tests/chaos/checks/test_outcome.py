@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diloco_chaos.chaos.checks.outcome import extra_tokens, first_at, loss_at, relative_gap
 from diloco_chaos.chaos.evidence.baseline import Point
-from diloco_chaos.harness.record.tape.event import Event
+from recorded_events import an_event
 
 
 @pytest.mark.parametrize("name", ["goodput", "loss_parity", "faults_verified", "all_undone"])
@@ -299,9 +299,9 @@ def test_a_kill_in_mid_upload_is_not_felt_by_any_other_frame(storm, t, peer, arr
 def test_a_kill_after_which_the_process_goes_on_was_not_felt(storm):
     # The harness believes in its SIGKILL, but the dead incarnation trains on until the end.
     steps = storm.all("step", "learner-1")
-    last = max(event["step"] for event in steps if event.incarnation == 0)
-    ghost = [Event(event.t, "learner-1", 0, "step", event.fields | {"step": last + number})
-             for number, event in enumerate([event for event in steps if event.incarnation == 1], 1)]
+    last = max(event.step for event in steps if event.inc == 0)
+    ghost = [an_event(event.t, "learner-1", 0, "step", dict(event.payload()) | {"step": last + number})
+             for number, event in enumerate([event for event in steps if event.inc == 1], 1)]
     assert storm.plus(*ghost).verdict("faults_verified").verdict == "unknown"
 
 

@@ -35,13 +35,13 @@ def test_the_promises_are_judged_always():
 
 def test_a_step_merged_twice_is_named(calm):
     first, second = _two_of_a_fragment(calm)
-    old, new = first["contributions"][0], second["contributions"][0]
-    verdict = calm.part(second, first=old["first"]).verdict("exactly_once")
+    old, new = first.contributions[0], second.contributions[0]
+    verdict = calm.part(second, first=old.first).verdict("exactly_once")
     assert verdict.verdict == "failed"
     assert verdict.measured.startswith("1 violations")
     assert verdict.evidence == [
-        f"fragment {second['fragment']} version {second['version']}: learner-1.0 steps {old['first']}-{new['last']} "
-        f"merged again (steps {old['first']}-{old['last']} were merged before)"]
+        f"fragment {second.fragment} version {second.version}: learner-1.0 steps {old.first}-{new.last} "
+        f"merged again (steps {old.first}-{old.last} were merged before)"]
 
 
 def test_a_single_step_in_two_merges_is_one_too_many(calm):
@@ -51,14 +51,14 @@ def test_a_single_step_in_two_merges_is_one_too_many(calm):
 
 def test_a_merge_that_was_recorded_twice_is_a_merge_that_took_place_twice(calm):
     merge = calm.all("merge")[20]
-    verdict = calm.said(merge.t + 0.001, "syncer", "merge", **merge.fields).verdict("exactly_once")
+    verdict = calm.said(merge.t + 0.001, "syncer", "merge", **dict(merge.payload())).verdict("exactly_once")
     assert verdict.verdict == "failed"
-    assert verdict.measured.startswith(f"{len(merge['contributions'])} violations")
+    assert verdict.measured.startswith(f"{len(merge.contributions)} violations")
 
 
 def test_the_same_step_numbers_of_two_learners_are_not_the_same_steps(calm):
-    assert {event["step"] for event in calm.all("step", "learner-1")} >= set(range(1, 140))
-    assert {event["step"] for event in calm.all("step", "learner-2")} >= set(range(1, 140))
+    assert {event.step for event in calm.all("step", "learner-1")} >= set(range(1, 140))
+    assert {event.step for event in calm.all("step", "learner-2")} >= set(range(1, 140))
     assert calm.verdict("exactly_once").verdict == "passed"
     swapped = calm.forged("merge", contributions=lambda parts: [part | {"learner": "learner-2"} for part in parts])
     assert "merged again" in " ".join(swapped.verdict("exactly_once").evidence)
@@ -79,7 +79,7 @@ def test_a_contribution_from_nowhere_is_named(calm):
 
 def test_steps_merged_from_a_learner_after_its_death_are_named(storm):
     late = next(merge for merge in storm.all("merge") if merge.t > 5)
-    dead = max(event["step"] for event in storm.all("step", "learner-1") if event.incarnation == 0)
+    dead = max(event.step for event in storm.all("step", "learner-1") if event.inc == 0)
     story = storm.part(late, learner="learner-1", incarnation=0, first=dead + 1, last=dead + 2)
     verdict = story.verdict("exactly_once")
     assert verdict.verdict == "failed"
@@ -95,7 +95,7 @@ def test_a_merged_step_that_is_not_on_the_learners_tape_is_named(calm):
 
 
 def test_a_step_without_a_fate_is_named(calm):
-    receipt = next(event for event in calm.all("received", "learner-2") if event["closed"] == 8)
+    receipt = next(event for event in calm.all("received", "learner-2") if event.closed == 8)
     verdict = calm.forged(receipt, closed=9).verdict("exactly_once")
     assert verdict.verdict == "failed"
     assert verdict.evidence == [f"fragment {receipt['fragment']}, learner-2.0: version {receipt['version']} closed 9 "
@@ -105,14 +105,14 @@ def test_a_step_without_a_fate_is_named(calm):
 def test_a_step_that_two_processes_of_one_incarnation_took_is_named(calm):
     # Two learners under one number: whoever wrote it first, these tokens were processed twice.
     step = calm.one("step", "learner-2", step=50)
-    story = calm.said(step.t + 0.02, "learner-2", "step", **step.fields)
+    story = calm.said(step.t + 0.02, "learner-2", "step", **dict(step.payload()))
     assert story.verdict("exactly_once").verdict == "failed"
 
 
 def test_a_batch_that_both_incarnations_trained_on_and_both_had_merged_is_named(storm):
     # The new process begins its shard again: other step numbers, the same tokens. The design leases data once.
-    begun = min(event["position"] for event in storm.all("step", "learner-1") if event.incarnation == 1)
-    story = storm.forged(lambda event: event.event == "step" and (event.node, event.incarnation) == ("learner-1", 1),
+    begun = min(event.position for event in storm.all("step", "learner-1") if event.inc == 1)
+    story = storm.forged(lambda event: event.event == "step" and (event.node, event.inc) == ("learner-1", 1),
                          position=lambda position: position - begun)
     assert story.verdict("exactly_once").verdict == "failed"
 
@@ -125,7 +125,7 @@ def test_fates_are_unknown_where_a_merge_is_missing_from_the_syncers_tape(calm):
 
 def test_a_step_merged_again_in_place_of_a_merge_that_is_missing_does_not_pass(calm):
     first, second = _two_of_a_fragment(calm)
-    story = calm.part(second, first=first["contributions"][0]["first"]).without(first)
+    story = calm.part(second, first=first.contributions[0]["first"]).without(first)
     assert story.verdict("exactly_once").verdict != "passed"
 
 
@@ -154,10 +154,10 @@ def test_a_receiver_that_applied_other_bytes_is_named(calm):
 
 def test_a_version_with_two_contents_is_named(calm):
     merge = calm.all("merge")[20]
-    story = calm.said(merge.t + 0.001, "syncer", "merge", **merge.fields | {"digest": "0" * 32})
+    story = calm.said(merge.t + 0.001, "syncer", "merge", **dict(merge.payload()) | {"digest": "0" * 32})
     verdict = story.verdict("replica_consistency")
     assert verdict.verdict == "failed"
-    assert f"fragment {merge['fragment']} version {merge['version']} has two contents" in verdict.evidence
+    assert f"fragment {merge.fragment} version {merge.version} has two contents" in verdict.evidence
 
 
 def test_a_version_that_came_back_with_another_content_after_a_restart_is_named(reborn):
@@ -188,20 +188,20 @@ def test_merges_in_another_order_than_their_versions_are_named(calm):
     first, second = _two_of_a_fragment(calm)
     verdict = calm.forged(first, t=second.t + 0.0005).verdict("replica_consistency")
     assert verdict.verdict == "failed"
-    assert f"fragment {first['fragment']} went back from version {second['version']} to {first['version']}" \
+    assert f"fragment {first.fragment} went back from version {second.version} to {first.version}" \
         in verdict.evidence
 
 
 def test_a_learner_that_went_back_to_an_older_version_is_named(calm):
-    mine = [event for event in calm.all("received", "learner-2") if event["fragment"] == 1]
+    mine = [event for event in calm.all("received", "learner-2") if event.fragment == 1]
     verdict = calm.forged(mine[5], later=2.0).verdict("replica_consistency")
     assert verdict.verdict == "failed"
-    assert verdict.evidence == [f"learner-2.0 went back to version {mine[5]['version']} of fragment 1"]
+    assert verdict.evidence == [f"learner-2.0 went back to version {mine[5].version} of fragment 1"]
 
 
 def test_a_new_incarnation_begins_with_nothing_older_than_what_was_there_when_it_came(storm):
-    receipt = next(event for event in storm.all("received", "learner-1") if event.incarnation == 1)
-    digest = storm.one("initial")["digests"][receipt["fragment"]]
+    receipt = next(event for event in storm.all("received", "learner-1") if event.inc == 1)
+    digest = storm.one("initial").digests[receipt["fragment"]]
     verdict = storm.forged(receipt, version=0, digest=digest).verdict("replica_consistency")
     assert verdict.verdict == "failed"
     assert verdict.evidence[0].startswith(f"learner-1.1 began with version 0 of fragment {receipt['fragment']}, and ")
@@ -216,7 +216,7 @@ def test_a_version_that_the_syncer_never_recorded_is_unknown(calm):
     merge = calm.all("merge")[20]
     verdict = calm.without(merge).verdict("replica_consistency")
     assert verdict.verdict == "unknown"
-    assert verdict.evidence == [f"fragment {merge['fragment']} version {merge['version']} is not on the syncer's tape"]
+    assert verdict.evidence == [f"fragment {merge.fragment} version {merge.version} is not on the syncer's tape"]
 
 
 # -- weights_correct -----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_weight_that_the_learners_own_tape_does_not_give_is_named(calm, field,
     verdict = calm.part(merge, 1, **{field: lambda value: value * change}).verdict("weights_correct")
     assert verdict.verdict == "failed"
     assert verdict.measured.startswith("1 of ")
-    where = f"fragment {merge['fragment']} version {merge['version']}"
+    where = f"fragment {merge.fragment} version {merge.version}"
     assert verdict.evidence[0].startswith(f"{where}: learner-2 weighed ")
 
 
@@ -250,7 +250,7 @@ def test_tokens_that_the_learner_did_not_process_do_not_weigh(calm):
 
 
 def test_steps_that_were_carried_over_count_again_only_as_long_as_the_connection_stands(storm):
-    carried = [event for event in storm.all("received") if event["carried"]]
+    carried = [event for event in storm.all("received") if event.carried]
     assert carried
     assert storm.bounded("{}", on_receipt="overwrite").verdict("weights_correct").verdict == "failed"
 
@@ -268,8 +268,8 @@ def test_what_was_answered_before_a_connection_broke_is_not_carried_on_top_of_a_
 
     story = perform(lose, budget=50, max_staleness=1)
     mine = [event for event in story.events if event.node == "learner-1"
-            and event.fields.get("fragment", 3) == 3 and event.event in ("outer_gradient", "disconnected", "received")]
-    assert any(answer and broken and receipt["step"] > answer["step"]
+            and getattr(event, "fragment", 3) == 3 and event.event in ("outer_gradient", "disconnected", "received")]
+    assert any(answer and broken and receipt["step"] > answer.step
                for receipt, answer, broken in closing_intervals(mine))
     assert story.verdict("weights_correct").verdict == "passed"
 
@@ -283,12 +283,12 @@ def test_what_a_learner_never_answered_by_its_own_tape_was_not_sent_by_it(calm, 
 
 def test_one_answer_that_is_missing_is_enough(calm):
     merge = calm.all("merge")[20]
-    answer = calm.one("outer_gradient", "learner-4", round=merge["round"])
+    answer = calm.one("outer_gradient", "learner-4", round=merge.round)
     assert calm.without(answer).verdict("weights_correct").verdict == "failed"
 
 
 def test_weights_are_unknown_where_the_learners_tape_ends_before_its_answer(calm):
-    story = calm.without(lambda event: "learner-4" in (event.node, event.fields.get("target")) and event.t > 5)
+    story = calm.without(lambda event: "learner-4" in (event.node, event.target) and event.t > 5)
     verdict = story.verdict("weights_correct")  # nobody knows how it ended
     assert verdict.verdict == "unknown"
     assert "the tape of learner-4.0 lacks its answer to round" in verdict.evidence[0]
@@ -296,20 +296,20 @@ def test_weights_are_unknown_where_the_learners_tape_ends_before_its_answer(calm
 
 def test_no_round_after_a_syncers_restart_is_taken_for_one_before_it(reborn):
     # An answer is found by its round's number: were numbers used twice, weights would be held against other answers.
-    rounds = [merge["round"] for merge in reborn.all("merge")]
+    rounds = [merge.round for merge in reborn.all("merge")]
     assert len(set(rounds)) == len(rounds)
-    late = next(merge for merge in reborn.all("merge") if merge.incarnation == 1)
+    late = next(merge for merge in reborn.all("merge") if merge.inc == 1)
     assert reborn.part(late, steps=1).verdict("weights_correct").verdict == "failed"
 
 
 # -- quorum_respected ----------------------------------------------------------------------------------------------
 
 def test_a_merge_below_the_quorum_is_named(calm):
-    merge = next(merge for merge in calm.all("merge") if len(merge["contributions"]) == 4)
+    merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
     story = calm.forged(merge, contributions=lambda parts: parts[:1]).bounded("{}", quorum=2)
     verdict = story.verdict("quorum_respected")
     assert (verdict.verdict, verdict.measured) == ("failed", "smallest quorum 1")
-    assert f"fragment {merge['fragment']} version {merge['version']} at {merge.t:.2f} s: " \
+    assert f"fragment {merge.fragment} version {merge.version} at {merge.t:.2f} s: " \
            f"1 distinct learners in 1 contributions" in verdict.evidence
 
 
@@ -336,7 +336,7 @@ def test_a_contribution_of_an_older_incarnation_after_a_newer_ones_hello_is_name
     merge = next(merge for merge in storm.all("merge") if merge.t > 8)
     verdict = storm.part(merge, 0, incarnation=0).verdict("quorum_respected")
     assert verdict.verdict == "failed"
-    assert verdict.evidence == [f"fragment {merge['fragment']} version {merge['version']} at {merge.t:.2f} s: "
+    assert verdict.evidence == [f"fragment {merge.fragment} version {merge.version} at {merge.t:.2f} s: "
                                 f"a contribution from a learner that was not there"]
 
 
@@ -350,8 +350,8 @@ def test_a_contribution_that_arrived_from_a_learner_that_was_gone_is_named(storm
     # The syncer had recorded that it lost this learner; no hello since. One that is dead is not live.
     merge = next(merge for merge in storm.all("merge") if merge.t > after)
     part = next(part for before in reversed(storm.all("merge")) if before.t < after - 1
-                for part in before["contributions"] if part["learner"] == learner)
-    story = storm.forged(merge, contributions=lambda parts: [*parts, part | {"arrived": merge["quorum_at"]}],
+                for part in before.contributions if part.learner == learner)
+    story = storm.forged(merge, contributions=lambda parts: [*parts, part | {"arrived": merge.quorum_at}],
                          asked=lambda asked: [*asked, learner])
     assert story.verdict("quorum_respected").verdict == "failed"
 
@@ -371,30 +371,30 @@ def test_a_grace_window_that_the_recorded_times_do_not_give_is_named(calm):
 
 @pytest.mark.parametrize("field", ["grace", "closed", "step_time", "sync_time", "opened"])
 def test_a_time_that_is_no_number_proves_no_grace_window(calm, field):
-    merge = next(merge for merge in calm.all("merge") if len(merge["contributions"]) == 4)
+    merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
     story = calm.forged(merge, contributions=lambda parts: parts[:3], **{field: math.nan})
     assert story.verdict("quorum_respected").verdict != "passed"
 
 
 def test_a_round_that_closed_before_its_grace_window_was_over_is_named(calm):
-    merge = next(merge for merge in calm.all("merge") if len(merge["contributions"]) == 4)
+    merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
     story = calm.forged(merge, contributions=lambda parts: parts[:3],
-                        closed=max(part["arrived"] for part in merge["contributions"][:3]))
+                        closed=max(part.arrived for part in merge.contributions[:3]))
     verdict = story.verdict("quorum_respected")
     assert verdict.verdict == "failed"
     assert verdict.evidence[0].endswith("closed before the grace window was over, without learner-4")
 
 
 def test_a_round_may_close_early_when_those_who_are_missing_have_nothing_to_give(calm):
-    merge = next(merge for merge in calm.all("merge") if len(merge["contributions"]) == 4)
+    merge = next(merge for merge in calm.all("merge") if len(merge.contributions) == 4)
     story = calm.forged(merge, contributions=lambda parts: parts[:3], declined=["learner-4"],
-                        closed=max(part["arrived"] for part in merge["contributions"][:3]))
+                        closed=max(part.arrived for part in merge.contributions[:3]))
     assert story.verdict("quorum_respected").verdict == "passed"
 
 
 def test_a_contribution_that_arrived_after_its_round_was_closed_is_named(calm):
     merge = calm.all("merge")[20]
-    verdict = calm.part(merge, 1, arrived=merge["closed"] + 0.01).verdict("quorum_respected")
+    verdict = calm.part(merge, 1, arrived=merge.closed + 0.01).verdict("quorum_respected")
     assert verdict.verdict == "failed"
     assert "a contribution arrived after the round was closed" in verdict.evidence[0]
 
@@ -402,9 +402,9 @@ def test_a_contribution_that_arrived_after_its_round_was_closed_is_named(calm):
 def test_a_contribution_that_arrived_long_after_the_grace_window_is_late_and_not_merged(calm):
     # The window is at most one step (60 ms); this round waited three seconds for its last contribution.
     merge = calm.all("merge")[20]
-    story = calm.part(merge, 3, arrived=merge["quorum_at"] + 3).forged(
-        lambda event: event.event == "merge" and event["version"] == merge["version"]
-        and event["fragment"] == merge["fragment"], closed=merge["quorum_at"] + 3, later=3.0)
+    story = calm.part(merge, 3, arrived=merge.quorum_at + 3).forged(
+        lambda event: event.event == "merge" and event.version == merge.version
+        and event.fragment == merge.fragment, closed=merge.quorum_at + 3, later=3.0)
     assert story.verdict("quorum_respected").verdict == "failed"
 
 
@@ -413,18 +413,18 @@ def test_a_contribution_that_arrived_long_after_the_grace_window_is_late_and_not
 @pytest.mark.parametrize(("age", "word"), [(16, "passed"), (17, "failed")])
 def test_a_base_may_be_as_old_as_the_bound_and_no_older(storm, age, word):
     merge = storm.all("merge")[-1]
-    verdict = storm.part(merge, base=merge["version"] - 1 - age).verdict("staleness_bounded")
+    verdict = storm.part(merge, base=merge.version - 1 - age).verdict("staleness_bounded")
     assert (verdict.verdict, verdict.measured, verdict.bound) == (word, f"oldest base {age} versions", "≤ 16")
-    assert verdict.evidence == [f"learner-1.1 on version {merge['version'] - 1 - age} into version {merge['version']} "
-                                f"of fragment {merge['fragment']}"]
+    assert verdict.evidence == [f"learner-1.1 on version {merge.version - 1 - age} into version {merge.version} "
+                                f"of fragment {merge.fragment}"]
 
 
 def test_a_base_that_did_not_exist_yet_is_named(calm):
     merge = calm.all("merge")[20]
-    verdict = calm.part(merge, base=merge["version"]).verdict("staleness_bounded")
+    verdict = calm.part(merge, base=merge.version).verdict("staleness_bounded")
     assert verdict.verdict == "failed"
-    assert verdict.evidence == [f"learner-1.0 on version {merge['version']} into version {merge['version']} "
-                                f"of fragment {merge['fragment']}"]
+    assert verdict.evidence == [f"learner-1.0 on version {merge.version} into version {merge.version} "
+                                f"of fragment {merge.fragment}"]
 
 
 def test_merges_of_nothing_tell_nothing_about_staleness(calm):
@@ -439,9 +439,9 @@ def test_a_merge_that_its_syncer_could_not_tell_of_is_told_by_the_next(reborn):
     assert untold.verdict("exactly_once").verdict == "passed"
     assert untold.history().accounting.fates == reborn.history().accounting.fates
 
-    part = lost["contributions"][0]
+    part = lost.contributions[0]
     again = untold.forged("resumed", contributions=lambda told: [
-        [(part["learner"], part["incarnation"], part["first"] - 1, part["last"])] if fragment == lost["fragment"]
+        [(part.learner, part.incarnation, part.first - 1, part.last)] if fragment == lost.fragment
         else parts for fragment, parts in enumerate(told)])
     assert "merged again" in " ".join(again.verdict("exactly_once").evidence)
 
@@ -458,13 +458,13 @@ def _last_before_the_restart(story):
 def _two_of_a_fragment(story):
     """Two merges of one fragment, one after the other, in both of which learner-1 comes first."""
     first = story.all("merge")[20]
-    second = next(merge for merge in story.all("merge", fragment=first["fragment"])
-                  if merge["version"] == first["version"] + 1)
-    assert first["contributions"][0]["learner"] == second["contributions"][0]["learner"] == "learner-1"
+    second = next(merge for merge in story.all("merge", fragment=first.fragment)
+                  if merge.version == first.version + 1)
+    assert first.contributions[0]["learner"] == second.contributions[0]["learner"] == "learner-1"
     return first, second
 
 
 def _digest_before(story):
     """Digest of the version of fragment 0 before the one with which the syncer resumed."""
-    version = story.one("resumed")["versions"][0] - 1
-    return story.one("merge", fragment=0, version=version)["digest"]
+    version = story.one("resumed").versions[0] - 1
+    return story.one("merge", fragment=0, version=version).digest

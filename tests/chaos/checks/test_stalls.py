@@ -37,7 +37,7 @@ def test_fragments_are_merged_in_turn(calm):
 
 @pytest.mark.parametrize(("start", "end"), [(3, 6), (0, 99), (6, 99)], ids=["middle", "always", "end"])
 def test_a_fragment_whose_turn_is_left_out_is_told(calm, start, end):
-    story = calm.without(lambda event: event.event == "merge" and event["fragment"] == 2 and start <= event.t <= end
+    story = calm.without(lambda event: event.event == "merge" and event.fragment == 2 and start <= event.t <= end
                          and event.t > calm.zero)
     verdict = story.verdict("fragments_in_turn")
     assert verdict.verdict == "failed"
@@ -51,7 +51,7 @@ def test_a_clock_that_runs_ahead_of_all_learners_leaves_out_no_turn(calm):
 
 
 def test_what_waits_while_somebody_is_hit_is_not_judged(storm):
-    story = storm.without(lambda event: event.event == "merge" and event["fragment"] == 2 and 12 < event.t < 15)
+    story = storm.without(lambda event: event.event == "merge" and event.fragment == 2 and 12 < event.t < 15)
     assert story.verdict("fragments_in_turn").verdict == "passed"
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.evidence.token_accounting import account, closing_intervals
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 NODE = ("learner-1", 0)
 TOKENS = 16
@@ -24,7 +24,7 @@ class Life:
         self.plan, self.life, self.events, self._clock = plan, life, [], count(1)
 
     def _say(self, node, event, life=0, **fields):
-        self.events.append(Event(next(self._clock) / 1e3, node, life, event, fields))
+        self.events.append(an_event(next(self._clock) / 1e3, node, life, event, fields))
         return self
 
     def steps(self, first, last):
@@ -60,7 +60,7 @@ class Life:
         steps = {}
         for event in self.events:
             if event.event == "step":
-                steps.setdefault((event.node, event.incarnation), []).append(event)
+                steps.setdefault((event.node, event.inc), []).append(event)
         return account(self.plan, Tape(self.events), steps, [event for event in self.events if event.event == "merge"])
 
     def fates(self):
@@ -262,7 +262,7 @@ def test_a_hole_among_steps_that_were_not_merged_is_a_violation_too(life):
 
 def test_a_receipt_closes_the_newest_answer_and_knows_whether_the_connection_broke_since(life):
     life.answers(1, 3).receives(1, 3, 3).answers(4, 5).answers(4, 6).breaks().receives(2, 6, 3).receives(3, 6, 0)
-    found = [(receipt["version"], answer and answer["step"], broken)
+    found = [(receipt["version"], answer and answer.step, broken)
              for receipt, answer, broken in closing_intervals(life.events)]
     assert found == [(1, 3, False), (2, 6, True), (3, None, False)]
 
@@ -271,10 +271,10 @@ def _assert_complete(history):
     accounting = history.accounting
     assert accounting.violations == []
     for node, events in history.steps.items():
-        taken = [event["step"] for event in events]
+        taken = [event.step for event in events]
         for index in range(len(history.plan.cluster.fragment_table())):
             assert sorted(accounting.fates[index, node]) == taken
-    assert accounting.processed == sum(event["tokens"] for events in history.steps.values() for event in events)
+    assert accounting.processed == sum(event.tokens for events in history.steps.values() for event in events)
     assert abs(sum(accounting.by_fate.values()) - accounting.processed) <= len(accounting.by_fate)  # each is rounded
     known = {"merged", "overlap", "outstanding", "late", "stale", "already merged", "lost on the way", "not requested",
              "crash", "old incarnation", "duplicate"}

@@ -19,7 +19,7 @@ def test_a_sound_run_has_counted_right(request, run):
 
 
 def test_tokens_that_nobody_processed_are_found_wherever_they_are_counted(calm):
-    step = calm.one("step")["tokens"]
+    step = calm.one("step").tokens
     for merge in (calm.all("merge")[0], calm.all("merge")[50], calm.all("merge")[-1]):
         verdict = calm.forged(merge, processed=lambda count: count + 5 * step).verdict("processed_correct")
         assert verdict.verdict == "failed"
@@ -37,7 +37,7 @@ def test_tokens_that_were_merged_and_not_counted_are_found(calm):
 def test_a_count_that_leaves_out_a_learner_whose_work_is_not_merged_is_found(calm):
     # All others are, so that the sum of what was merged is not too high.
     mine = {event.t: number for number, event in enumerate(calm.all("step", "learner-4"), 1)}
-    step = calm.one("step")["tokens"]
+    step = calm.one("step").tokens
     lonely = calm.unmerged(0, calm.end + 1, "learner-4")
 
     def without(event):
@@ -94,26 +94,26 @@ def test_one_rate_that_is_off_is_found(calm, wrong):
     step = calm.all("step", "learner-2")[70]
     verdict = calm.forged(step, lr=wrong).verdict("learning_rate_correct")
     assert verdict.verdict == "failed"
-    assert verdict.evidence[0].startswith(f"learner-2.0 step {step['step']}: ")
+    assert verdict.evidence[0].startswith(f"learner-2.0 step {step.step}: ")
 
 
 def test_rates_of_a_schedule_that_follows_a_learners_own_steps_are_found(storm):
     # learner-1 was killed, and its successor is told where training is; here it begins from the start.
-    rates = [event["lr"] for event in storm.all("step", "learner-2")]
+    rates = [event.lr for event in storm.all("step", "learner-2")]
     again = iter(rates)
-    forged = storm.forged(lambda event: event.event == "step" and (event.node, event.incarnation) == ("learner-1", 1),
+    forged = storm.forged(lambda event: event.event == "step" and (event.node, event.inc) == ("learner-1", 1),
                           lr=lambda _: next(again))
     assert forged.verdict("learning_rate_correct").verdict == "failed"
 
 
 def test_rates_that_do_not_decay_are_found(calm):
-    first = calm.one("step")["lr"]
+    first = calm.one("step").lr
     assert calm.forged("step", lr=first).verdict("learning_rate_correct").verdict == "failed"
 
 
 def test_steps_without_a_rate_tell_nothing_of_it(calm):
     step = calm.all("step", "learner-2")[3]
-    gone = {name: value for name, value in step.fields.items() if name != "lr"}
+    gone = {name: value for name, value in dict(step.payload()).items() if name != "lr"}
     verdict = calm.without(step).said(step.t, "learner-2", "step", **gone).verdict("learning_rate_correct")
     assert verdict.verdict == "unknown"
     assert "learner-2.0" in verdict.evidence[0]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S, clocks
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 
 def tape(*told):
-    return Tape([Event(float(t), "harness", 0, "clock", {"target": target, "incarnation": 0, "ahead": ahead,
+    return Tape([an_event(float(t), "harness", 0, "clock", {"target": target, "incarnation": 0, "ahead": ahead,
                                                          "error": error})
                  for t, (target, ahead, error) in enumerate(told)])
 

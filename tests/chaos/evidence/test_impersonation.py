@@ -6,20 +6,20 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.impersonation import usurpations
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 
 def spawn(t, incarnation=0):
-    return Event(t, "harness", 0, "spawn", {"target": "learner-1", "incarnation": incarnation})
+    return an_event(t, "harness", 0, "spawn", {"target": "learner-1", "incarnation": incarnation})
 
 
 def hello(t, incarnation=0):
-    return Event(t, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": incarnation})
+    return an_event(t, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": incarnation})
 
 
 def disconnected(t, incarnation=0):
-    return Event(t, "learner-1", incarnation, "disconnected", {"reason": "closed", "step": 3})
+    return an_event(t, "learner-1", incarnation, "disconnected", {"reason": "closed", "step": 3})
 
 
 def found(*events):

@@ -8,8 +8,8 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, seconds_within, stopped_for
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 QUIET = {"seconds": 1.0, "cores": 2, "idle": 0.6, "ours": 1.3, "others": 0.05, "stolen": 0.05, "late": 0.01, "cpu": 0.4,
          "io": 0.02, "memory": 0.0}
@@ -20,7 +20,7 @@ STARVED = "{out_of_memory: learner-2, at: 5s, restart_after: 1s}"
 def history(*samples, faults="", events=()):
     """Of one sample a second from 1 s on."""
     plan = freeze(parse(f"diloco_chaos: 1\nname: mine\nfaults: [{faults}]\n"), 0)
-    told = [Event(float(t), "harness", 0, "machine", QUIET | sample) for t, sample in enumerate(samples, 1)]
+    told = [an_event(float(t), "harness", 0, "machine", QUIET | sample) for t, sample in enumerate(samples, 1)]
     return History(plan, Tape(sorted([*told, *events], key=lambda event: event.t), {}))
 
 
@@ -62,8 +62,8 @@ def test_a_disk_that_stands_still_is_one_although_it_always_has_much_to_do():
 
 @pytest.mark.parametrize(("fault", "sample"), [(FILLED, {"io": 0.9}), (STARVED, {"memory": 0.5})])
 def test_what_a_fault_of_the_run_does_to_the_machine_is_none(fault, sample):
-    begun = Event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "", "targets": [], "description": ""})
-    over = Event(9.0, "harness", 0, "healed", {"fault": "f1", "observed": {}})
+    begun = an_event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "", "targets": [], "description": ""})
+    over = an_event(9.0, "harness", 0, "healed", {"fault": "f1", "observed": {}})
     quiet = [{}] * 6
     assert interference(history(*quiet, sample, *quiet, faults=fault, events=[begun, over])) == []
     assert interference(history(*quiet, *quiet, sample, faults=fault, events=[begun, over]))
@@ -97,7 +97,7 @@ def test_memory_that_the_run_itself_has_used_up_is_none(sample, own):
 
 
 def test_a_sample_that_is_no_number_and_one_of_a_node_say_nothing():
-    forged = Event(3.0, "learner-1", 0, "machine", QUIET | {"late": 9.0})
+    forged = an_event(3.0, "learner-1", 0, "machine", QUIET | {"late": 9.0})
     assert interference(history({}, {"others": "all", "idle": 0}, events=[forged])) == []
 
 
@@ -118,8 +118,8 @@ def test_machines_are_looked_at_one_by_one():
     busy = {"others": 0.9, "idle": 0.1}
     plan = freeze(parse("diloco_chaos: 1\nname: mine\n"), 0)
     samples = {machine: QUIET | {"machine": machine} | (busy if machine == "b" else {}) for machine in "abc"}
-    told = [Event(t + 0.1 * number, "harness", 0, "machine", samples[machine])
+    told = [an_event(t + 0.1 * number, "harness", 0, "machine", samples[machine])
             for t in (1.0, 2.0, 3.0) for number, machine in enumerate("abc")]
     found, = interference(History(plan, Tape(told, {})))
     assert (found.start, found.end) == (pytest.approx(0.1), pytest.approx(3.1))
-    assert {sample["machine"] for sample in found.samples} == {"b"}
+    assert {sample.machine for sample in found.samples} == {"b"}

@@ -8,8 +8,8 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.presence import Presence
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 TEXT = """diloco_chaos: 1
 name: x
@@ -22,11 +22,11 @@ faults:
 
 
 def harness(t, event, **fields):
-    return Event(t, "harness", 0, event, fields)
+    return an_event(t, "harness", 0, event, fields)
 
 
 def syncer(t, event, incarnation=0, **fields):
-    return Event(t, "syncer", incarnation, event, fields)
+    return an_event(t, "syncer", incarnation, event, fields)
 
 
 def hello(t, learner, incarnation=0):
@@ -64,7 +64,7 @@ def presence():
         *fault("f2", 10.0, 14.0), syncer(12.0, "lost", learner="learner-2"), hello(15.0, "learner-2"),
         merge(16.0, "learner-1", "learner-2"),
         *fault("f3", 21.0), gone(21.0, "syncer"), spawned(22.0, "syncer", 1), syncer(23.0, "resumed", 1),
-        syncer(30.0, "finished", 1, step=9), Event(30.1, "learner-1", 1, "exit", {})]
+        syncer(30.0, "finished", 1, step=9), an_event(30.1, "learner-1", 1, "exit", {})]
     return Presence(History(freeze(parse(TEXT), 0), Tape(sorted(events, key=lambda event: event.t))))
 
 

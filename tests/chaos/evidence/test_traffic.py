@@ -12,6 +12,7 @@ from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.record.tape.events import Traffic
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
@@ -43,14 +44,14 @@ def test_answers_and_broadcasts_shrink_by_as_much_as_their_values(large, precisi
 @pytest.mark.parametrize("mode", ["decoupled", "data_parallel"])
 def test_what_it_takes_to_begin_can_be_told_apart(mode):
     history = run(mode=mode).history
-    begun, *_, ended = history.tape.of("traffic")[1 if mode == "decoupled" else 0:]
+    begun, *_, ended = history.tape.of(Traffic)[1 if mode == "decoupled" else 0:]
     assert begun.t == history.zero
-    assert sum(ended["sent"].values()) > sum(begun["sent"].values()) > 0
+    assert sum(ended.sent.values()) > sum(begun.sent.values()) > 0
 
 
 def test_every_incarnation_of_the_syncer_counts():
     history = run({"kill": "syncer", "at": "1s", "restart_after": "300ms"}).history
-    last = {event.incarnation: event for event in history.tape.of("traffic")}
+    last = {event.inc: event for event in history.tape.of(Traffic)}
     assert set(last) == {0, 1}
     assert crossed(history).total == sum(sum(event[way].values()) for event in last.values()
                                          for way in ("sent", "received"))
@@ -73,7 +74,7 @@ def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     assert "broadcast" in wire
     done = CliRunner().invoke(application(), ["run", "s.yaml", "--on", "simulated", "--json"])
     told = json.loads(done.stdout)["bytes"]
-    assert told["received"]["outer_gradient"] > 0 < told["sent"]["broadcast"]
+    assert told.received["outer_gradient"] > 0 < told.sent["broadcast"]
 
 
 def test_a_run_that_told_nothing_crossed_nothing():

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diloco_chaos.chaos.evidence.truncated import Untold, untold
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
 from forged_runs import ALWAYS, Story, stormy
+from recorded_events import an_event
 
 GONE = "kn2, which it was on, has lost its power"
 
@@ -58,18 +58,18 @@ def test_more_steps_than_there_was_time_for_are_nobody_s(storm):
     story = lost(storm, 0.1)
     end = story.one("exit", "harness", target="learner-1", incarnation=0)
     merge = next(one for one in story.all("merge") if one.t > end.t - 0.1
-                 and any(part["learner"] == "learner-1" for part in one["contributions"]))
-    index = next(number for number, part in enumerate(merge["contributions"]) if part["learner"] == "learner-1")
+                 and any(part.learner == "learner-1" for part in one.contributions))
+    index = next(number for number, part in enumerate(merge.contributions) if part.learner == "learner-1")
     assert story.part(merge, index, last=lambda last: last + 30).verdict("exactly_once").verdict == "failed"
 
 
 def steps(*times):
-    return [Event(t, "a", 0, "step", {"step": number, "tokens": 16}) for number, t in enumerate(times, 1)]
+    return [an_event(t, "a", 0, "step", {"step": number, "tokens": 16}) for number, t in enumerate(times, 1)]
 
 
 def test_it_can_have_gone_on_as_fast_as_it_was_until_it_was_lost():
     told = steps(1.0, 1.5, 1.75)
-    gone = Event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
+    gone = an_event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
     found = untold(Tape([*told, gone]), {("a", 0): told})[("a", 0)]
     assert found == Untold(1.75, 3.0, 0.25, 16.0, 3)
     assert list(found.steps(np.asarray([1.0, 1.75, 1.8, 2.5, 3.0, 9.0]))) == [0, 0, 1, 4, 6, 6]
@@ -79,14 +79,14 @@ def test_it_can_have_gone_on_as_fast_as_it_was_until_it_was_lost():
 
 def test_of_a_node_that_was_killed_on_its_machine_everything_is_told():
     told = steps(1.0, 1.5)
-    gone = Event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "status": -9, "killed": True})
+    gone = an_event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "status": -9, "killed": True})
     assert untold(Tape([*told, gone]), {("a", 0): told}) == {}
 
 
 def lost_at(t, *more, **fields):
     """What is not known of a process with these steps that was lost then."""
     told = steps(1.0, 1.5, 1.75)
-    gone = Event(t, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE, **fields})
+    gone = an_event(t, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE, **fields})
     return untold(Tape(sorted([*told, gone, *more], key=lambda event: event.t)), {("a", 0): told}, 0.01)[("a", 0)]
 
 
@@ -97,15 +97,15 @@ def test_what_its_machine_has_answered_to_is_known():
 
 
 def test_who_was_given_up_before_was_heard_of_no_more():
-    gone = Event(4.0, "syncer", 0, "lost", {"learner": "a", "incarnation": 0})
-    other = Event(3.0, "syncer", 0, "lost", {"learner": "b", "incarnation": 0})
-    again = Event(3.5, "syncer", 0, "hello", {"learner": "a", "incarnation": 0})
+    gone = an_event(4.0, "syncer", 0, "lost", {"learner": "a", "incarnation": 0})
+    other = an_event(3.0, "syncer", 0, "lost", {"learner": "b", "incarnation": 0})
+    again = an_event(3.5, "syncer", 0, "hello", {"learner": "a", "incarnation": 0})
     assert lost_at(9.0, other, gone).until == pytest.approx(4.01)
     assert lost_at(9.0, again, gone).until == pytest.approx(9.01)
 
 
 def test_one_that_was_lost_after_its_first_step_was_as_quick_as_the_quickest():
     told = steps(1.0)
-    gone = Event(2.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
+    gone = an_event(2.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
     found = untold(Tape([*told, gone]), {("a", 0): told, ("b", 0): steps(1.0, 1.25, 2.0)})[("a", 0)]
     assert found.fastest == 0.25

@@ -11,26 +11,26 @@ from diloco_chaos.chaos.evidence.timeline import LOOKS, Lanes
 from diloco_chaos.chaos.report import charts
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
+from recorded_events import an_event
 
 
 def test_a_stale_incarnation_that_ends_beside_its_successor_is_not_the_end_of_the_learner():
     view = Lanes(freeze(parse("diloco_chaos: 1\nname: s\ncluster: {model: quadratic}\n"), 0))
-    view.on_event(Event(1.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 0}))
-    view.on_event(Event(2.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 1}))
-    view.on_event(Event(3.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 0, "killed": True}))
+    view.on_event(an_event(1.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 0}))
+    view.on_event(an_event(2.0, "harness", 0, "spawn", {"target": "learner-1", "incarnation": 1}))
+    view.on_event(an_event(3.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 0, "killed": True}))
     assert view.nodes["learner-1"].now == "healing"
-    view.on_event(Event(4.0, "learner-1", 1, "exit", {}))
-    view.on_event(Event(5.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 1, "killed": True}))
+    view.on_event(an_event(4.0, "learner-1", 1, "exit", {}))
+    view.on_event(an_event(5.0, "harness", 0, "exit", {"target": "learner-1", "incarnation": 1, "killed": True}))
     assert view.nodes["learner-1"].now == "killed"
 
 
 def test_a_syncer_is_starting_until_it_merges():
     view = Lanes(freeze(parse("diloco_chaos: 1\nname: s\ncluster: {model: quadratic}\n"), 0))
-    view.on_event(Event(1.0, "harness", 0, "spawn", {"target": "syncer", "incarnation": 1}))
-    view.on_event(Event(2.0, "syncer", 1, "resumed", {}))
+    view.on_event(an_event(1.0, "harness", 0, "spawn", {"target": "syncer", "incarnation": 1}))
+    view.on_event(an_event(2.0, "syncer", 1, "resumed", {}))
     assert view.nodes["syncer"].now == "healing"
-    view.on_event(Event(3.0, "syncer", 1, "merge", {"contributions": []}))
+    view.on_event(an_event(3.0, "syncer", 1, "merge", {"contributions": []}))
     assert view.nodes["syncer"].now == "merging"
 
 

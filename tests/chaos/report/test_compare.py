@@ -15,6 +15,7 @@ from diloco_chaos.chaos.report import compare
 from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.scenario.loading import load, parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.record.tape.events import Resumed, Step, Traffic
 from diloco_chaos.harness.trainer.config.cluster_config import MODES
 
 SCENARIO = """
@@ -128,8 +129,8 @@ def test_figures_are_those_of_the_tape(found):
     end = min(one.wall_s for one in figures)
     for one in figures:
         history = histories[one.mode]
-        traffic = history.tape.of("traffic")[-1]
-        total = sum(traffic["sent"].values()) + sum(traffic["received"].values())
+        traffic = history.tape.of(Traffic)[-1]
+        total = sum(traffic.sent.values()) + sum(traffic.received.values())
         assert one.bytes_per_token == pytest.approx(total / history.accounting.processed, abs=1e-4)
         assert one.loss == history.curve[-1].loss
         assert one.loss_at_equal_time == pytest.approx(loss_at(history.curve, "t", history.zero + end), abs=1e-3)
@@ -140,12 +141,12 @@ def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
     (one,), histories = compare.compared(planned(killed, "decoupled"), tmp_path, Console(quiet=True),
                                          backends.simulated())
     history = histories["decoupled"]
-    told = {event.incarnation: sum(event["sent"].values()) + sum(event["received"].values())
-            for event in history.tape.of("traffic")}
+    told = {event.inc: sum(event.sent.values()) + sum(event.received.values())
+            for event in history.tape.of(Traffic)}
     assert set(told) == {0, 1}
-    last = {event.incarnation: event.t for event in history.tape.of("traffic")}
-    back = next(event.t for event in history.tape.of("resumed"))
-    tokens = sum(step["tokens"] for step in history.tape.of("step") if step.t <= last[0] or back <= step.t <= last[1])
+    last = {event.inc: event.t for event in history.tape.of(Traffic)}
+    back = next(event.t for event in history.tape.of(Resumed))
+    tokens = sum(step.tokens for step in history.tape.of(Step) if step.t <= last[0] or back <= step.t <= last[1])
     assert one.bytes_per_token == pytest.approx((told[0] + told[1]) / tokens, abs=1e-4)
 
 
@@ -191,7 +192,7 @@ def test_json_is_one_object_with_a_list_of_modes(tmp_path):
     assert [one["mode"] for one in answer["modes"]] == ["diloco", "decoupled"]
     for one in answer["modes"]:
         assert {"goodput", "loss", "bytes_per_token", "longest_stall_s"} <= set(one)
-    assert answer["plan"] == freeze(load(str(file))[0], 3).digest
+    assert answer.plan == freeze(load(str(file))[0], 3).digest
 
 
 def test_ctrl_c_says_so_and_where_its_runs_are(tmp_path):

@@ -10,7 +10,7 @@ from rich.text import Text
 from diloco_chaos.chaos.report.live import LiveView, PlainView, Terminal
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
+from recorded_events import an_event
 
 MANY = """diloco_chaos: 1
 name: many
@@ -24,15 +24,15 @@ faults:
 
 
 def harness(t, event, **fields):
-    return Event(t, "harness", 0, event, fields)
+    return an_event(t, "harness", 0, event, fields)
 
 
 def story(plan):
     yield from (harness(0.1, "spawn", target=name, incarnation=0) for name in plan.cluster.all_nodes)
-    yield from (Event(2.0, name, 0, "step", {"step": 1, "tokens": 1, "loss": 3.0}) for name in plan.cluster.names)
+    yield from (an_event(2.0, name, 0, "step", {"step": 1, "tokens": 1, "loss": 3.0}) for name in plan.cluster.names)
     parts = [{"learner": name, "incarnation": 0} for name in plan.cluster.names]
-    yield Event(2.5, "syncer", 0, "merge", {"contributions": parts, "processed": 64})
-    yield Event(2.5, "syncer", 0, "steady", {"step": 1})
+    yield an_event(2.5, "syncer", 0, "merge", {"contributions": parts, "processed": 64})
+    yield an_event(2.5, "syncer", 0, "steady", {"step": 1})
     yield harness(6.5, "injecting", fault="f1", kind="pause", targets=["learner-30"], description="pause learner-30")
     yield harness(7.5, "injecting", fault="f2", kind="kill", targets=["learner-2"], description="kill learner-2")
     yield harness(7.6, "exit", target="learner-2", incarnation=0, killed=True)
@@ -92,7 +92,7 @@ def virtual(plan, clock, monkeypatch):
         view.on_event(event)
     clock[0] += 24.0  # somebody has waited twice as long as the simulation went on
     half = 64 + plan.cluster.budget_tokens // 2
-    view.on_event(Event(12.0, "syncer", 0, "merge", {"contributions": [], "processed": half}))
+    view.on_event(an_event(12.0, "syncer", 0, "merge", {"contributions": [], "processed": half}))
     with console.capture() as captured:
         console.print(view._render(12.0))
     return Text.from_ansi(captured.get()).plain

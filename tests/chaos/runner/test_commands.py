@@ -25,6 +25,16 @@ from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.record.tape.events import (
+    Exit,
+    Failpoint,
+    FailpointPassed,
+    Injected,
+    Merge,
+    Observed,
+    Steady,
+    Step,
+)
 
 TOY = Path(__file__).parents[2] / "support" / "elastic_toy.py"
 ROUND = r"round=(?P<round>\d+) members=(?P<members>\d+) loss=(?P<loss>\S+)"
@@ -95,13 +105,13 @@ def test_a_worker_that_is_killed_comes_back_and_counts(run_toy):
         "no_unplanned_exit", "faults_verified", "all_undone"}
     assert {verdicts(result)[name] for name in ("reintegration", "rounds_never_go_back", "no_unplanned_exit",
                                                 "faults_verified", "all_undone")} == {"passed"}
-    assert {len(event["contributions"]) for event in result.history.tape.of("merge")[-6:-1]} == {2}
+    assert {len(event.contributions) for event in result.history.tape.of(Merge)[-6:-1]} == {2}
 
 
 def test_a_worker_may_say_so_itself(run_toy):
     result = run_toy("{kill: worker-1, at: 1s, restart_after: 500ms}", written=True)
     assert verdicts(result)["reintegration"] == "passed", result.judgement.checks
-    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0, 1}
+    assert {event.inc for event in result.history.tape.of(Step, node="worker-1")} == {0, 1}
 
 
 def test_a_service_has_come_back_when_the_next_round_is_made(run_toy):
@@ -129,7 +139,7 @@ def test_one_of_the_processes_that_a_node_has_started_is_killed_and_the_others_g
     assert "rank 1 ended with -9" in log_of(result, "worker-1.0")
     assert "rank 0" not in log_of(result, "worker-1.0"), "it lived until the end"
     assert "rank" not in log_of(result, "worker-2.0")
-    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0}
+    assert {event.inc for event in result.history.tape.of(Step, node="worker-1")} == {0}
     assert verdicts(result)["faults_verified"] == "passed"
     assert not carrying(mark)
 
@@ -206,11 +216,11 @@ AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 
 def test_a_worker_is_killed_at_a_point_of_its_own_code(run_toy):
     result = run_toy(f"{{kill: worker-1, {AT_POINT}, restart_after: 500ms}}")
-    stood, = result.history.tape.of("failpoint", node="worker-1")
+    stood, = result.history.tape.of(Failpoint, node="worker-1")
     assert (stood.incarnation, stood["point"], stood["count"]) == (0, "round.told", 5)
-    assert [event["count"] for event in result.history.tape.of("failpoint_passed", node="worker-1")] == [1, 2, 3, 4]
-    killed = result.history.tape.of("injected")[0].t
-    made = [event for event in result.history.tape.of("step", node="worker-1") if event.incarnation == 0]
+    assert [event.count for event in result.history.tape.of(FailpointPassed, node="worker-1")] == [1, 2, 3, 4]
+    killed = result.history.tape.of(Injected)[0].t
+    made = [event for event in result.history.tape.of(Step, node="worker-1") if event.inc == 0]
     assert max(event.t for event in made) <= stood.t < killed, "it stood there until it was killed"
     found = verdicts(result)
     assert "failed" not in found.values()
@@ -220,11 +230,11 @@ def test_a_worker_is_killed_at_a_point_of_its_own_code(run_toy):
 def test_a_worker_that_stands_at_a_point_goes_on_when_its_pause_is_over(run_toy):
     result = run_toy(f"{{pause: worker-1, {AT_POINT}, for: 300ms}}")
     assert result.outcome.kind == "finished"
-    stood, = result.history.tape.of("failpoint", node="worker-1")
-    made = [event.t for event in result.history.tape.of("step", node="worker-1")]
+    stood, = result.history.tape.of(Failpoint, node="worker-1")
+    made = [event.t for event in result.history.tape.of(Step, node="worker-1")]
     assert not [t for t in made if stood.t + 0.05 < t < stood.t + 0.3]
     assert max(made) > stood.t + 0.3
-    assert {event.incarnation for event in result.history.tape.of("step", node="worker-1")} == {0}
+    assert {event.inc for event in result.history.tape.of(Step, node="worker-1")} == {0}
 
 
 @pytest.mark.parametrize(("fault", "why"), [
@@ -293,7 +303,7 @@ class Watching(NullAudience):
         self.mark, self.sleeping = mark, None
 
     def on_event(self, event):
-        if event.event == "exit" and event.fields.get("target") == "worker-1" and self.sleeping is None:
+        if event.event == "exit" and event.target == "worker-1" and self.sleeping is None:
             self.sleeping = sleepers(self.mark)
 
 
@@ -308,8 +318,8 @@ def test_a_fault_means_a_workers_children_too(tmp_path, mark):
 def test_naming_a_node_makes_a_link_on_which_latency_is_seen(run_toy, target):
     result = run_toy(f"{{latency: {target}, at: 1s, for: 1s, delay: 80ms}}")
     assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
-    [observed] = [event for event in result.history.tape.of("observed") if event["fault"] == "f1"]
-    assert 0.07 <= observed["observed"]["delay_s"] <= 0.12
+    [observed] = [event for event in result.history.tape.of(Observed) if event.fault == "f1"]
+    assert 0.07 <= observed.observed["delay_s"] <= 0.12
 
 
 def test_a_fault_on_a_link_that_nobody_uses_proves_nothing(run_toy):
@@ -335,14 +345,14 @@ def test_connections_that_no_command_names_are_caught_also_those_made_while_a_fa
                      rounds=320, **met(tmp_path))
     assert verdicts(result)["faults_verified"] == "passed", result.judgement.checks
     assert verdicts(result)["all_undone"] == "passed"
-    steady = result.history.tape.of("steady")[0].t
+    steady = result.history.tape.of(Steady)[0].t
     rounds = {moment: [later - earlier for earlier, later in pairwise(
-        event.t for event in result.history.tape.of("step", node="worker-2") if event.incarnation == 1 and
+        event.t for event in result.history.tape.of(Step, node="worker-2") if event.inc == 1 and
         lower < event.t - steady < upper)] for moment, (lower, upper) in {
             "slow": (1.6, 4.8), "quick": (5.3, 6.9)}.items()}
     assert median(rounds["slow"]) > 0.15 > median(rounds["quick"]), rounds
-    alone = [event for event in result.history.tape.of("merge") if 7.5 < event.t - steady < 7.9]
-    assert {part["learner"] for event in alone for part in event["contributions"]} == {"worker-2"}
+    alone = [event for event in result.history.tape.of(Merge) if 7.5 < event.t - steady < 7.9]
+    assert {part.learner for event in alone for part in event.contributions} == {"worker-2"}
 
 
 def test_connections_that_are_not_caught_pass_no_link(run_toy, tmp_path):
@@ -364,8 +374,8 @@ def test_the_name_of_a_link_is_that_of_who_connects_and_the_other_one_is_named(r
 def test_a_worker_that_is_cut_off_is_not_waited_for(run_toy):
     result = run_toy("{partition: worker-2, at: 1s, for: 1500ms}", rounds=150)
     assert verdicts(result)["no_global_stall"] == "passed", result.judgement.checks
-    alone = [event for event in result.history.tape.of("merge") if len(event["contributions"]) == 1]
-    assert {part["learner"] for event in alone[3:-3] for part in event["contributions"]} == {"worker-1"}
+    alone = [event for event in result.history.tape.of(Merge) if len(event.contributions) == 1]
+    assert {part.learner for event in alone[3:-3] for part in event.contributions} == {"worker-1"}
 
 
 def test_a_hub_that_dies_for_good_fails_the_run(run_toy):
@@ -378,9 +388,9 @@ def test_what_a_scheduler_would_start_again_is_started_again(run_toy, tmp_path):
     once = tmp_path / "once"
     run = f"sh -c 'test -e {once} || {{{{ touch {once}; exit 3; }}}}; exec {sys.executable} {TOY} hub $0' {{port}}"
     result = run_toy(run=run, restart="on-failure", restart_delay="200ms", ready={"port": False})
-    [gone] = [event for event in result.history.tape.of("exit") if event.fields.get("target") == "hub"
-              and event["incarnation"] == 0]
-    assert (gone["status"], gone["again"]) == (3, True)
+    [gone] = [event for event in result.history.tape.of(Exit) if event.target == "hub"
+              and event.incarnation == 0]
+    assert (gone.status, gone.again) == (3, True)
     assert verdicts(result)["no_global_stall"] == "passed", result.judgement.checks
 
 

@@ -61,7 +61,7 @@ def main(run, settings, tied, toxiproxy):
         return NodeSpec(name, (sys.executable, "-c", STUB, name, str(run), tied, port, "{incarnation}"), **more)
     clean()
     with cleanup_guard() as undo_log:
-        cluster = LocalCluster(run, lambda event, **fields: None, undo_log, toxiproxy=toxiproxy)
+        cluster = LocalCluster(run, lambda event: None, undo_log, toxiproxy=toxiproxy)
         cluster.start([node("syncer", "{listen}", listens=True, state="state"),
                        node("learner-1", "", connects_to="syncer"), node("learner-2", "", connects_to="syncer")])
         sensing = None

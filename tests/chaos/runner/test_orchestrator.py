@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from diloco_chaos.chaos.runner.orchestrator import Abort, End, Heal, Inject, Orchestrator
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
+from recorded_events import an_event
 
 
 def orchestrator(faults, deadline="60s", more=""):
@@ -16,7 +16,7 @@ def orchestrator(faults, deadline="60s", more=""):
 
 
 def event(t, name, node="syncer", **fields):
-    return Event(t, node, 0, name, fields)
+    return an_event(t, node, 0, name, fields)
 
 
 def test_times_count_from_the_steady_state():

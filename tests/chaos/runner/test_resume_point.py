@@ -12,6 +12,15 @@ from diloco_chaos.chaos.runner.resume_point import Origin, checkpoints_of
 from diloco_chaos.chaos.runner.simulate import data_file, performed
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.record.tape.events import (
+    CheckpointBegun,
+    CheckpointPart,
+    Failpoint,
+    Merge,
+    RefusedCheckpoint,
+    RolledBack,
+    Step,
+)
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
@@ -66,9 +75,9 @@ def test_nothing_is_lost_and_nothing_done_twice(cluster):
             [verdict.name for verdict in judge(history).checks], "passed")
         assert history.accounting.by_fate["crash"] == 0
         for name in plan.cluster.names:
-            steps = [event["step"] for event in history.steps[name, 0]]
+            steps = [event.step for event in history.steps[name, 0]]
             assert steps == list(range(steps[0], steps[-1] + 1))
-            positions = [event["position"] for event in history.steps[name, 0]]
+            positions = [event.position for event in history.steps[name, 0]]
             assert len(set(positions)) == len(positions)
 
 
@@ -82,14 +91,14 @@ def test_data_parallelism_goes_on_from_a_checkpoint_of_the_hub_and_comes_to_the_
         assert origin.incarnations == {"syncer": 1, "learner-1": 1, "learner-2": 1, "learner-3": 1}
         history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
-        assert [back["step"] for back in history.tape.of("rolled_back")] == [origin.at["step"]]
+        assert [back.step for back in history.tape.of(RolledBack)] == [origin.at["step"]]
         assert kept(history) == kept(History(plan, tape))
 
 
 def kept(history):
     """Version and digest of every mean gradient that counts."""
     void = {id(merge) for merge in history.rolled_back}
-    return [(merge["version"], merge["digest"]) for merge in history.merges if id(merge) not in void]
+    return [(merge.version, merge.digest) for merge in history.merges if id(merge) not in void]
 
 
 @pytest.mark.parametrize("cluster", [{}, COMPRESSED, {"mode": "data_parallel"}, {"mode": "elastic_data_parallel"}],
@@ -129,8 +138,8 @@ def test_what_is_lost_after_it_is_not_made_good_by_what_is_old():
     done, tape, cuts = ended(plan)
     again = performed(plan, origin=Origin(plan, tape, "before", cuts[0]), parts=done.stage.checkpoints[cuts[0]])
     assert again.outcome.kind == done.outcome.kind == "broken"
-    refused, = again.stage.tape().of("refused_checkpoint")
-    assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused["reason"]
+    refused, = again.stage.tape().of(RefusedCheckpoint)
+    assert "both copies of fragment-02.safetensors, fragment-03.safetensors are gone" in refused.reason
 
 
 def behind_a_cut(node, point, counts):
@@ -140,9 +149,9 @@ def behind_a_cut(node, point, counts):
                           "restart_after": "500ms"})
         done, tape, _ = ended(plan)
         came = History(plan, tape).spans[0].injected
-        for event in reversed(tape.of("checkpoint_begun")):
-            if event.t < came - 0.1 and event["checkpoint"] in done.stage.checkpoints:
-                yield count, plan, done, tape, came, event["checkpoint"]
+        for event in reversed(tape.of(CheckpointBegun)):
+            if event.t < came - 0.1 and event.checkpoint in done.stage.checkpoints:
+                yield count, plan, done, tape, came, event.checkpoint
                 break
 
 
@@ -151,7 +160,7 @@ def behind_a_cut(node, point, counts):
 def test_a_fault_at_a_point_of_the_protocol_comes_when_it_would_have(node, point, count):
     count, plan, done, tape, came, cut = next(behind_a_cut(node, point, range(count, count + 10)))
     again = gone_on(plan, Origin(plan, tape, "before", cut), done.stage.checkpoints[cut])
-    assert again.tape.of("failpoint")[0]["count"] == count
+    assert again.tape.of(Failpoint)[0].count == count
     assert again.spans[0].injected == pytest.approx(came, abs=4)  # it takes as long until everybody is there again
 
 
@@ -159,15 +168,15 @@ def test_what_lay_after_it_is_told():
     plan = plan_with()
     _, tape, cuts = ended(plan)
     origin = Origin(plan, tape, "before", cuts[-1])
-    cut = next(event for event in tape.of("checkpoint_begun") if event["checkpoint"] == cuts[-1])
+    cut = next(event for event in tape.of(CheckpointBegun) if event.checkpoint == cuts[-1])
     for (name, number), (begin, end) in origin.lost.steps.items():
-        part = next(event for event in tape.of("checkpoint_part", node=name) if event["checkpoint"] == cuts[-1])
-        assert (number, begin) == (0, part["step"] + 1)
-        assert end == tape.of("step", node=name)[-1]["step"]
-    after = [merge for merge in tape.of("merge") if merge.t > cut.t]
+        part = next(event for event in tape.of(CheckpointPart, node=name) if event.checkpoint == cuts[-1])
+        assert (number, begin) == (0, part.step + 1)
+        assert end == tape.of(Step, node=name)[-1].step
+    after = [merge for merge in tape.of(Merge) if merge.t > cut.t]
     assert sum(end - begin + 1 for begin, end in origin.lost.versions.values()) == len(after)
-    assert origin.lost.tokens == sum(event["tokens"] for event in tape.of("step")) - sum(
-        event["tokens"] for event in origin.events if event.event == "step")
+    assert origin.lost.tokens == sum(event.tokens for event in tape.of(Step)) - sum(
+        event.tokens for event in origin.events if event.event == "step")
 
 
 def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_does():
@@ -175,12 +184,12 @@ def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_
               {"kill": "learner-3", "at": "6s", "restart_after": "300ms"}]
     plan = plan_with(*faults)
     _, tape, _ = ended(plan)
-    cuts = [event for event in tape.of("checkpoint_begun") if event["checkpoint"] in checkpoints_of(tape)]
+    cuts = [event for event in tape.of(CheckpointBegun) if event.checkpoint in checkpoints_of(tape)]
     spans = History(plan, tape).spans
     on = next(cut for cut in cuts if spans[1].injected < cut.t < spans[1].ended)
     origin = Origin(plan, tape, "before", on["checkpoint"])
     assert origin.over == {"f1"}
-    assert not [event for event in origin.events if event.fields.get("fault") in ("f2", "f3")]
+    assert not [event for event in origin.events if event.fault in ("f2", "f3")]
     assert [words.split(",")[0] for words in origin.lost.faults] == [
         planned.fault.describe().split(",")[0] for planned in plan.faults[1:]]
 
@@ -188,8 +197,8 @@ def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_
 def test_who_was_gone_for_good_or_had_not_come_yet_is_not_started():
     plan = plan_with({"kill": "learner-1", "at": "1s"}, {"join": "learner-4", "at": "8s"}, learners=4)
     _, tape, _ = ended(plan)
-    early = next(event["checkpoint"] for event in tape.of("checkpoint_begun")
-                 if event["checkpoint"] in checkpoints_of(tape)
+    early = next(event.checkpoint for event in tape.of(CheckpointBegun)
+                 if event.checkpoint in checkpoints_of(tape)
                  and History(plan, tape).spans[0].injected < event.t < History(plan, tape).spans[1].injected)
     assert Origin(plan, tape, "before", early).incarnations == {"syncer": 1, "learner-2": 0, "learner-3": 0}
 
@@ -197,7 +206,7 @@ def test_who_was_gone_for_good_or_had_not_come_yet_is_not_started():
 def test_who_was_no_part_of_it_begins_anew_and_its_process_has_crashed():
     plan = plan_with({"partition": "learner-2", "at": "2s", "for": "4s"})
     _, tape, _ = ended(plan)
-    cut = next(event["checkpoint"] for event in tape.of("checkpoint_begun") if "learner-2" not in event["nodes"])
+    cut = next(event.checkpoint for event in tape.of(CheckpointBegun) if "learner-2" not in event.nodes)
     origin = Origin(plan, tape, "before", cut)
     assert origin.incarnations == {"syncer": 1, "learner-1": 0, "learner-2": 1, "learner-3": 0}
     assert origin.ended == [("learner-2", 0), ("syncer", 0)]

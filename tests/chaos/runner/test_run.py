@@ -15,6 +15,16 @@ from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.report.story import story
 from diloco_chaos.chaos.runner.run import judged
 from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.record.tape.events import (
+    Healed,
+    Injecting,
+    Merge,
+    PartialFrame,
+    RefusedFrame,
+    Residue,
+    Resumed,
+    Step,
+)
 from diloco_chaos.harness.trainer.protocol.messages import Clock, Hello
 from diloco_chaos.harness.trainers.wire.frames import encode
 
@@ -39,15 +49,15 @@ def test_a_syncer_that_is_killed_between_commit_and_broadcast_goes_on_where_it_w
                        "restart_after: 1s}", budget=300, deadline="120s")
     assert result.outcome.kind == "finished", result.outcome
     tape = result.history.tape
-    resumed = tape.of("resumed", node="syncer")[0]
-    before = {event["fragment"]: event for event in tape.of("merge") if event.incarnation == 0}
+    resumed = tape.of(Resumed, node="syncer")[0]
+    before = {event.fragment: event for event in tape.of(Merge) if event.inc == 0}
     for fragment, event in before.items():
-        assert resumed["versions"][fragment] == event["version"]
-        assert resumed["digests"][fragment] == event["digest"]
-    after = [event for event in tape.of("merge") if event.incarnation == 1]
-    assert {part["learner"] for event in after for part in event["contributions"]} == {
+        assert resumed.versions[fragment] == event.version
+        assert resumed.digests[fragment] == event.digest
+    after = [event for event in tape.of(Merge) if event.inc == 1]
+    assert {part.learner for event in after for part in event.contributions} == {
         "learner-1", "learner-2", "learner-3"}
-    assert all(event.incarnation == 0 for event in tape.of("step")), "a learner did not outlive the outage"
+    assert all(event.inc == 0 for event in tape.of(Step)), "a learner did not outlive the outage"
     assert_protocol_held(result)
 
 
@@ -55,7 +65,7 @@ def test_a_syncer_that_is_killed_between_commit_and_broadcast_goes_on_where_it_w
 def test_a_merge_that_was_not_committed_never_happened(run_small, point):
     result = run_small(f"{{kill: syncer, when: {{node: syncer, failpoint: {point}, count: 9}}, restart_after: 1s}}")
     assert result.outcome.kind == "finished", result.outcome
-    assert result.history.tape.of("resumed")
+    assert result.history.tape.of(Resumed)
     assert_protocol_held(result)
 
 
@@ -68,7 +78,7 @@ class Vandal(NullAudience):
 
     def on_event(self, event):
         if event.event == "listening":
-            self.port = event["port"]
+            self.port = event.port
         if event.event == "steady" and not self.thrown:
             self.thrown = True
             oversized = b"DLC1" + (1 << 20).to_bytes(4, "big") + bytes(8)
@@ -83,11 +93,11 @@ class Vandal(NullAudience):
 def test_frames_that_are_garbled_oversized_or_strange_are_refused_and_recorded_and_the_run_goes_on(run_small):
     result = run_small(audience=Vandal())
     assert result.outcome.kind == "finished"
-    reasons = [event["reason"] for event in result.history.tape.of("refused_frame")]
+    reasons = [event.reason for event in result.history.tape.of(RefusedFrame)]
     assert any("not a frame" in reason for reason in reasons)
     assert any("oversized" in reason for reason in reasons)
     assert sum("no valid token" in reason for reason in reasons) == 2
-    assert result.history.tape.of("partial_frame")
+    assert result.history.tape.of(PartialFrame)
     assert_protocol_held(result)
 
 
@@ -99,7 +109,7 @@ class Usurper(NullAudience):
 
     def on_event(self, event):
         if event.event == "listening":
-            self.port = event["port"]
+            self.port = event.port
         if event.event == "steady" and self.link is None:
             token = next(filter(None, (child.environ().get(TOKEN) for child in psutil.Process().children())))
             self.link = socket.create_connection(("127.0.0.1", self.port), 2)
@@ -153,9 +163,9 @@ def test_an_abort_heals_and_ends_the_run_as_inconclusive(run_small):
     assert "2 learners are alive, fewer than 3" in result.judgement.inconclusive
     assert result.judgement.exit_code == 3
     tape = result.history.tape
-    assert [event["fault"] for event in tape.of("healed")] == ["f2"]
-    assert [event["fault"] for event in tape.of("injecting")] == ["f2", "f1"]
-    assert tape.of("residue")[0]["left"] == []
+    assert [event.fault for event in tape.of(Healed)] == ["f2"]
+    assert [event.fault for event in tape.of(Injecting)] == ["f2", "f1"]
+    assert tape.of(Residue)[0].left == []
 
 
 def test_a_tape_that_grows_over_its_limit_ends_the_run_with_a_word(run_small):

@@ -19,7 +19,8 @@ from diloco_chaos.chaos.runner.baselines import synchronous
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, performed, record, simulate
 from diloco_chaos.chaos.scenario.loading import load, parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import line
+from diloco_chaos.harness.record.tape.events import Failpoint, Refused, Step
+from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.trainer.config.schedule import learning_rate
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.learner.learner import Learner
@@ -38,7 +39,7 @@ def plan(number):
 
 def digest(number):
     tape, _ = record(plan(number))
-    return hashlib.sha256("".join(map(line, tape.events)).encode()).hexdigest()
+    return hashlib.sha256(b"".join(map(line, tape.events))).hexdigest()
 
 
 def main():
@@ -87,7 +88,7 @@ def test_poison_is_refused_also_compressed_and_where_peers_bring_it_up_to_date(c
     other = scenario(learners=3, budget="200 steps", recovery="peer", gradients="int4", broadcasts="int4")
     result = simulate(plan_of(other, [{"poison": "learner-1", "content": content, "count": 2, "at": "2s"}], 0))
     assert {verdict.name: verdict.evidence for verdict in result.judgement.checks if verdict.verdict != "passed"} == {}
-    assert {event["reason"] for event in result.history.tape.of("refused", node="syncer") if event["last"] == 0} \
+    assert {event.reason for event in result.history.tape.of(Refused, node="syncer") if event.last == 0} \
         == {"wrong shapes" if content == "shape" else "not finite"}
 
 
@@ -106,8 +107,8 @@ faults:
 def test_a_node_at_a_hold_point_goes_on_where_its_fault_does_not_come_any_more():
     result = simulate(freeze(parse(ABORTED), 0))
     assert result.outcome.kind == "aborted"
-    held = result.history.tape.of("failpoint", node="learner-1")[0]
-    assert len([step for step in result.history.tape.of("step", node="learner-1") if step.t > held.t]) > 40
+    held = result.history.tape.of(Failpoint, node="learner-1")[0]
+    assert len([step for step in result.history.tape.of(Step, node="learner-1") if step.t > held.t]) > 40
 
 
 def test_a_run_on_simulated_leaves_a_folder_that_is_judged_alike(tmp_path):
@@ -155,7 +156,7 @@ def test_whoever_begins_where_the_warm_start_ended_could_take_the_synchronous_ru
     mean = averaged([learner.gradient(2)[1] for learner in learners])
     rates = config.model_copy(update={"mode": "synchronous"})
     for learner in learners:
-        learner.apply(mean, learning_rate(rates, first["processed"]))
+        learner.apply(mean, learning_rate(rates, first.processed))
     assert first["number"] == 0
     assert all(np.array_equal(after[name], array) for name, array in learners[0].read(tuple(after)).items())
     assert run.curve()[0].processed == config.warm_tokens

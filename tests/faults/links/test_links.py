@@ -9,6 +9,7 @@ from diloco_chaos.chaos.runner.backends import local
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.record.tape.events import Observed
 
 KINDS = {
     "latency": ({"delay": "20ms", "jitter": "5ms", "rate": "1MB/s"}, "delay_s", 0.02),
@@ -148,7 +149,7 @@ def test_a_rate_that_links_share_is_felt_by_all_of_them_and_over_afterwards():
     assert done.outcome.kind == "finished"
     [effect] = [verdict for verdict in done.judgement.checks if verdict.name == "faults_verified"]
     assert effect.verdict == "passed", effect
-    [observed] = [event["observed"] for event in done.history.tape.of("observed")]
+    [observed] = [event.observed for event in done.history.tape.of(Observed)]
     assert 30e3 < observed["rate_bytes_per_s"] <= 1.5 * 200e3
 
 

@@ -46,8 +46,8 @@ class Ground:
         self.undo_log = UndoLog(path / "undo_log.jsonl", "c0ffee" * 4)
         self.cluster = LocalCluster(path, self.record, self.undo_log, **options)
 
-    def record(self, event, **fields):
-        self.events.append((event, fields))
+    def record(self, event):
+        self.events.append((event.event, dict(event.payload())))
 
     def hub(self, source=HUB):
         return NodeSpec("hub", (sys.executable, "-c", source, str(self.path), "{listen}", "{incarnation}"),
@@ -151,8 +151,8 @@ class ContainedGround:
         self.undo_log = UndoLog(folder.parent / f"{folder.name}.jsonl", self.token)
         self.cluster = ComposeCluster(folder, self.record, self.undo_log)
 
-    def record(self, event, **fields):
-        self.events.append((event, fields))
+    def record(self, event):
+        self.events.append((event.event, dict(event.payload())))
 
     def hub(self, source=CONTAINED_HUB, **more):
         return NodeSpec("hub", ("{python}", "-c", source, str(self.path), "{host}", "{listen}", "{incarnation}"),

@@ -104,8 +104,8 @@ class Machines:
         self.client = SimulatedClient(around, "learner-1", 0, Failpoints(holds or {}), self.link, lambda: self.server,
                                       lambda: self.client_core)
 
-    def _note(self, node, incarnation, event, fields):
-        self.events.append((round(self.world.now, 6), node, event, fields))
+    def _note(self, node, incarnation, event):
+        self.events.append(event.stamped(self.world.now, node, incarnation))
 
     def at(self, when):
         while self.world.now < when:
@@ -113,7 +113,7 @@ class Machines:
         return self
 
     def of(self, event):
-        return [(at, fields) for at, _, what, fields in self.events if what == event]
+        return [(each.t, dict(each.payload())) for each in self.events if each.event == event]
 
 
 @pytest.fixture(scope="session")

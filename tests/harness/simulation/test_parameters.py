@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.simulation.parameters import Parameters, measured
+from recorded_events import an_event
 
 
 def recorded(compute=0.02, delay=0.001, commit=0.006, count=40):
-    events = [Event(0.0, "harness", 0, "spawn", {"target": name, "incarnation": 0})
+    events = [an_event(0.0, "harness", 0, "spawn", {"target": name, "incarnation": 0})
               for name in ("syncer", "learner-1")]
-    events += [Event(0.5, "syncer", 0, "listening", {}),
-               Event(1.7, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": 0})]
+    events += [an_event(0.5, "syncer", 0, "listening", {}),
+               an_event(1.7, "syncer", 0, "hello", {"learner": "learner-1", "incarnation": 0})]
     for step in range(1, count + 1):
         at = 2.0 + step
         events += [
-            Event(at, "learner-1", 0, "step", {"began": at - compute}),
-            Event(at, "learner-1", 0, "outer_gradient", {"fragment": 0, "step": step}),
-            Event(at + 0.1, "syncer", 0, "merge", {
+            an_event(at, "learner-1", 0, "step", {"began": at - compute}),
+            an_event(at, "learner-1", 0, "outer_gradient", {"fragment": 0, "step": step}),
+            an_event(at + 0.1, "syncer", 0, "merge", {
                 "fragment": 0, "closed": at + 0.1 - commit,
                 "contributions": [{"learner": "learner-1", "incarnation": 0, "last": step, "arrived": at + delay}]})]
     return Tape(events)

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, saving_both
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.record.tape.events import Custom, Step, Upload
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.trainer.protocol.messages import Clock, OuterGradient
-from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Failpoint, Record, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Failpoint, Send, Stop, Timer
+from recorded_events import a_part, an_event
 
 NAME = "fragment-00.safetensors"
 CLOCK = Clock(step=1, tokens=1, steady=True)
@@ -107,7 +109,7 @@ def test_a_timer_fires_once_when_a_stop_is_over(machines):
 
 def test_a_clock_that_jumps_fires_timers_that_are_due_by_then_and_others_as_much_earlier(machines):
     both = machines(client={"on_connected": [[Timer("soon", 10.0), Timer("later", 20.0)]],
-                            "on_timer": [[Record("fired", {})], [Record("fired", {})]]})
+                            "on_timer": [[Custom(kind="fired", fields={})], [Custom(kind="fired", fields={})]]})
     both.at(1.0).client.jump(9.5)
     both.at(30.0)
     assert [at for at, _ in both.of("fired")] == [1.0, 10.5]
@@ -116,25 +118,27 @@ def test_a_clock_that_jumps_fires_timers_that_are_due_by_then_and_others_as_much
 
 def test_a_timer_that_is_set_after_a_jump_fires_by_the_new_clock(machines):
     both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_computed": [[Timer("t", 12.0)]],
-                            "on_timer": [[Record("fired", {})]]})
+                            "on_timer": [[Custom(kind="fired", fields={})]]})
     both.at(0.5).client.jump(9.0)
     both.at(30.0)
     assert [at for at, _ in both.of("fired")] == [3.0]
 
 
 def test_the_tape_stays_in_the_time_of_the_world_through_jumps(machines):
-    merge = {"opened": 0.2, "quorum_at": None, "closed": 111.0, "contributions": [{"arrived": 10.5}]}
-    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_computed": [[Record("merge", merge)]]})
+    merge = an_event(0.0, "", 0, "merge", {"opened": 0.2, "quorum_at": 0.25, "closed": 111.0,
+                                           "contributions": [a_part(arrived=10.5)]})
+    both = machines(client={"on_connected": [[Compute(0, 0.1)]], "on_computed": [[merge]]})
     both.at(0.3).client.jump(10.0)
     both.at(0.6).client.jump(100.0)
     both.at(5.0)
     [(_, fields)] = both.of("merge")
-    assert fields == {"opened": 0.2, "quorum_at": None, "closed": 1.0, "contributions": [{"arrived": 0.5}]}
+    assert [fields[name] for name in ("opened", "quorum_at", "closed")] == [0.2, 0.25, 1.0]
+    assert fields["contributions"] == [a_part(arrived=0.5)]
 
 
 def test_no_time_within_any_jump_is_later_than_that_jump(machines):
     both = machines(client={"on_connected": [[Timer("t", 114.0)]],
-                            "on_timer": [[Record("step", {"began": 60.0})]]})
+                            "on_timer": [[Step(step=1, tokens=1, began=60.0)]]})
     both.at(1.0).client.jump(10.0)
     both.at(2.0).client.jump(100.0)
     both.at(200.0)
@@ -145,7 +149,7 @@ def test_no_time_within_any_jump_is_later_than_that_jump(machines):
 
 @pytest.mark.parametrize("when", [0.0, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5])
 def test_killed_at_any_moment_of_a_commit_old_or_new_is_there_and_nothing_is_told_too_early(machines, when):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]}, disk=old_disk())
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]}, disk=old_disk())
     both.at(when)
     both.server.die()
     both.at(20.0)
@@ -158,13 +162,13 @@ def test_killed_at_any_moment_of_a_commit_old_or_new_is_there_and_nothing_is_tol
 
 
 def test_a_commit_takes_as_long_as_its_steps(machines):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]})
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]})
     both.at(20.0)
     assert [at for at, _ in both.of("committed")] == [7.0]
 
 
 def test_a_stop_within_a_write_makes_no_commit_faster(machines):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]})
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]})
     for turn in range(6):
         both.at(0.1 + 0.1 * turn).server.freeze()
         both.at(0.15 + 0.1 * turn).server.thaw()
@@ -173,7 +177,7 @@ def test_a_stop_within_a_write_makes_no_commit_faster(machines):
 
 
 def test_a_commit_goes_on_after_a_long_stop(machines):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]})
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]})
     both.at(2.5).server.freeze()
     both.at(50.0)
     assert both.of("committed") == []
@@ -183,16 +187,16 @@ def test_a_commit_goes_on_after_a_long_stop(machines):
 
 
 def test_what_is_told_while_it_saves_waits_until_it_has_saved(machines):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]], "on_message": [[Record("told", {})]]},
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]], "on_message": [[Custom(kind="told", fields={})]]},
                     client={"on_connected": [[Send(CLOCK)]]})
     both.at(20.0)
-    assert [event for _, _, event, _ in both.events if event in ("told", "committed")] == ["committed", "told"]
+    assert [event.event for event in both.events if event.event in ("told", "committed")] == ["committed", "told"]
 
 
 def test_without_room_a_commit_fails_and_nothing_behind_it_happens(machines):
     disk = MemoryDisk()
     disk.full = True
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]}, disk=disk).at(20.0)
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]}, disk=disk).at(20.0)
     assert (both.server.status, both.of("committed")) == (1, [])
     assert "No space left" in both.of("failed")[0][1]["reason"]
 
@@ -208,7 +212,7 @@ def test_a_checkpoint_that_is_refused_ends_the_process(machines):
 # -- failpoints -------------------------------------------------------------------------------------------------------
 
 def test_held_in_the_middle_of_a_frame_it_sends_the_rest_once_it_is_thawed(machines):
-    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent="upload"), Record("next", {})]]},
+    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload()), Custom(kind="next", fields={})]]},
                     holds={"half": 1})
     both.at(5.0)
     [connection] = both.server._open.values()
@@ -222,7 +226,7 @@ def test_held_in_the_middle_of_a_frame_it_sends_the_rest_once_it_is_thawed(machi
 
 
 def test_the_rest_of_a_frame_is_no_more_than_what_was_not_sent(machines):
-    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent="upload")]]}, holds={"half": 1})
+    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload())]]}, holds={"half": 1})
     both.link.add(Toxic("bandwidth", "upstream", {"rate": 1}))
     both.at(20.0).client.thaw()
     both.at(60.0)
@@ -231,7 +235,7 @@ def test_the_rest_of_a_frame_is_no_more_than_what_was_not_sent(machines):
 
 
 def test_killed_in_the_middle_of_a_frame_it_leaves_a_part(machines):
-    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent="upload")]]}, holds={"half": 1})
+    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload())]]}, holds={"half": 1})
     both.at(1.0).client.die()
     both.at(2.0)
     [(_, fields)] = both.of("partial_frame")
@@ -241,7 +245,7 @@ def test_killed_in_the_middle_of_a_frame_it_leaves_a_part(machines):
 
 
 def test_a_rest_whose_connection_has_ended_meanwhile_is_not_sent_on_another(machines):
-    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent="upload")], []]}, holds={"half": 1})
+    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload())], []]}, holds={"half": 1})
     both.at(1.0).link.break_all()
     both.at(2.0).client.thaw()
     both.at(10.0)
@@ -272,7 +276,7 @@ def test_the_nth_time_counts_and_never_again(machines):
 
 @pytest.mark.parametrize("point", ["checkpoint.before_sync", "checkpoint.before_rename", "checkpoint.between"])
 def test_held_within_a_commit_it_goes_on_from_there(machines, point):
-    both = machines(server={"start": [[commit(2), Record("committed", {})]]}, holds={point: 1})
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]]}, holds={point: 1})
     both.at(20.0)
     assert (both.server.held, both.of("committed")) == (True, [])
     both.server.thaw()
@@ -311,7 +315,7 @@ def test_the_first_end_counts(machines):
 
 
 def test_what_was_sent_before_a_stop_of_training_arrives(machines):
-    both = machines(server={"on_message": [[Send(CLOCK, to=1), Stop("finished"), Record("never", {})]]},
+    both = machines(server={"on_message": [[Send(CLOCK, to=1), Stop("finished"), Custom(kind="never", fields={})]]},
                     client={"on_connected": [[Send(CLOCK)]]})
     both.at(5.0)
     assert both.server.status == 0

@@ -9,8 +9,9 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.report.forms.trace import report_trace
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Received
 from diloco_chaos.harness.record.tape.reading import Tape
+from recorded_events import an_event
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +44,14 @@ def test_slices_of_a_thread_follow_each_other_or_lie_within_each_other(events):
 def test_every_merged_answer_has_an_arrow_to_its_merge(events, results):
     ends = Counter(one["id"] for one in events if one["ph"] == "f" and one["name"] == "answer")
     begun = {one["id"] for one in events if one["ph"] == "s"}
-    assert sum(ends.values()) == sum(len(merge["contributions"]) for merge in results[0].history.merges)
+    assert sum(ends.values()) == sum(len(merge.contributions) for merge in results[0].history.merges)
     assert ends.keys() <= begun
 
 
 def test_a_merge_has_an_arrow_to_each_of_its_receipts(events, results):
-    made = {(merge["fragment"], merge["version"]) for merge in results[0].history.merges}
-    receipts = [event for event in results[0].history.tape.of("received")
-                if (event["fragment"], event["version"]) in made]
+    made = {(merge.fragment, merge.version) for merge in results[0].history.merges}
+    receipts = [event for event in results[0].history.tape.of(Received)
+                if (event.fragment, event.version) in made]
     arrows = {phase: [one["id"] for one in events if one["ph"] == phase and one["name"] == "receipt"] for phase in "sf"}
     assert arrows["s"] == arrows["f"]
     assert len(set(arrows["s"])) == len(receipts) > 0
@@ -71,7 +72,7 @@ def test_a_trainer_that_tells_of_rounds_has_them_in_a_process_of_their_own():
                "progress": [{"node": "w", "log": r"(?P<round>\d+)"}]}
     plan = freeze(parse(f"diloco_chaos: 1\nname: x\ntrainer: {json.dumps(trainer)}\n"), 0)
     both = [{"learner": name, "incarnation": 0} for name in ("w-1", "w-2")]
-    rounds = [Event(number / 10, "syncer", 0, "merge", {"round": number, "step": number, "version": number,
+    rounds = [an_event(number / 10, "syncer", 0, "merge", {"round": number, "step": number, "version": number,
                                                         "contributions": both}) for number in (1, 2)]
     events = json.loads(report_trace(History(plan, Tape(rounds))))["traceEvents"]
     names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}

@@ -599,7 +599,7 @@ from diloco_chaos.harness.places.compose.cluster import ComposeCluster
 from diloco_chaos.harness.record.undo_log import UndoLog
 run, token, source = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 undo_log = UndoLog(run.parent / "undo_log.jsonl", token)
-cluster = ComposeCluster(run, lambda *_, **__: None, undo_log)
+cluster = ComposeCluster(run, lambda event: None, undo_log)
 argv = ("{python}", "-c", source, str(run), "{host}", "{listen}", "{incarnation}")
 cluster.start([NodeSpec("hub", argv, listens=True)])
 cluster.pause("hub")

@@ -21,6 +21,7 @@ from diloco_chaos.harness.places.kubernetes import cluster as module
 from diloco_chaos.harness.places.kubernetes.api import PART, AwayError, KubernetesError
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.remote import agent
+from diloco_chaos.harness.record.tape.events import Start
 from remote_runs import TOKEN
 
 HUB = """
@@ -162,7 +163,7 @@ class Ground(remote_runs.Ground):
 
     def back(self):
         """The worker's next incarnation has begun."""
-        self.until(lambda: any(event.incarnation == 1 for event in self.tape().of("start", node="worker")))
+        self.until(lambda: any(event.inc == 1 for event in self.tape().of(Start, node="worker")))
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def ground(make_ground):
 
 def test_nodes_run_in_pods_and_what_they_write_is_here(ground):
     assert [fields["host"] for fields in (*ground.of("spawn", "hub"), *ground.of("spawn"))] == ["hub-0", "worker-0"]
-    started = ground.until(lambda: ground.tape().of("start", node="worker"))
+    started = ground.until(lambda: ground.tape().of(Start, node="worker"))
     assert 0 < started[0].t < 60
     assert ground.cluster.state_files("hub") == {"kept": 4}
 

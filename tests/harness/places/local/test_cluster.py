@@ -10,7 +10,8 @@ import pytest
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.duty_cycle import PERIOD_S
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Listening
+from diloco_chaos.harness.record.tape.reading import Tape
 
 
 def reach(address):
@@ -71,7 +72,7 @@ def test_a_killed_hub_comes_back_on_its_port(ground):
 
 def test_a_dead_hubs_port_is_given_to_nobody_and_refuses(ground):
     cluster = ground.start()
-    port = next(event["port"] for event in reading.read(ground.path / "tape").of("listening"))
+    port = next(event.port for event in Tape.read(ground.path / "tape").of(Listening))
     cluster.kill("hub", None)
     ground.until(lambda: cluster.states()["hub"].state == "dead")
     with socket.socket() as other, pytest.raises(OSError, match="in use"):

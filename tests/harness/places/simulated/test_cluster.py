@@ -34,11 +34,11 @@ class Run:
         self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", failpoints=held.get(SYNCER, ())), *(
             NodeSpec(name, (), connects_to=SYNCER, failpoints=held.get(name, ())) for name in self.config.names)])
 
-    def _note(self, node, incarnation, event, fields):
-        self.events.append((round(self.world.now, 6), node, incarnation, event, fields))
+    def _note(self, node, incarnation, event):
+        self.events.append((round(self.world.now, 6), node, incarnation, event.event, dict(event.payload())))
 
-    def _record(self, event, **fields):
-        self._note("harness", 0, event, fields)
+    def _record(self, event):
+        self._note("harness", 0, event)
 
     def at(self, when, until=lambda: False):
         while self.world.now < when and not until():

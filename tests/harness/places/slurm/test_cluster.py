@@ -20,6 +20,7 @@ from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.slurm.cluster import SlurmCluster
 from diloco_chaos.harness.places.slurm.queue import SlurmAwayError
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.record.tape.events import Start
 from remote_runs import TOKEN
 
 HUB = """
@@ -77,7 +78,7 @@ class Ground(remote_runs.Ground):
         return found
 
     def started(self, incarnation, node="worker"):
-        return next((event for event in self.tape().of("start", node=node) if event.incarnation == incarnation), None)
+        return next((event for event in self.tape().of(Start, node=node) if event.inc == incarnation), None)
 
     def jobs(self):
         with fake_slurm.queue(self.path / "bin") as content:

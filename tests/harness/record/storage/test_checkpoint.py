@@ -9,6 +9,7 @@ from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.checkpoint import CheckpointError, load, save, saving_both
 from diloco_chaos.harness.record.storage.disk import Content, FolderDisk
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import (
     FragmentState,
@@ -18,7 +19,7 @@ from diloco_chaos.harness.trainer.coordinator.fragment_state import (
 )
 from diloco_chaos.harness.trainer.coordinator.syncer import Syncer
 from diloco_chaos.harness.trainer.protocol.messages import OuterGradient
-from diloco_chaos.harness.trainers.core.effects import Commit, Record
+from diloco_chaos.harness.trainers.core.effects import Commit
 
 
 def save_both(path, tensors, meta):
@@ -145,7 +146,7 @@ def test_a_lost_copy_is_repaired_told_and_written_again(committed):
     assert found.to_commit == [1]
     effects = list(Syncer(CONFIG, found).start(0.0))
     assert [effect.name for effect in effects if isinstance(effect, Commit)] == [fragment_file(1)]
-    assert [effect.event for effect in effects if isinstance(effect, Record)] == ["repaired", "resumed"]
+    assert [effect.event for effect in effects if isinstance(effect, Event)] == ["repaired", "resumed"]
 
 
 def test_a_fragment_that_is_gone_for_good_is_not_begun_anew(committed):
@@ -236,7 +237,7 @@ def test_a_copy_that_a_crash_left_a_version_behind_is_made_good_before_anybody_h
     save(committed / fragment_file(1), newer.tensors(), newer.meta() | {"counters": ProgressCounters(9).meta()})
     effects = list(Syncer(CONFIG, restored(committed), 1).start(0.0))
     commits = [number for number, effect in enumerate(effects) if isinstance(effect, Commit)]
-    told = next(number for number, effect in enumerate(effects) if isinstance(effect, Record)
+    told = next(number for number, effect in enumerate(effects) if isinstance(effect, Event)
                 and effect.event == "resumed")
     assert [effects[number].name for number in commits] == [fragment_file(1)]
     assert max(commits) < told

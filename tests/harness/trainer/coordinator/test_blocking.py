@@ -28,9 +28,9 @@ def events(cluster, name):
 def assert_merged_by_all_and_once(cluster):
     steps = Counter()
     for merge in events(cluster, "merge"):
-        assert [part["learner"] for part in merge["contributions"]] == EVERYBODY
-        steps.update((merge["fragment"], part["learner"], part["incarnation"], step)
-                     for part in merge["contributions"] for step in range(part["first"], part["last"] + 1))
+        assert [part.learner for part in merge.contributions] == EVERYBODY
+        steps.update((merge.fragment, part.learner, part.incarnation, step)
+                     for part in merge.contributions for step in range(part.first, part.last + 1))
     assert steps
     assert set(steps.values()) == {1}
 
@@ -41,21 +41,21 @@ def test_every_round_is_merged_from_all_and_no_step_is_merged_twice(make_cluster
     cluster.run()
     assert cluster.over
     assert_merged_by_all_and_once(cluster)
-    assert {merge["grace"] for merge in events(cluster, "merge")} == {0.0}
+    assert {merge.grace for merge in events(cluster, "merge")} == {0.0}
 
 
 def test_in_diloco_all_fragments_are_exchanged_every_h_steps_and_nobody_trains_meanwhile(make_cluster):
     cluster = make_cluster(mode="diloco", delay=0.1)
     cluster.run()
     for merge in events(cluster, "merge"):
-        for part in merge["contributions"]:
-            assert (part["steps"], part["last"] % 8) == (8, 0)
+        for part in merge.contributions:
+            assert (part.steps, part.last % 8) == (8, 0)
     received = events(cluster, "received")
-    assert {event["closed"] for event in received if event["version"]} == {8}
-    assert {event["carried"] for event in received} == {0}
+    assert {event.closed for event in received if event.version} == {8}
+    assert {event.carried for event in received} == {0}
     rounds = defaultdict(set)
     for merge in events(cluster, "merge"):
-        rounds[merge["contributions"][0]["last"]].add(merge["fragment"])
+        rounds[merge.contributions[0].last].add(merge.fragment)
     assert rounds
     assert all(fragments == {0, 1, 2, 3} for fragments in rounds.values())
 
@@ -66,8 +66,8 @@ def test_in_streaming_diloco_an_exchange_overlaps_with_tau_steps_at_most(make_cl
     for cluster in (quick, slow):
         cluster.run()
         assert cluster.over
-        during = [event["closed"] + event["carried"] - 8 for event in events(cluster, "received")
-                  if event["version"] > 1]
+        during = [event.closed + event.carried - 8 for event in events(cluster, "received")
+                  if event.version > 1]
         assert max(during) <= overlap
     assert max(during) == overlap  # the exchange takes longer than that: everybody waits
     assert slow.now > 1.2 * quick.now
@@ -82,7 +82,7 @@ def test_while_one_is_dead_the_others_stand_and_once_it_is_back_they_go_on(make_
     steps = {name: cluster.learners[name].step for name in EVERYBODY if name != "learner-3"}
     cluster.run(until=8.0)
     assert {name: cluster.learners[name].step for name in steps} == steps
-    assert {event["learner"] for event in events(cluster, "lost")} == {"learner-3"}, "who stands still is there"
+    assert {event.learner for event in events(cluster, "lost")} == {"learner-3"}, "who stands still is there"
     cluster.start_learner("learner-3")
     cluster.run(until=60)
     assert cluster.over

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from diloco_chaos.harness.base.tensors import digest
+from diloco_chaos.harness.record.tape.events import Event, Recovering
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator import peer_recovery
 from diloco_chaos.harness.trainer.coordinator.plausible import Origin
 from diloco_chaos.harness.trainer.coordinator.rounds import LearnerSession
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Donate, Donation
-from diloco_chaos.harness.trainers.core.effects import Record, Send
+from diloco_chaos.harness.trainers.core.effects import Send
 
 
 def events(cluster, name, node=None):
@@ -18,13 +19,13 @@ def events(cluster, name, node=None):
 
 def assert_up_to_date(cluster, learner, incarnation):
     """It began with committed versions, and counted again."""
-    told = {(event["fragment"], event["version"]): event["digest"] for event in events(cluster, "merge")}
-    told |= {(index, 0): value for index, value in enumerate(events(cluster, "initial")[0]["digests"])}
-    mine = [event for event in events(cluster, "received", learner) if event.incarnation == incarnation]
-    assert {event["fragment"] for event in mine} == {0, 1, 2, 3}
-    assert all(told[event["fragment"], event["version"]] == event["digest"] for event in mine)
-    assert any((part["learner"], part["incarnation"]) == (learner, incarnation)
-               for merge in events(cluster, "merge") for part in merge["contributions"])
+    told = {(event.fragment, event.version): event.digest for event in events(cluster, "merge")}
+    told |= {(index, 0): value for index, value in enumerate(events(cluster, "initial")[0].digests)}
+    mine = [event for event in events(cluster, "received", learner) if event.inc == incarnation]
+    assert {event.fragment for event in mine} == {0, 1, 2, 3}
+    assert all(told[event.fragment, event.version] == event.digest for event in mine)
+    assert any((part.learner, part.incarnation) == (learner, incarnation)
+               for merge in events(cluster, "merge") for part in merge.contributions)
 
 
 class Wire:
@@ -53,7 +54,7 @@ def restarted(make_cluster):
 
 
 def asked(cluster):
-    return [event["from"] for event in events(cluster, "recovering") if event.t > 1.5]
+    return [event.from_ for event in events(cluster, "recovering") if event.t > 1.5]
 
 
 def test_a_peer_gives_what_it_holds_and_the_syncer_sends_no_value_of_its_own(restarted):
@@ -61,7 +62,7 @@ def test_a_peer_gives_what_it_holds_and_the_syncer_sends_no_value_of_its_own(res
     cluster.run()
     assert asked(cluster) == ["learner-1"]
     assert len([event for event in events(cluster, "donated", "learner-1") if event.t > 1.5]) == 1
-    merges = {(event["fragment"], event["version"]) for event in events(cluster, "merge") if event.t > 1.5}
+    merges = {(event.fragment, event.version) for event in events(cluster, "merge") if event.t > 1.5}
     told = [message for _, name, message in wire.said if name == "learner-3" and isinstance(message, Broadcast)]
     assert told
     assert all((message.fragment, message.version) in merges for message in told)
@@ -96,7 +97,7 @@ def test_a_donor_that_is_silent_is_not_waited_for(restarted):
     effects = list(cluster.syncer.on_timer(peer_recovery.TIMER + "learner-1", cluster.now))
     assert [effect.message for effect in effects if isinstance(effect, Send)] \
         == [Donate(learner="learner-3")]
-    assert effects[0].fields["from"] == "learner-2"
+    assert effects[0].from_ == "learner-2"
     assert not list(cluster.syncer.on_timer(peer_recovery.TIMER + "learner-1", cluster.now))
 
 
@@ -119,9 +120,8 @@ def test_a_donation_that_is_not_true_is_refused_and_the_next_peer_asked(restarte
     else:
         donation.versions.pop()
     effects = list(syncer.on_message(donor.connection, donation, values, cluster.now))
-    assert effects[0].fields["learner"] == "learner-1"
-    records = [effect.fields for effect in effects if isinstance(effect, Record) and effect.event == "recovering"]
-    assert [fields["from"] for fields in records] == ["learner-2"]
+    assert effects[0].learner == "learner-1"
+    assert [effect.from_ for effect in effects if isinstance(effect, Recovering)] == ["learner-2"]
     assert not any(isinstance(effect, Send) and isinstance(effect.message, Donation) for effect in effects)
 
 
@@ -142,7 +142,7 @@ def test_only_who_was_told_all_that_is_committed_is_a_donor():
     found = peer_recovery.Recoveries(TrainerConfig(recovery="peer", model="micro", fragments=2), peers)
     for expected in ("d", "e", "syncer"):
         effects = list(found.begin(peers["f"], [3, 2], 0.0))
-        assert effects[0].fields["from"] == expected
+        assert effects[0].from_ == expected
         assert ("f" in found) == (expected != "syncer")
     assert [effect.to for effect in found.begin(peers["a"], [3, 2], 0.0) if isinstance(effect, Send)] == [4]
     assert not [effect for effect in found.begin(peers["a"], [4, 2], 0.0) if isinstance(effect, Send)]
@@ -177,7 +177,7 @@ def test_what_is_there_already_is_not_taken_from_a_donor(make_cluster):
     same = Donation(learner="learner-2", versions=versions, digests=[digest(held.base) for held in learner.held])
     bases = {name: array for held in learner.held for name, array in held.base.items()}
     learner._computing = False
-    assert not [effect for effect in learner.on_message(same, bases, 1.5) if isinstance(effect, Record)]
+    assert not [effect for effect in learner.on_message(same, bases, 1.5) if isinstance(effect, Event)]
     assert [held.steps for held in learner.held] == steps
 
 

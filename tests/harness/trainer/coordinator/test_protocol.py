@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from diloco_chaos.harness.base.tensors import digest
+from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.trainer.algorithm.outer_optimizer import OuterStep
 from diloco_chaos.harness.trainer.coordinator.fragment_state import FragmentState, ProgressCounters
 from diloco_chaos.harness.trainer.coordinator.rounds import Contribution
@@ -19,7 +20,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
-from diloco_chaos.harness.trainers.core.effects import Close, Record
+from diloco_chaos.harness.trainers.core.effects import Close
 
 INT4 = {"gradients": "int4", "broadcasts": "int4", "error_feedback": True}
 
@@ -29,8 +30,8 @@ def merged_steps(cluster):
     steps = defaultdict(list)
     for event in cluster.tape:
         if event.event == "merge":
-            for part in event["contributions"]:
-                steps[event["fragment"], part["learner"], part["incarnation"]] += range(part["first"], part["last"] + 1)
+            for part in event.contributions:
+                steps[event.fragment, part.learner, part.incarnation] += range(part.first, part.last + 1)
     return steps
 
 
@@ -40,10 +41,10 @@ def assert_exactly_once(cluster):
 
 
 def assert_all_hold_the_same(cluster):
-    told = {(event["fragment"], event["version"]): event["digest"] for event in cluster.tape if event.event == "merge"}
-    told |= {(index, 0): digest for index, digest in enumerate(events(cluster, "initial")[0]["digests"])}
+    told = {(event.fragment, event.version): event.digest for event in cluster.tape if event.event == "merge"}
+    told |= {(index, 0): digest for index, digest in enumerate(events(cluster, "initial")[0].digests)}
     for event in events(cluster, "received"):
-        assert told[event["fragment"], event["version"]] == event["digest"]
+        assert told[event.fragment, event.version] == event.digest
 
 
 def events(cluster, name, node=None):
@@ -55,14 +56,14 @@ def test_without_faults_everyone_takes_part_in_every_round(make_cluster):
     cluster.run()
     merges = events(cluster, "merge")
     assert cluster.over
-    assert Counter(len(merge["contributions"]) for merge in merges)[4] >= 0.9 * len(merges)
+    assert Counter(len(merge.contributions) for merge in merges)[4] >= 0.9 * len(merges)
     assert_exactly_once(cluster)
 
 
 def test_every_fragment_is_merged_once_every_h_steps(make_cluster):
     cluster = make_cluster(budget=80)
     cluster.run()
-    counts = Counter(merge["fragment"] for merge in events(cluster, "merge"))
+    counts = Counter(merge.fragment for merge in events(cluster, "merge"))
     assert set(counts) == {0, 1, 2, 3}
     assert all(abs(count - 80 / 8) <= 1 for count in counts.values())
 
@@ -97,7 +98,7 @@ def test_any_message_may_be_lost_and_no_step_is_merged_twice(make_cluster, kind,
     assert lost or kind in (Hello, Welcome)  # there is only one of these unless a connection breaks
     if lost:
         last = events(cluster, "merge")[-5:]
-        assert any(part["learner"] == "learner-2" for merge in last for part in merge["contributions"])
+        assert any(part.learner == "learner-2" for merge in last for part in merge.contributions)
 
 
 @pytest.mark.parametrize("every", [7, 13])
@@ -120,8 +121,8 @@ def test_a_lost_broadcast_makes_the_learner_repeat_its_steps_and_the_syncer_refu
         return False
     cluster = make_cluster(lose=lose)
     cluster.run()
-    refusals = [event for event in events(cluster, "refused", "syncer") if event["learner"] == "learner-2"]
-    assert [event["reason"] for event in refusals if event["fragment"] == lost[0]][:1] == ["already merged"]
+    refusals = [event for event in events(cluster, "refused", "syncer") if event.learner == "learner-2"]
+    assert [event.reason for event in refusals if event.fragment == lost[0]][:1] == ["already merged"]
     assert_exactly_once(cluster)
 
 
@@ -130,12 +131,12 @@ def test_a_returning_learner_gets_every_fragment_and_starts_at_the_global_step(m
     cluster.run(until=1.5)
     cluster.start_learner("learner-3")
     cluster.run()
-    hello = [event for event in events(cluster, "hello") if event["incarnation"] == 1]
-    received = [event for event in events(cluster, "received", "learner-3") if event.incarnation == 1][:4]
-    assert [event["version"] for event in received] == hello[0]["versions"]
-    ready = next(event for event in events(cluster, "ready", "learner-3") if event.incarnation == 1)
-    assert ready["step"] == hello[0]["step"] > 10
-    assert any(part["incarnation"] == 1 for merge in events(cluster, "merge") for part in merge["contributions"])
+    hello = [event for event in events(cluster, "hello") if event.incarnation == 1]
+    received = [event for event in events(cluster, "received", "learner-3") if event.inc == 1][:4]
+    assert [event.version for event in received] == hello[0].versions
+    ready = next(event for event in events(cluster, "ready", "learner-3") if event.inc == 1)
+    assert ready.step == hello[0].step > 10
+    assert any(part.incarnation == 1 for merge in events(cluster, "merge") for part in merge.contributions)
     assert_exactly_once(cluster)
 
 
@@ -145,10 +146,10 @@ def test_a_returning_learner_goes_on_in_its_shard_behind_what_it_can_have_traine
     reported = cluster.syncer.fragments.counters.positions["learner-3"]
     cluster.start_learner("learner-3")
     cluster.run()
-    ready = next(event for event in events(cluster, "ready", "learner-3") if event.incarnation == 1)
+    ready = next(event for event in events(cluster, "ready", "learner-3") if event.inc == 1)
     config = cluster.syncer.config
     at_most = (1.5 + config.heartbeat_timeout) / config.step_time  # in all the time that there was
-    assert 0 < reported < ready["position"] <= reported + at_most
+    assert 0 < reported < ready.position <= reported + at_most
 
 
 def test_a_syncer_that_restarts_goes_on_from_its_newest_versions_with_its_momentum(make_cluster):
@@ -164,7 +165,7 @@ def test_a_syncer_that_restarts_goes_on_from_its_newest_versions_with_its_moment
     cluster.run()
     assert cluster.over
     resumed = events(cluster, "resumed")[0]
-    assert resumed["versions"] == [state.version for state in before]
+    assert resumed.versions == [state.version for state in before]
     assert_exactly_once(cluster)
 
 
@@ -213,7 +214,7 @@ def test_with_quorum_three_a_round_is_merged_from_at_least_three(make_cluster):
     cluster.disconnect("learner-1", reconnect=False)
     cluster.run(until=60)
     merges = events(cluster, "merge")
-    assert min(len(merge["contributions"]) for merge in merges) >= 3
+    assert min(len(merge.contributions) for merge in merges) >= 3
     assert merges[-1].t > 2.0
 
 
@@ -235,7 +236,7 @@ def test_without_a_quorum_nothing_is_merged_and_nothing_is_lost(make_cluster):
 def test_a_far_learner_that_misses_the_grace_window_is_late_and_the_others_do_not_wait(make_cluster):
     far = make_cluster(delay=0.001, grace=0.0, budget=40)
     far.run()
-    late = [event for event in events(far, "refused", "syncer") if event["reason"] == "late"]
+    late = [event for event in events(far, "refused", "syncer") if event.reason == "late"]
     assert late
     assert_exactly_once(far)
 
@@ -244,12 +245,12 @@ def test_with_overlap_zero_a_learner_waits_for_the_merge_and_loses_nothing(make_
     cluster = make_cluster(overlap=0, quorum=4, on_receipt="overwrite")
     cluster.run()
     assert cluster.over
-    answered = {(event["fragment"], event.node): event["step"] for event in cluster.tape
+    answered = {(event.fragment, event.node): event.step for event in cluster.tape
                 if event.event == "outer_gradient"}
     assert answered
     for event in events(cluster, "received"):
-        if event["closed"]:
-            assert event["carried"] == 0
+        if event.closed:
+            assert event.carried == 0
     steps = sum(len(set(steps)) for steps in merged_steps(cluster).values())
     assert steps >= 0.85 * 4 * sum(learner.step for learner in cluster.learners.values())
 
@@ -281,14 +282,14 @@ def test_a_merge_whose_broadcast_nobody_got_holds_up_no_later_round(make_cluster
     cluster.run(until=60)
     assert cluster.over, "training did not go on"
     assert_exactly_once(cluster)
-    counts = Counter(merge["fragment"] for merge in events(cluster, "merge"))
+    counts = Counter(merge.fragment for merge in events(cluster, "merge"))
     assert min(counts.values()) >= 0.6 * max(counts.values()), "a fragment is left behind"
 
 
 def test_while_h_grows_fragments_are_merged_more_often_and_then_as_often_as_is_set(make_cluster):
     cluster = make_cluster(budget=160, sync_every=16, sync_from=2, sync_growth=60)
     cluster.run()
-    steps = [event["step"] for event in events(cluster, "merge") if event["fragment"] == 0]
+    steps = [event.step for event in events(cluster, "merge") if event.fragment == 0]
     gaps = [after - before for before, after in pairwise(steps)]
     assert gaps[0] <= 4
     assert all(gap <= 17 for gap in gaps)
@@ -356,11 +357,11 @@ def test_who_holds_a_version_that_a_new_syncer_has_forgotten_is_told_the_current
     new = [state.version for state in cluster.syncer.fragments.states]
     behind = {index for index, held in enumerate(cluster.learners["learner-2"].held) if held.version < new[index]}
     cluster.run()
-    hello, = (event for event in events(cluster, "hello") if event.t > 1.5 and event["learner"] == "learner-2")
-    received = {event["fragment"] for event in events(cluster, "received", "learner-2") if 0 < event.t - hello.t < 0.1}
+    hello, = (event for event in events(cluster, "hello") if event.t > 1.5 and event.learner == "learner-2")
+    received = {event.fragment for event in events(cluster, "received", "learner-2") if 0 < event.t - hello.t < 0.1}
     assert behind
     assert behind <= received
-    assert "forgotten base" not in {event["reason"] for event in events(cluster, "refused")}
+    assert "forgotten base" not in {event.reason for event in events(cluster, "refused")}
 
 
 class Seen:
@@ -451,18 +452,18 @@ def test_what_rounding_cost_an_answer_is_owed_if_it_was_merged(make_cluster, mer
     list(learner.on_message(Request(round=1, fragment=0), {}, 1.0))
     value, owed = learner.held[0].base, learner.held[0].owed
     told = Broadcast(fragment=0, version=99, digest=digest(value), merged=learner.step if merged else learner.step - 9)
-    received, = (effect for effect in learner.on_message(told, value, 1.0) if isinstance(effect, Record))
-    assert received.fields["arrived"] is merged
+    received, = (effect for effect in learner.on_message(told, value, 1.0) if isinstance(effect, Event))
+    assert received.arrived is merged
     assert learner.held[0].error is (owed if merged else before)
 
 
 def test_who_is_told_of_a_merge_is_told_what_of_its_own_is_part_of_it(make_cluster):
     cluster = make_cluster()
     cluster.run()
-    parts = {(event["fragment"], event["version"], part["learner"]) for event in events(cluster, "merge")
-             for part in event["contributions"]}
+    parts = {(event.fragment, event.version, part.learner) for event in events(cluster, "merge")
+             for part in event.contributions}
     for event in events(cluster, "received"):
-        assert event["arrived"] == ((event["fragment"], event["version"], event.node) in parts)
+        assert event.arrived == ((event.fragment, event.version, event.node) in parts)
 
 
 def test_error_feedback_of_broadcasts_loses_nothing_in_the_long_run(make_cluster):
@@ -489,6 +490,6 @@ def test_what_is_no_compressed_gradient_is_refused_and_costs_only_itself(make_cl
     peer = syncer.peers["learner-1"]
     answer = OuterGradient(round=0, fragment=0, base_version=0, first_step=1, last_step=1, steps=1, tokens=1, digest="")
     effects = list(syncer.on_message(peer.connection, answer, {"codes": np.zeros(3, np.int8)}, 1.0))
-    assert [effect.fields["reason"] for effect in effects if isinstance(effect, Record)] == ["wrong shapes"]
+    assert [effect.reason for effect in effects if isinstance(effect, Event)] == ["wrong shapes"]
     cluster.run()
     assert cluster.over

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from diloco_chaos.harness.base.tensors import digest
+from diloco_chaos.harness.record.tape.events import CheckpointBegun, CheckpointComplete, CheckpointIncomplete, Event
 from diloco_chaos.harness.trainer.algorithm.codec import Codec
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.data_parallel.blocking import DataParallel
@@ -12,7 +13,7 @@ from diloco_chaos.harness.trainer.data_parallel.group_checkpoint import GroupChe
 from diloco_chaos.harness.trainer.data_parallel.hub import averaged
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
 from diloco_chaos.harness.trainer.protocol.messages import Average, Clock, Fetch, Finish, Gradient, Hello, Resume, State
-from diloco_chaos.harness.trainers.core.effects import Close, Commit, Record, Save, Send, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Save, Send, Timer
 
 CONFIG = TrainerConfig(mode="data_parallel", learners=2, model="quadratic", budget=4, checkpoint_every=2)
 INITIAL = CONFIG.spec.initial(0)
@@ -70,7 +71,8 @@ class Talk:
         return [effect for effect in self.effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
 
     def told(self, event):
-        return [effect.fields for effect in self.effects if isinstance(effect, Record) and effect.event == event]
+        return [dict(effect.payload()) for effect in self.effects
+                if isinstance(effect, Event) and effect.event == event]
 
     def closed(self):
         return [effect.to for effect in self.effects if isinstance(effect, Close)]
@@ -115,8 +117,8 @@ def test_gradients_that_travel_as_bfloat16_are_averaged_as_they_were_read_and_so
     assert not np.array_equal(read[0][GRADIENT], fine[0][GRADIENT])
     assert all(same(average.tensors, sent.payload) for average in talk.sent(Average))
     (merge,) = talk.told("merge")
-    assert merge["digest"] == digest(sent.read)
-    assert [part["digest"] for part in merge["contributions"]] == [digest(one) for one in read]
+    assert merge.digest == digest(sent.read)
+    assert [part.digest for part in merge.contributions] == [digest(one) for one in read]
 
 
 @pytest.mark.parametrize("tensors", [gradient(), Codec("int8").pack(gradient(), ""), {},
@@ -217,13 +219,14 @@ def checkpoints(talk, *steps):
 
 def test_the_first_checkpoint_at_or_after_where_one_is_due_is_one_of_the_whole_run():
     talk = Talk(checkpoint_interval=3, budget=99).together()
-    assert checkpoints(talk, 2, 4, 5, 6) == [[Commit], [Commit, Record, Save], [Commit], [Commit, Record, Record, Save]]
+    assert checkpoints(talk, 2, 4, 5, 6) == [
+        [Commit], [Commit, CheckpointBegun, Save], [Commit], [Commit, CheckpointIncomplete, CheckpointBegun, Save]]
     assert [fields["step"] for fields in talk.told("checkpoint_begun")] == [6]
     assert talk.told("checkpoint_incomplete") == [{"checkpoint": 1,
                                                    "without": "syncer"}]  # it is not safe yet, and overtaken
     (save,) = [effect for effect in talk.effects if isinstance(effect, Save)]
     done = [*talk.hub.on_saved(save.checkpoint, 9.0)]
-    assert (save.keep, done) == (0, [Record("checkpoint_complete", {"checkpoint": 2})])
+    assert (save.keep, done) == (0, [CheckpointComplete(checkpoint=2)])
 
 
 def test_where_no_cuts_are_asked_for_or_the_run_is_over_a_checkpoint_is_the_hubs_alone():
@@ -240,7 +243,7 @@ def elastic():
 
 
 def groups(talk):
-    return [(event["step"], event["learners"]) for event in talk.told("grouped")]
+    return [(event.step, event.learners) for event in talk.told("grouped")]
 
 
 def donated(talk, step=0):

@@ -16,8 +16,8 @@ def corrupt(cluster, name, change=lambda array: array.fill(np.nan)):
 
 
 def merged_from(cluster, name, since):
-    return [part for merge in events(cluster, "merge") if merge.t > since for part in merge["contributions"]
-            if part["learner"] == name]
+    return [part for merge in events(cluster, "merge") if merge.t > since for part in merge.contributions
+            if part.learner == name]
 
 
 @pytest.mark.parametrize("settings", [
@@ -32,12 +32,12 @@ def test_weights_that_become_nan_cost_a_learner_the_steps_since_and_nobody_else_
     cluster.run(until=60)
     assert cluster.over
     (reset,) = events(cluster, "reset")
-    assert reset["reason"] in ("weights not finite", "not finite")  # the latter where it stood, and answered with them
-    assert len(events(cluster, "skipped")) == (reset["reason"] == "weights not finite")
-    assert [event["learner"] for event in events(cluster, "renewed")] == ["learner-2"]
+    assert reset.reason in ("weights not finite", "not finite")  # the latter where it stood, and answered with them
+    assert len(events(cluster, "skipped")) == (reset.reason == "weights not finite")
+    assert [event.learner for event in events(cluster, "renewed")] == ["learner-2"]
     again = merged_from(cluster, "learner-2", 2.0)
-    assert min(part["first"] for part in again if part["first"] > reset["step"]) == reset["step"] + 1
-    assert max(part["last"] for part in again) > reset["step"] + 20
+    assert min(part.first for part in again if part.first > reset.step) == reset.step + 1
+    assert max(part.last for part in again) > reset.step + 20
     assert all(np.isfinite(array).all() for state in cluster.syncer.fragments.states for array in state.value.values())
 
 
@@ -46,7 +46,7 @@ def test_a_step_that_came_to_nothing_does_not_use_up_the_budget(make_cluster):
     cluster.run(until=1.0)
     corrupt(cluster, "learner-1")
     cluster.run()
-    counted = sum(event["tokens"] for event in events(cluster, "step"))
+    counted = sum(event.tokens for event in events(cluster, "step"))
     budget = cluster.config.budget_tokens
     assert budget <= counted <= budget + 2 * cluster.config.tokens_of_all
 
@@ -56,9 +56,9 @@ def test_a_value_as_large_as_no_training_makes_it_is_refused_and_its_learner_tol
     cluster.run(until=1.5)
     corrupt(cluster, "learner-3", lambda array: array.__setitem__(0, 1e30))
     cluster.run()
-    refused = [event for event in events(cluster, "refused") if event["reason"] == "too large"]
-    assert {event["learner"] for event in refused} == {"learner-3"}
-    assert events(cluster, "reset")[0]["reason"] == "too large"
+    refused = [event for event in events(cluster, "refused") if event.reason == "too large"]
+    assert {event.learner for event in refused} == {"learner-3"}
+    assert events(cluster, "reset")[0].reason == "too large"
     assert merged_from(cluster, "learner-3", events(cluster, "reset")[0].t + 0.5)
     assert max(np.abs(array).max() for state in cluster.syncer.fragments.states for array in state.value.values()) < 100
 
@@ -78,7 +78,7 @@ def test_a_connection_that_breaks_while_everything_is_sent_costs_nothing_more(ma
     cluster.disconnect("learner-2")
     cluster.run(until=60)
     assert cluster.over
-    steps = [event["step"] for event in events(cluster, "step", "learner-2")]
+    steps = [event.step for event in events(cluster, "step", "learner-2")]
     assert steps == list(range(steps[0], steps[0] + len(steps)))
     assert merged_from(cluster, "learner-2", events(cluster, "renewed")[0].t + 0.5)
 
@@ -99,5 +99,5 @@ def test_what_failed_stands_on_the_learners_own_tape(make_cluster):
     cluster.run(until=1.0)
     (told,) = cluster.learners["learner-1"].corrupt(Corruption("f1", "weights", "nan", 2, 3))
     assert told.event == "corrupted"
-    assert (told.fields["fault"], told.fields["values"], told.fields["step"]) == ("f1", 2,
+    assert (told.fault, told.values, told.step) == ("f1", 2,
                                                                                  cluster.learners["learner-1"].step)

@@ -1,11 +1,12 @@
 """Which batch of its shard a learner trains on, and what it tells of that."""
 
 from diloco_chaos.harness.base.tensors import digest
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.protocol.messages import Broadcast, Welcome
 from diloco_chaos.harness.trainer.runtime.cores import learner_core
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
-from diloco_chaos.harness.trainers.core.effects import Compute, Record
+from diloco_chaos.harness.trainers.core.effects import Compute
 
 CONFIG = TrainerConfig(model="quadratic", learners=2, fragments=1, step_time=0.0)
 
@@ -27,8 +28,8 @@ def test_a_lease_that_comes_while_a_step_is_under_way_counts_from_the_next_one_o
     learner, step = a_learner()
     list(learner.on_message(welcome(40), {}, 0.2))
     effects = list(learner.on_computed(learner.compute(step), 0.1, 0.3))
-    [told] = [effect.fields for effect in effects if isinstance(effect, Record) and effect.event == "step"]
-    assert (step.position, told["position"]) == (0, 0), "it says what it did train on"
+    [told] = [effect for effect in effects if isinstance(effect, Step)]
+    assert (step.position, told.position) == (0, 0), "it says what it did train on"
     [then] = [effect for effect in effects if isinstance(effect, Compute)]
     assert then.position == 40
 

@@ -6,9 +6,10 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Initial, Merge, OuterGradient, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.reference import recompute
+from recorded_events import changed
 
 KILL = {"kill": "learner-2", "at": "5s", "restart_after": "1s"}
 CUT_OFF = {"partition": "learner-3", "at": "3s", "for": "1500ms"}
@@ -32,13 +33,13 @@ def test_every_version_and_every_step_is_the_same(cluster):
     history = run(KILL, CUT_OFF, **cluster)
     found = again(history)
     assert (found.difference, found.missing) == (None, "")
-    assert found.versions == len({(merge["fragment"], merge["version"]) for merge in history.tape.of("merge")})
-    assert found.steps == len(history.tape.of("step"))
+    assert found.versions == len({(merge.fragment, merge.version) for merge in history.tape.of(Merge)})
+    assert found.steps == len(history.tape.of(Step))
 
 
 def test_another_seed_is_another_problem():
     assert again(run(KILL, seed=5)).difference is None
-    assert run(seed=5).tape.of("initial")[0]["digests"] != run().tape.of("initial")[0]["digests"]
+    assert run(seed=5).tape.of(Initial)[0].digests != run().tape.of(Initial)[0].digests
 
 
 @pytest.mark.parametrize("fault", [SYNCER, {"power_loss": "syncer", "at": "4s", "restart_after": "1s"},
@@ -55,8 +56,7 @@ def test_faults_change_nothing_of_the_formulas(fault):
 
 def altered(history, where, **fields):
     """The same run, one event of which says something else."""
-    events = [Event(event.t, event.node, event.incarnation, event.event, {**event.fields, **fields})
-              if event is where else event for event in history.tape.events]
+    events = [changed(event, **fields) if event is where else event for event in history.tape.events]
     return again(History(history.plan, Tape(events)))
 
 
@@ -67,26 +67,26 @@ def altered(history, where, **fields):
     ("merge", "state", "0" * 32), ("initial", "states", ["0"] * 4)])
 def test_what_the_log_says_otherwise_is_found_and_named(name, field, value):
     history = run()
-    there = history.tape.of(name)
+    there = history.tape.named(name)
     event = there[len(there) // 2]
     found = altered(history, event, **{field: value}).difference
     assert found is not None
     assert found.t >= event.t
     if field == "digest":
-        assert f"{event.node}.{event.incarnation}, {name} at {event.t:.2f} s" in found.words
+        assert f"{event.node}.{event.inc}, {name} at {event.t:.2f} s" in found.words
         assert "was " + "0" * 32 in found.words
 
 
 def test_what_was_merged_from_an_answer_that_is_not_in_the_log_is_missing():
     history = run()
-    gone = history.tape.of("outer_gradient")[20]
+    gone = history.tape.of(OuterGradient)[20]
     found = again(History(history.plan, Tape([event for event in history.tape.events if event is not gone])))
     assert found.difference is not None or "not in the event log" in found.missing
 
 
 def test_after_a_merge_that_is_not_in_the_log_nothing_is_known():
     history = run()
-    gone = history.tape.of("merge")[20]
+    gone = history.tape.of(Merge)[20]
     found = again(History(history.plan, Tape([event for event in history.tape.events if event is not gone])))
     assert found.difference is None
     assert "is not in the event log" in found.missing
@@ -100,7 +100,7 @@ def test_of_a_long_run_the_first_versions_are_computed_again(faults, monkeypatch
     found = again(history)
     assert (found.difference, found.missing) == (None, "")
     assert found.versions == 30
-    assert 0 < found.steps < len(history.tape.of("step"))
+    assert 0 < found.steps < len(history.tape.of(Step))
 
 
 @pytest.mark.parametrize("cluster", [{"model": "micro"}, {"mode": "data_parallel"}])

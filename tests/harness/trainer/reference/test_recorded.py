@@ -51,7 +51,7 @@ def test_what_was_kept_of_any_model_agrees_with_the_formulas(tmp_path, cluster):
     history = run(tmp_path, *KILLS, **cluster)
     found = again(history)
     assert (found.difference, found.missing) == (None, "")
-    assert found.versions == len({(one["fragment"], one["version"]) for one in [*history.merges,
+    assert found.versions == len({(one.fragment, one.version) for one in [*history.merges,
                                                                                *history.recovered_merges]})
     assert found.answers >= found.versions
 

@@ -7,16 +7,18 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import plans, scenario
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, simulate
-from diloco_chaos.harness.record.tape.event import Event
+from diloco_chaos.harness.record.tape.events import Merge, Resumed, Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.model.replica import weights
 from diloco_chaos.harness.trainer.replay.replay import replay
 from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
+from recorded_events import changed
 
 
 def again(history):
@@ -27,8 +29,7 @@ def again(history):
 
 def altered(history, change):
     """The same run with another tape."""
-    events = [change(Event(event.t, event.node, event.incarnation, event.event, dict(event.fields)))
-              for event in history.tape.events]
+    events = [change(changed(event)) for event in history.tape.events]
     return History(history.plan, Tape([event for event in events if event is not None]), history.curve)
 
 
@@ -45,8 +46,8 @@ def history():
 def test_all_versions_are_the_same_again(history):
     found = again(history)
     assert (found.difference, found.missing) == (None, "")
-    assert found.versions == len(history.tape.of("merge")) > 50
-    assert found.steps == len(history.tape.of("step"))
+    assert found.versions == len(history.tape.of(Merge)) > 50
+    assert found.steps == len(history.tape.of(Step))
 
 
 @pytest.mark.parametrize("cluster", [
@@ -81,8 +82,8 @@ def test_it_is_the_same_again_whatever_was_broken(compressed, data):
     result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", **compressed)))
     found = again(result.history)
     assert (found.difference, found.missing) == (None, "")
-    told = result.history.tape.of("merge") + result.history.recovered_merges
-    assert found.versions == len({(merge["fragment"], merge["version"]) for merge in told})
+    told = result.history.tape.of(Merge) + result.history.recovered_merges
+    assert found.versions == len({(merge.fragment, merge.version) for merge in told})
 
 
 @pytest.mark.parametrize("ways", [{}, {"gradients": "bfloat16", "broadcasts": "bfloat16"}], ids=["whole", "bfloat16"])
@@ -93,15 +94,15 @@ def test_averaged_gradients_are_the_same_again_whatever_was_broken(mode, ways, d
     result = simulate(data.draw(plans(learners=3, max_faults=4, budget="80 steps", mode=mode, **ways)))
     found = again(result.history)
     assert (found.difference, found.missing) == (None, "")
-    assert found.versions == len(result.history.tape.of("merge"))
+    assert found.versions == len(result.history.tape.of(Merge))
 
 
 def test_a_mean_gradient_that_is_another_is_named_with_all_that_went_into_it():
     history = small({"kill": "learner-1", "at": "1s", "restart_after": "300ms"}, mode="data_parallel")
 
     def change(event):
-        if event.event == "merge" and event["version"] == 70:
-            event.fields["digest"] = "f" * 32
+        if event.event == "merge" and event.version == 70:
+            event.digest = "f" * 32
         return event
     found = again(altered(history, change))
     assert found.difference.words.startswith(
@@ -111,11 +112,11 @@ def test_a_mean_gradient_that_is_another_is_named_with_all_that_went_into_it():
 
 def test_of_averaged_gradients_too_the_learner_is_named_that_sent_another_one():
     def change(event):
-        if event.event == "merge" and event["version"] == 70:
-            second = event.fields["contributions"][1]
-            event.fields["contributions"] = [*event["contributions"][:1], second | {"digest": "e" * 32},
-                                             *event["contributions"][2:]]
-            event.fields["digest"] = "f" * 32
+        if event.event == "merge" and event.version == 70:
+            second = event.contributions[1]
+            event.contributions = [*event.contributions[:1], structs.replace(second, digest="e" * 32),
+                                             *event.contributions[2:]]
+            event.digest = "f" * 32
         return event
     found = again(altered(small(mode="data_parallel"), change))
     assert found.difference.words.startswith(f"step 70: learner-2.0's gradient was {'e' * 32}, is ")
@@ -125,42 +126,42 @@ def test_of_averaged_gradients_too_the_learner_is_named_that_sent_another_one():
 
 def test_a_merge_that_the_tape_lacks_is_told():
     history = small(mode="data_parallel")
-    found = again(altered(history, lambda event: None if event.event == "merge" and event["version"] == 5 else event))
+    found = again(altered(history, lambda event: None if event.event == "merge" and event.version == 5 else event))
     assert (found.versions, found.missing) == (4, "the tape tells of step 6 after step 4")
 
 
 def test_a_step_that_was_made_otherwise_is_named_with_the_learner(history):
     def change(event):
-        if event.event == "step" and (event.node, event.fields["step"]) == ("learner-2", 40):
-            event.fields["lr"] *= 1.01
+        if event.event == "step" and (event.node, event.step) == ("learner-2", 40):
+            event.lr *= 1.01
         return event
     found = again(altered(history, change))
-    step = next(event for event in history.tape.of("step", node="learner-2") if event["step"] == 40)
+    step = next(event for event in history.tape.of(Step, node="learner-2") if event.step == 40)
     assert found.difference.words.startswith("learner-2.0: ")
     assert found.difference.t >= step.t
     assert "digest was " in found.difference.words
 
 
 def test_a_contribution_that_is_another_is_named_with_version_fragment_and_learner(history):
-    merges = [event for event in history.tape.of("merge") if event["fragment"] == 2]
+    merges = [event for event in history.tape.of(Merge) if event.fragment == 2]
 
     def change(event):
-        if event.event == "merge" and (event["fragment"], event["version"]) == (2, merges[4]["version"]):
-            parts = [dict(part) for part in event["contributions"]]
-            parts[-1]["digest"] = "0" * 32
-            event.fields["contributions"] = parts
+        if event.event == "merge" and (event.fragment, event.version) == (2, merges[4].version):
+            parts = [structs.replace(part) for part in event.contributions]
+            parts[-1].digest = "0" * 32
+            event.contributions = parts
         return event
     found = again(altered(history, change))
-    part = merges[4]["contributions"][-1]
+    part = merges[4].contributions[-1]
     assert found.difference.words == (
-        f"fragment 2, version {merges[4]['version']}: {part['learner']}.{part['incarnation']} steps {part['first']} to "
-        f"{part['last']}: its contribution was {'0' * 32}, is {part['digest']}")
+        f"fragment 2, version {merges[4].version}: {part.learner}.{part.incarnation} steps {part.first} to "
+        f"{part.last}: its contribution was {'0' * 32}, is {part.digest}")
 
 
 def test_a_version_that_is_another_is_named_with_all_that_went_into_it(history):
     def change(event):
-        if event.event == "merge" and (event["fragment"], event["version"]) == (1, 3):
-            event.fields["digest"] = "f" * 32
+        if event.event == "merge" and (event.fragment, event.version) == (1, 3):
+            event.digest = "f" * 32
         return event
     found = again(altered(history, change))
     assert found.difference.words.startswith("fragment 1, version 3: merged of learner-")
@@ -168,11 +169,11 @@ def test_a_version_that_is_another_is_named_with_all_that_went_into_it(history):
 
 
 def test_the_first_difference_is_the_earliest_on_the_tape(history):
-    merges = history.tape.of("merge")
+    merges = history.tape.of(Merge)
     for number in (5, 50):
         def change(event, late=merges[number].t):
             if event.event == "merge" and event.t >= late:
-                event.fields["digest"] = "f" * 32
+                event.digest = "f" * 32
             return event
         assert again(altered(history, change)).difference.t == merges[number].t
 
@@ -183,13 +184,12 @@ def test_what_the_tape_lacks_is_told_and_is_no_difference(history):
     found = again(altered(history, change))
     assert found.difference is None
     assert "was merged from what is not on the tape: learner-3.0 steps " in found.missing
-    assert 0 < found.versions < len(history.tape.of("merge"))
+    assert 0 < found.versions < len(history.tape.of(Merge))
 
 
 def test_a_tape_of_an_earlier_version_is_told_as_that(history):
     def change(event):
-        event.fields.pop("lr", None)
-        return event
+        return changed(event, lr=None) if isinstance(event, Step) else event
     found = again(altered(history, change))
     assert (found.versions, found.difference) == (0, None)
     assert "an earlier version wrote it" in found.missing
@@ -242,8 +242,8 @@ SCHEDULES = {"sync_growth": 40, "sync_from": 2, "momentum_ramp": 50, "warm_start
 
 def test_an_outer_step_that_the_plan_does_not_have_there_is_named():
     def change(event):
-        if event.event == "merge" and (event["fragment"], event["version"]) == (2, 3):
-            event.fields["outer"] = [event["outer"][0], event["outer"][1] + 0.01]
+        if event.event == "merge" and (event.fragment, event.version) == (2, 3):
+            event.outer = [event.outer[0], event.outer[1] + 0.01]
         return event
     found = again(altered(small(model="micro", corpus="markov", batch=2, fragments=4, **SCHEDULES), change))
     assert "fragment 2, version 3: its outer step was OuterStep(lr=" in found.difference.words
@@ -252,7 +252,7 @@ def test_an_outer_step_that_the_plan_does_not_have_there_is_named():
 def test_a_version_whose_syncer_was_killed_before_it_wrote_of_it_is_made_with_the_outer_step_that_it_had():
     history = small({"kill": "syncer", "when": {"node": "syncer", "failpoint": "commit.before_broadcast", "count": 6},
                      "restart_after": "300ms"}, momentum_ramp=90)
-    resumed, = history.tape.of("resumed")
-    assert all(0 < momentum < history.plan.cluster.outer_momentum for _, momentum in filter(None, resumed["outer"]))
+    resumed, = history.tape.of(Resumed)
+    assert all(0 < momentum < history.plan.cluster.outer_momentum for _, momentum in filter(None, resumed.outer))
     found = again(history)
     assert (found.difference, found.missing) == (None, "")

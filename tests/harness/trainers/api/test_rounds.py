@@ -8,10 +8,11 @@ import pytest
 from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
+from diloco_chaos.harness.record.tape.events import Finished, Lost, Merge, Received, Refused, Resumed, Steady, Step
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.trainers.api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
 from diloco_chaos.harness.trainers.api.settings import SimpleSettings
-from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Record, Send, Stop, Timer
+from diloco_chaos.harness.trainers.core.effects import Close, Commit, Compute, Send, Stop, Timer
 from diloco_chaos.harness.trainers.wire.messages import Farewell, Introduction
 
 SETTINGS = SimpleSettings(learners=3, budget=4, step_time="0.1s", heartbeat_timeout="3s")
@@ -64,8 +65,8 @@ class Hub:
     def say(self, connection, message, tensors=None):
         return self.do(self.core.on_message(connection, message, tensors or {}, self.now))
 
-    def of(self, event):
-        return [effect.fields for effect in self.told if isinstance(effect, Record) and effect.event == event]
+    def of(self, kind):
+        return [effect for effect in self.told if isinstance(effect, kind)]
 
 
 @pytest.fixture
@@ -79,13 +80,13 @@ def hub():
 def test_a_round_is_over_when_everybody_who_is_there_has_contributed(hub):
     hub.give(1, 0, 1.0)
     hub.give(2, 0, 2.0)
-    assert hub.of("merge") == []
+    assert hub.of(Merge) == []
     said = hub.give(3, 0, 3.0)
-    [merge] = hub.of("merge")
-    assert [part["learner"] for part in merge["contributions"]] == ["learner-1", "learner-2", "learner-3"]
-    assert (merge["version"], merge["processed"], merge["digest"]) == (1, 3, digest(number(6.0)))
+    [merge] = hub.of(Merge)
+    assert [part.learner for part in merge.contributions] == ["learner-1", "learner-2", "learner-3"]
+    assert (merge.version, merge.processed, merge.digest) == (1, 3, digest(number(6.0)))
     kinds = [type(effect) for effect in said]
-    assert kinds.index(Commit) < kinds.index(Record) < kinds.index(Send), "told only when it is committed and recorded"
+    assert kinds.index(Commit) < kinds.index(Merge) < kinds.index(Send), "told only when it is committed and recorded"
     assert {effect.to for effect in said if isinstance(effect, Send)} == {1, 2, 3}
 
 
@@ -94,14 +95,14 @@ def test_it_is_steady_when_all_who_begin_have_been_in_a_round(hub):
         assert not hub.core.steady
         hub.give(connection, 0, 1.0)
     assert hub.core.steady
-    assert len(hub.of("steady")) == 1
+    assert len(hub.of(Steady)) == 1
 
 
 def test_nobody_waits_for_a_learner_that_is_gone(hub):
     hub.give(1, 0, 1.0)
     hub.give(2, 0, 2.0)
     hub.do(hub.core.on_lost(3, "reset", 0.5))
-    assert [part["learner"] for part in hub.of("merge")[0]["contributions"]] == ["learner-1", "learner-2"]
+    assert [part.learner for part in hub.of(Merge)[0].contributions] == ["learner-1", "learner-2"]
 
 
 def test_what_a_learner_gave_before_it_was_lost_does_not_count(hub):
@@ -109,7 +110,7 @@ def test_what_a_learner_gave_before_it_was_lost_does_not_count(hub):
     hub.do(hub.core.on_lost(3, "reset", 0.5))
     hub.give(1, 0, 1.0)
     hub.give(2, 0, 2.0)
-    assert hub.of("merge")[0]["digest"] == digest(number(3.0))
+    assert hub.of(Merge)[0].digest == digest(number(3.0))
 
 
 def test_a_contribution_to_another_round_or_from_a_stranger_is_void(hub):
@@ -117,15 +118,15 @@ def test_a_contribution_to_another_round_or_from_a_stranger_is_void(hub):
         hub.give(connection, round_, 5.0)
     hub.give(2, 0, 2.0)
     hub.give(3, 0, 3.0)
-    assert hub.of("merge") == []
+    assert hub.of(Merge) == []
 
 
 def test_a_contribution_that_comes_twice_counts_once(hub):
     for connection in (1, 1, 2, 3):
         hub.give(connection, 0, 1.0)
-    assert hub.of("merge")[0]["digest"] == digest(number(3.0))
+    assert hub.of(Merge)[0].digest == digest(number(3.0))
     hub.give(1, 0, 1.0)
-    assert len(hub.of("merge")) == 1
+    assert len(hub.of(Merge)) == 1
 
 
 def test_whoever_is_silent_for_too_long_is_gone(hub):
@@ -136,8 +137,8 @@ def test_whoever_is_silent_for_too_long_is_gone(hub):
         hub.say(connection, Contribution(round=-1, number=1))
     said = hub.do(hub.core.on_timer("sign", 3.5))
     assert [effect.to for effect in said if isinstance(effect, Close)] == [3]
-    assert [lost["learner"] for lost in hub.of("lost")] == ["learner-3"]
-    assert len(hub.of("merge")) == 1
+    assert [lost.learner for lost in hub.of(Lost)] == ["learner-3"]
+    assert len(hub.of(Merge)) == 1
 
 
 def test_a_new_connection_takes_the_place_of_the_old_one_and_a_new_process_for_good(hub):
@@ -157,7 +158,7 @@ def test_an_earlier_process_is_refused_when_its_successor_is_away_and_by_the_nex
     for one in (hub, Hub(hub.disk)):
         said = one.hello(6, "learner-1", 0)
         assert [effect.final for effect in said if isinstance(effect, Close)] == [True]
-        assert one.of("refused")[-1]["reason"] == "old incarnation"
+        assert one.of(Refused)[-1].reason == "old incarnation"
 
 
 def test_a_stranger_is_refused(hub):
@@ -168,8 +169,8 @@ def test_a_new_coordinator_goes_on_from_what_was_committed(hub):
     for connection in (1, 2, 3):
         hub.give(connection, 0, 1.0)
     again = Hub(hub.disk)
-    [resumed] = again.of("resumed")
-    assert (resumed["versions"], resumed["processed"], resumed["digests"]) == ([1], 3, [digest(number(3.0))])
+    [resumed] = again.of(Resumed)
+    assert (resumed.versions, resumed.processed, resumed.digests) == ([1], 3, [digest(number(3.0))])
 
 
 def test_a_coordinator_whose_files_are_all_damaged_refuses_to_begin_anew(hub):
@@ -185,7 +186,7 @@ def test_training_ends_with_its_budget_and_everybody_is_told(hub):
     for round_ in range(4):
         for connection in (1, 2, 3):
             said = hub.give(connection, round_, 1.0, round_ + 1)
-    assert hub.of("finished") == [{"step": 4, "processed": 12, "merged": 12}]
+    assert hub.of(Finished) == [{"step": 4, "processed": 12, "merged": 12}]
     assert {effect.to for effect in said if isinstance(effect, Send) and effect.message.over} == {1, 2, 3}
     assert not any(isinstance(effect, Stop) for effect in said)
 
@@ -259,9 +260,9 @@ class Peer:
 
 def test_a_learner_takes_one_step_for_each_round_and_gives_it_again_when_it_is_asked():
     peer = Peer()
-    assert [type(effect) for effect in peer.state(0)] == [Record, Timer]
+    assert [type(effect) for effect in peer.state(0)] == [Received, Timer]
     record, send = peer.step()
-    assert (record.event, record.fields["step"], record.fields["position"]) == ("step", 1, 0)
+    assert (record.event, record.step, record.position) == ("step", 1, 0)
     assert (send.message.round, send.tensors["n"][0]) == (0, 2.0)
     assert peer.state(0, 1.0) == [send]
     assert [type(effect) for effect in peer.state(1, 1.1)] == [Timer]
@@ -274,7 +275,7 @@ def test_while_it_computes_it_says_that_it_is_there_and_goes_on_to_the_newest_ro
     result = peer.core.compute(compute)
     [sign] = peer.state(3, 0.05)
     assert sign.message.round == -1
-    assert [type(effect) for effect in peer.core.on_computed(result, 0.0, 0.1)] == [Record, Timer], "its step is void"
+    assert [type(effect) for effect in peer.core.on_computed(result, 0.0, 0.1)] == [Step, Timer], "its step is void"
 
 
 def test_it_keeps_its_pace():
@@ -286,4 +287,4 @@ def test_it_keeps_its_pace():
 
 
 def test_it_ends_when_training_is_over():
-    assert [type(effect) for effect in Peer().state(4, over=True)] == [Record, Send, Stop]
+    assert [type(effect) for effect in Peer().state(4, over=True)] == [Received, Send, Stop]

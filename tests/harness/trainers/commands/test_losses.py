@@ -2,13 +2,13 @@
 
 import math
 
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.trainers.commands.losses import POINTS, curve
+from recorded_events import an_event
 
 
 def told(*losses, rounds):
     """The curve where round n + 1 was told with the n-th loss, by one worker, a second apart."""
-    return curve([Event(float(number), "w", 0, "step", {"step": number, "loss": loss})
+    return curve([an_event(float(number), "w", 0, "step", {"step": number, "loss": loss})
                   for number, loss in enumerate(losses, 1)], rounds)
 
 
@@ -23,7 +23,7 @@ def test_a_run_that_ends_early_lacks_the_last_points():
 
 
 def test_what_several_workers_tell_of_a_round_is_one_point():
-    steps = [Event(1.0, name, 0, "step", {"step": 1, "loss": loss}) for name, loss in (("a", 1.0), ("b", 3.0))]
+    steps = [an_event(1.0, name, 0, "step", {"step": 1, "loss": loss}) for name, loss in (("a", 1.0), ("b", 3.0))]
     assert [point.loss for point in curve(steps, 20)] == [2.0]
 
 

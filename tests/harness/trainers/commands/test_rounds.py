@@ -37,7 +37,7 @@ class Told:
 
     def merges(self):
         """(round, when, its members) of each."""
-        return [(event["round"], event.t, [part["learner"] for part in event["contributions"]])
+        return [(event.round, event.t, [part.learner for part in event.contributions])
                 for event in self.named("merge")]
 
 
@@ -65,7 +65,7 @@ def test_how_many_took_part_stands_with_whoever_said_so():
     told.report(A, 1, 1.0, members=2)
     told.report(B, 1, 1.1)
     merge, = told.named("merge")
-    assert [part.get("members") for part in merge["contributions"]] == [2, None]
+    assert [part.members for part in merge.contributions] == [2, None]
 
 
 def test_who_died_is_not_waited_for():
@@ -73,7 +73,7 @@ def test_who_died_is_not_waited_for():
     told.report(A, 1, 1.0)
     told.end(B, 0, 1.2)
     assert told.merges() == [(1, 1.0, [A])]
-    assert [event["learner"] for event in told.named("lost")] == [B]
+    assert [event.learner for event in told.named("lost")] == [B]
 
 
 def test_a_report_of_a_former_process_counts_no_more():
@@ -83,7 +83,7 @@ def test_a_report_of_a_former_process_counts_no_more():
     told.report(B, 5, 2.1, incarnation=0)
     assert told.named("step") == []
     told.report(B, 5, 2.1, incarnation=1)
-    assert [event["step"] for event in told.named("step")] == [5]
+    assert [event.step for event in told.named("step")] == [5]
 
 
 def test_a_late_report_of_an_old_round_is_a_step_and_no_round():
@@ -116,7 +116,7 @@ def test_training_is_over_with_the_last_round_where_rounds_are_shared():
     told = Told(target=2)
     told.report(A, 1, 1.0)
     told.report(A, 2, 2.0)
-    assert [event["early"] for event in told.named("finished")] == [False]
+    assert [event.early for event in told.named("finished")] == [False]
     told.report(B, 2, 2.1)
     assert len(told.named("finished")) == 1
 
@@ -126,7 +126,7 @@ def test_training_is_over_once_each_has_made_its_own_where_they_are_not():
     told.report(A, 2, 1.0)
     assert told.named("finished") == []
     told.report(B, 2, 1.5)
-    assert [event["early"] for event in told.named("finished")] == [False]
+    assert [event.early for event in told.named("finished")] == [False]
 
 
 @pytest.mark.parametrize(("target", "early"), [(0, False), (9, True)])
@@ -136,7 +136,7 @@ def test_training_is_over_when_all_have_ended_and_too_early_before_the_last_roun
     told.end(A, 0, 2.0)
     assert told.named("finished") == []
     told.end(B, 0, 2.5)
-    assert [event["early"] for event in told.named("finished")] == [early]
+    assert [event.early for event in told.named("finished")] == [early]
 
 
 def test_who_is_to_be_started_again_is_waited_for():
@@ -155,11 +155,11 @@ def test_whatever_is_reported_rounds_have_each_member_once_and_versions_go_up(re
         told.time(now)
     told.time(now + PATIENCE_S)
     merges = told.named("merge")
-    assert [event["version"] for event in merges] == list(range(1, len(merges) + 1))
-    members = [[part["learner"] for part in event["contributions"]] for event in merges]
+    assert [event.version for event in merges] == list(range(1, len(merges) + 1))
+    members = [[part.learner for part in event.contributions] for event in merges]
     assert all(len(set(one)) == len(one) >= 1 for one in members)
     if shared:
-        assert [event["round"] for event in merges] == sorted({event["round"] for event in merges})
+        assert [event.round for event in merges] == sorted({event.round for event in merges})
 
 
 def test_who_is_to_be_started_again_is_waited_for_though_the_last_survivor_ends():
@@ -169,4 +169,4 @@ def test_who_is_to_be_started_again_is_waited_for_though_the_last_survivor_ends(
     assert told.named("finished") == []
     told.start(A, 1, 2.0)
     told.end(A, 1, 3.0)
-    assert [event["early"] for event in told.named("finished")] == [True]
+    assert [event.early for event in told.named("finished")] == [True]

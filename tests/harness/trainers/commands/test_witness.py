@@ -6,9 +6,11 @@ import time
 
 import pytest
 
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Step, Warning
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
+from recorded_events import an_event
 
 SETTINGS = CommandSettings.model_validate({
     "nodes": {"store": {"listens": True, "run": "s.py"},
@@ -24,7 +26,11 @@ class Folder:
         (path / "logs").mkdir()
         self.witness = LogWitness(settings, path, self.epoch)
         for node in settings.all_nodes:
-            self.witness.on_event("spawn", {"target": node, "incarnation": 0}, 0.0)
+            self.harness(0.0, "spawn", {"target": node, "incarnation": 0})
+
+    def harness(self, t, name, fields):
+        """What the harness records."""
+        self.witness.on_event(an_event(t, "harness", 0, name, fields))
 
     def log(self, text, node="replica-1", incarnation=0):
         with open(self.path / "logs" / f"{node}.{incarnation}.log", "ab") as file:
@@ -32,8 +38,8 @@ class Folder:
 
     def steps(self):
         """(node, incarnation, round, when) of each."""
-        found = reading.read(self.path / "tape").of("step")
-        return [(event.node, event.incarnation, event["step"], event.t) for event in found]
+        found = Tape.read(self.path / "tape").of(Step)
+        return [(event.node, event.inc, event.step, event.t) for event in found]
 
     def at(self, t):
         """What a clock on the wall says then."""
@@ -59,7 +65,7 @@ def test_the_last_line_counts_though_nothing_ends_it_once_its_process_has(folder
     folder.log("0 round=1")
     folder.witness.look(1.0)
     assert folder.steps() == []
-    folder.witness.on_event("exit", {"target": "replica-1", "incarnation": 0, "again": False}, 2.0)
+    folder.harness(2.0, "exit", {"target": "replica-1", "incarnation": 0, "again": False})
     assert [step[:3] for step in folder.steps()] == [("replica-1", 0, 1)]
 
 
@@ -78,8 +84,8 @@ def test_a_clock_that_is_another_one_is_not_believed(folder):
 
 def test_a_new_process_has_a_log_of_its_own(folder):
     folder.log("0 round=1\n")
-    folder.witness.on_event("exit", {"target": "replica-1", "incarnation": 0, "again": True}, 1.0)
-    folder.witness.on_event("spawn", {"target": "replica-1", "incarnation": 1}, 2.0)
+    folder.harness(1.0, "exit", {"target": "replica-1", "incarnation": 0, "again": True})
+    folder.harness(2.0, "spawn", {"target": "replica-1", "incarnation": 1})
     folder.log("0 round=2\n", incarnation=1)
     folder.witness.look(3.0)
     assert [step[:3] for step in folder.steps()] == [("replica-1", 0, 1), ("replica-1", 1, 2)]
@@ -94,8 +100,8 @@ def test_lines_of_nodes_that_do_not_train_are_not_read(folder):
 def test_a_number_that_is_none_is_told_once(folder):
     folder.log("0 round=one\n0 round=two\n0 round=3\n")
     folder.witness.look(1.0)
-    tape = reading.read(folder.path / "tape")
-    assert [event["reason"] for event in tape.of("warning")] == [
+    tape = Tape.read(folder.path / "tape")
+    assert [event.reason for event in tape.of(Warning)] == [
         "a line that matches tells no round: invalid literal for int() with base 10: 'one'"]
     assert [step[2] for step in folder.steps()] == [3]
 
@@ -134,8 +140,8 @@ def test_a_file_that_a_new_process_goes_on_with_is_its_own_from_there(tmp_path):
     folder = metrics(tmp_path, "{name}.jsonl")
     file = tmp_path / "replica-2.jsonl"
     file.write_text('{"step": 1}\n')
-    folder.witness.on_event("exit", {"target": "replica-2", "incarnation": 0, "again": True}, 1.0)
-    folder.witness.on_event("spawn", {"target": "replica-2", "incarnation": 1}, 2.0)
+    folder.harness(1.0, "exit", {"target": "replica-2", "incarnation": 0, "again": True})
+    folder.harness(2.0, "spawn", {"target": "replica-2", "incarnation": 1})
     file.write_text('{"step": 1}\n{"step": 2}\n')
     folder.witness.look(3.0)
     assert [step[:3] for step in folder.steps()] == [("replica-2", 0, 1), ("replica-2", 1, 2)]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.record.tape.events import Custom
 from diloco_chaos.harness.trainers.core.effects import (
     Close,
     Commit,
     Compute,
     Failpoint,
-    Record,
     Save,
     Send,
     Snapshot,
@@ -44,7 +44,7 @@ def over(connection):
 
 
 def note(text):
-    return Record("note", {"text": text})
+    return Custom(kind="note", fields={"text": text})
 
 
 def test_a_worker_introduces_itself_and_what_it_says_arrives_with_its_tensors(play):

@@ -2,10 +2,11 @@
 
 from types import SimpleNamespace
 
-from diloco_chaos.harness.record.tape.event import Event
 from diloco_chaos.harness.record.tape.writing import earlier, write
-from diloco_chaos.harness.trainers.node.failpoints import PASSED, STOPPED, Failpoints, passed
+from diloco_chaos.harness.trainers.node.failpoints import Failpoints, passed
+from recorded_events import an_event
 
+PASSED, STOPPED = "failpoint_passed", "failpoint"
 STEADY, NOT_YET = SimpleNamespace(steady=True), SimpleNamespace(steady=False)
 
 
@@ -13,7 +14,7 @@ def come(points, times, core=STEADY):
     """Come to a failpoint so often: the counts at which it was to stop, and what was told."""
     told = []
     stops = [index for index in range(1, times + 1)
-             if points.due("upload.half", core, lambda event, **fields: told.append((event, fields["count"])))]
+             if points.due("upload.half", core, lambda event: told.append((event.event, event.count)))]
     return stops, told
 
 
@@ -36,7 +37,7 @@ def test_a_process_after_one_that_has_stopped_stops_no_more():
 
 def test_how_often_a_node_came_there_stands_on_the_tapes_of_its_earlier_processes(tmp_path):
     def at(incarnation, event, **fields):
-        return Event(1.0, "learner-1", incarnation, event, fields)
+        return an_event(1.0, "learner-1", incarnation, event, fields)
     write([at(0, PASSED, point="upload.half", count=1), at(0, PASSED, point="upload.half", count=2),
            at(1, PASSED, point="upload.half", count=3), at(2, PASSED, point="upload.half", count=4)], tmp_path)
     with open(tmp_path / "learner-1.1.jsonl", "a", encoding="utf-8") as file:

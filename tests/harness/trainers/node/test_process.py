@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from diloco_chaos.harness.base.processes import TOKEN
-from diloco_chaos.harness.record.tape import reading
+from diloco_chaos.harness.record.tape.events import Exit, Listening
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 
@@ -23,7 +24,7 @@ def syncer(tmp_path, request):
                                 "--name", "syncer", "--run", str(tmp_path), "--alone", str(settings)],
                                env=os.environ | {TOKEN: "t" * 32})
     until = time.monotonic() + 30
-    while not reading.read(tmp_path / "tape").of("listening"):
+    while not Tape.read(tmp_path / "tape").of(Listening):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -36,15 +37,15 @@ def test_one_that_is_told_to_end_ends_in_good_order_and_says_that_it_was_told(sy
     process, run = syncer
     process.terminate()
     assert process.wait(20) == 0
-    gone, = reading.read(run / "tape").of("exit")
-    assert gone.fields == {"told": True}
+    gone, = Tape.read(run / "tape").of(Exit)
+    assert dict(gone.payload()) == {"told": True}
 
 
 def test_one_that_is_killed_says_nothing(syncer):
     process, run = syncer
     process.kill()
     process.wait()
-    assert reading.read(run / "tape").of("exit") == []
+    assert Tape.read(run / "tape").of(Exit) == []
 
 
 @pytest.mark.parametrize("syncer", [{"model": "small", "corpus": "markov"}], indirect=True)

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.record.tape.events import PartialFrame, RefusedFrame
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Hello
 from diloco_chaos.harness.trainers.node import server
@@ -54,16 +55,16 @@ class Port:
     def __init__(self, tmp_path):
         self.told, self.core = [], Core()
         tape = TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
-        tape.record = lambda event, **fields: self.told.append((event, fields))
+        tape.record = self.told.append
         self.driver = ServerDriver(self.core, tape, 0.0, tmp_path, Failpoints({}), "token")
 
     async def open(self):
         self.task = asyncio.ensure_future(self.driver.run("127.0.0.1", 0))
         await until(lambda: self.told)
-        return self.told[0][1]["port"]
+        return self.told[0].port
 
     def reasons(self):
-        return [fields["reason"] for event, fields in self.told if event == "refused_frame"]
+        return [event.reason for event in self.told if isinstance(event, RefusedFrame)]
 
 
 async def until(holds):
@@ -155,8 +156,8 @@ def test_a_large_frame_of_a_learner_is_waited_for(tmp_path):
         await until(lambda: port.core.lost)
     port = served(tmp_path, scene)
     assert port.reasons() == []
-    assert ("partial_frame", {"peer": "learner-1", "bytes": PREFIX.size + MAX_HEADER,
-                              "expected": PREFIX.size + 100 + LARGE}) in port.told
+    [cut] = [event for event in port.told if isinstance(event, PartialFrame)]
+    assert (cut.peer, cut.bytes, cut.expected) == ("learner-1", PREFIX.size + MAX_HEADER, PREFIX.size + 100 + LARGE)
 
 
 def test_nobody_hears_of_strangers(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage.disk import CheckpointError, FolderDisk
-from diloco_chaos.harness.record.tape.reading import read
+from diloco_chaos.harness.record.tape.events import Event, Exit, NotSaved
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator import syncer_part
@@ -24,7 +25,7 @@ from diloco_chaos.harness.trainer.protocol.messages import (
     Request,
     Welcome,
 )
-from diloco_chaos.harness.trainers.core.effects import Record, Save, Send
+from diloco_chaos.harness.trainers.core.effects import Save, Send
 from diloco_chaos.harness.trainers.node.driver import Driver
 from diloco_chaos.harness.trainers.node.failpoints import Failpoints
 from diloco_chaos.harness.trainers.storage import global_checkpoint
@@ -35,7 +36,7 @@ CONFIG = TrainerConfig(model="micro", fragments=4, learners=2, budget=50, step_t
 
 def told(effects):
     """Events by name, with their fields."""
-    return [(effect.event, effect.fields) for effect in effects if isinstance(effect, Record)]
+    return [(effect.event, dict(effect.payload())) for effect in effects if isinstance(effect, Event)]
 
 
 def test_it_is_due_where_the_global_step_passes_a_multiple():
@@ -278,17 +279,17 @@ def test_the_driver_saves_beside_everything_else_and_a_full_disk_costs_the_cut_a
 
     def proceed(now):
         goes_on.set()  # the driver came here although nothing is saved yet
-        return (Record("exit", {}),)
+        return (Exit(),)
 
     async def serve():
         driver.feed(lambda now: (Save(4, {}, {}),))
         driver.feed(proceed)
         serving = asyncio.ensure_future(driver.serve())
-        while not (serving.done() or core.safe or read(tmp_path / "tape").of("not_saved")):
+        while not (serving.done() or core.safe or Tape.read(tmp_path / "tape").of(NotSaved)):
             await asyncio.sleep(0)
         driver.feed(None)
         await serving
     asyncio.run(serve())
     assert threads != [threading.main_thread()]
     assert core.safe == ([4] if writable else [])
-    assert [event["checkpoint"] for event in read(tmp_path / "tape").of("not_saved")] == ([] if writable else [4])
+    assert [event.checkpoint for event in Tape.read(tmp_path / "tape").of(NotSaved)] == ([] if writable else [4])

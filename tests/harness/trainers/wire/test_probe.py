@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from diloco_chaos.harness.record.storage.disk import FolderDisk
-from diloco_chaos.harness.record.tape.reading import read
+from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.fragment_state import restore
@@ -36,7 +36,7 @@ def syncer(tmp_path):
     serving.start()
 
     def events(*names):
-        return read(tmp_path / "tape").of(*names)
+        return Tape.read(tmp_path / "tape").named(*names)
     while not events("listening"):
         pass
     yield f"127.0.0.1:{events('listening')[0]['port']}", events
@@ -122,8 +122,8 @@ def assert_refused(address, events, content, reason):
     assert attack(rogue(TOKEN, "learner-1", 0, CONFIG, content), address, 2, 5.0) == 2
     while len(events("refused")) < 2:
         pass
-    assert {event["reason"] for event in events("refused")} == {reason}
-    assert all(event["last"] == 0 for event in events("refused"))
+    assert {event.reason for event in events("refused")} == {reason}
+    assert all(event.last == 0 for event in events("refused"))
     assert not events("merge")
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
+from diloco_chaos.chaos.evidence.by_version import ByVersion
 from diloco_chaos.chaos.evidence.history import History
+from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.faults.byzantine import Impersonation
 from diloco_chaos.harness.base.tensors import Numbers
-from diloco_chaos.harness.record.tape.event import Event
-from diloco_chaos.harness.record.tape.packed import times, values
+from diloco_chaos.harness.record.tape.events import Finished, Hello, Initial, Lost, Merge, Received, Resumed
+from diloco_chaos.harness.record.tape.series import Series
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""
@@ -28,7 +29,7 @@ class _Steps(NamedTuple):
 
     times: Numbers
     """When each was done."""
-    numbers: Sequence[int]
+    numbers: Integers
     tokens: Numbers
     """What it had processed before each of them, and at last."""
 
@@ -44,13 +45,13 @@ def _steps(history: History) -> dict[Node, _Steps]:
         Unknown: the tape of one that the syncer knew is missing, or it took a step twice.
     """
     found = {}
-    for hello in history.tape.of("hello", node=SYNCER):
-        node = hello["learner"], hello["incarnation"]
+    for hello in history.tape.of(Hello, node=SYNCER):
+        node = hello.learner, hello.incarnation
         need(node in history.tape.ends, f"{node[0]}.{node[1]} was there, but left no tape")
     for node, (numbers, tokens) in history.counted.items():
-        moments = times(history.steps[node])
+        moments = history.steps[node].t
         need(len(numbers) == len(moments), f"{node[0]}.{node[1]} took a step twice")
-        found[node] = _Steps(np.sort(np.asarray(moments)), numbers, np.asarray(tokens, float))
+        found[node] = _Steps(np.sort(moments), numbers, tokens.astype(float))
     return found
 
 
@@ -62,13 +63,13 @@ class _Possible:
     """How many tokens the syncer can have heard of, at the most."""
 
     def __init__(self, history: History, steps: Mapping[Node, _Steps]) -> None:
-        self._steps, self._begins_with, self._untold = steps, rules_of(history).begins_with, history.untold
+        self._steps, self._begins_with, self._truncated = steps, rules_of(history).begins_with, history.truncated
         self._claimed = _claimed(history)
 
     def by(self, moments: Numbers) -> Numbers:
         """By these moments."""
         made = {node: one.by(moments) for node, one in self._steps.items()}
-        for node, lost in self._untold.items():
+        for node, lost in self._truncated.items():
             made[node] = made[node] + lost.tokens * lost.steps(moments)
         for node, (came, tokens) in self._claimed.items():
             made[node] = np.maximum(made.get(node, 0.0), tokens * np.searchsorted(came, moments, side="right"))
@@ -85,15 +86,15 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
     found: dict[Node, tuple[list[float], float]] = {}
     since: dict[str, float] = {}  # in whose name somebody came, and when for the first time
     for span in history.spans:
-        if isinstance(span.planned.fault, Impersonation) and span.injected is not None:
+        if span.planned.fault.impersonates and span.injected is not None:
             since |= {target: min(span.injected, since.get(target, span.injected))
                       for target in span.planned.fault.targets}
     for target, begin in since.items():
-        step = max((float(max(values(events, "tokens"))) for (name, _), events in history.steps.items()
+        step = max((float(events.numbers("tokens").max()) for (name, _), events in history.steps.items()
                     if name == target), default=0.0)
-        for hello in history.tape.of("hello", node=SYNCER):
-            if hello["learner"] == target and hello.t >= begin - history.clocks.tolerance:
-                found.setdefault((target, hello["incarnation"]), ([], step))[0].append(hello.t)
+        for hello in history.tape.of(Hello, node=SYNCER):
+            if hello.learner == target and hello.t >= begin - history.clocks.tolerance:
+                found.setdefault((target, hello.incarnation), ([], step))[0].append(hello.t)
     return found
 
 
@@ -106,11 +107,12 @@ def processed_correct(history: History) -> Finding:
     """
     rules, merges = rules_of(history), history.merges
     need(history.steps and merges, "there are no steps or no merges on the tape")
-    finished = [event for event in history.tape.of("finished", node=SYNCER)[:1] if event.t <= history.end]
-    points, steps = [*merges, *finished], _steps(history)
+    finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
+    points: list[Merge | Finished] = [*merges, *finished]
+    steps = _steps(history)
     count, begins = len(points), rules.begins_with
-    moments, said = np.asarray(times(points)), np.asarray(values(points, "processed"), float)
-    merged = _merged(steps, merges, count)
+    moments, said = (np.asarray([getattr(point, name) for point in points], float) for name in ("t", "processed"))
+    merged = _merged(steps, history.parts, count)
     most = _Possible(history, steps).by(moments + history.clocks.tolerance)
     least = _together(begins, merged.values(), count)
     heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
@@ -135,22 +137,16 @@ def _where(wrong: NDArray[np.bool_]) -> list[int]:
     return [int(place) for place in np.flatnonzero(wrong)]
 
 
-def _merged(steps: Mapping[Node, _Steps], merges: Sequence[Event], points: int) -> dict[Node, Numbers]:
+def _merged(steps: Mapping[Node, _Steps], parts: PartColumns, points: int) -> dict[Node, Numbers]:
     """For each process, the tokens up to its last step that is in any merge so far, at each of the points: the merges,
     and what comes after them."""
-    given: dict[Node, list[tuple[int, int]]] = {node: [] for node in steps}
-    for place, merge in enumerate(merges):
-        for part in merge["contributions"]:
-            if (mine := given.get((part["learner"], part["incarnation"]))) is not None:
-                mine.append((place, part["last"]))
-    found = {}
-    for node, one in steps.items():
-        tokens = np.zeros(points)
-        if given[node]:
-            places, last = map(list, zip(*given[node], strict=True))
-            tokens[places] = one.tokens[np.searchsorted(one.numbers, last, side="right")]
-        found[node] = np.maximum.accumulate(tokens)
-    return found
+    processes, process = parts.processes if len(parts.merge) else ([], np.zeros(0, np.int64))
+    last, found = parts.integers("last"), {node: np.zeros(points) for node in steps}
+    for number, node in enumerate(processes):
+        if (own := steps.get(node)) is not None:
+            mine = np.flatnonzero(process == number)
+            found[node][parts.merge[mine]] = own.tokens[np.searchsorted(own.numbers, last[mine], side="right")]
+    return {node: np.maximum.accumulate(tokens) for node, tokens in found.items()}
 
 
 def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Numbers:
@@ -174,12 +170,12 @@ def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Num
 def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
     """From when to when the syncer knew this process to be there."""
     since: float | None = None
-    for event in history.tape.of("hello", "lost", "initial", "resumed", node=SYNCER):
-        if event.event in ("hello", "lost") and event["learner"] != node[0]:
+    for event in history.tape.of(Hello, Lost, Initial, Resumed, node=SYNCER):
+        if isinstance(event, Hello | Lost) and event.learner != node[0]:
             continue
         if since is not None:
             yield since, event.t
-        since = event.t if event.event == "hello" and event["incarnation"] == node[1] else None
+        since = event.t if isinstance(event, Hello) and event.incarnation == node[1] else None
     if since is not None:
         yield since, np.inf
 
@@ -191,50 +187,49 @@ def learning_rate_correct(history: History) -> Finding:
     That is no more than all have processed by then, and no less than what it was told before the newest version that it
     had received, and what it has processed itself since.
     """
-    rules, steps, told = rules_of(history), _steps(history), _told(history)
-    received, possible = history.tape.by_process("received"), _Possible(history, steps)
+    rules, steps, counts = rules_of(history), _steps(history), _announced(history)
+    received, possible = history.tape.series(Received), _Possible(history, steps)
     wrong: list[tuple[float, str]] = []
     count = 0
     for node, events in history.steps.items():
-        rates = np.asarray(values(events, "lr", np.nan), float)
+        rates = events.numbers("lr")
         need(not np.isnan(rates).any(), f"the steps of {node[0]}.{node[1]} do not tell their learning rates")
-        began = np.asarray(values(events, "began"), float)
+        began = events.numbers("began")
         most = possible.by(began + history.clocks.tolerance) + possible.in_the_name_of(node)
-        least = np.minimum(_known(steps[node], began, received.get(node, ()), told), most)
+        least = np.minimum(_known(steps[node], began, received.get(node), counts), most)
         lowest, highest = rules.inner_rates(least, most)
-        judged = np.asarray(times(events)) <= history.end
+        judged = events.t <= history.end
         count += int(judged.sum())
         right = (rates >= lowest * (1 - _RATE)) & (rates <= highest * (1 + _RATE))
-        wrong += [(began[at], f"{node[0]}.{node[1]} step {events[at]['step']}: its rate was {rates[at]:g}; "
+        wrong += [(began[at], f"{node[0]}.{node[1]} step {events[at].step}: its rate was {rates[at]:g}; "
                    f"the schedule has {lowest[at]:g} to {highest[at]:g} there") for at in _where(judged & ~right)]
     need(count, "there are no steps on the tape")
     return Finding(not wrong, f"{len(wrong)} of {count} rates differ", f"0{history.clocks.allowed()}",
                    [words for _, words in sorted(wrong)[:5]], figures=violations(wrong))
 
 
-def _told(history: History) -> dict[tuple[int, int], int]:
-    """(fragment, version) -> the processed tokens that everybody was told of before it was sent.
+def _announced(history: History) -> ByVersion:
+    """The processed tokens that everybody was told of before a version was sent.
 
     The count is told whenever the global step moves; so it is at least what was counted at the newest merge of an
     earlier step.
     """
-    found, before, newest, step = {}, 0, 0, -1
-    for merge in history.tape.of("merge", node=SYNCER):
-        if merge["step"] > step:
-            before, step = newest, merge["step"]
-        newest = max(newest, merge["processed"])
-        found[merge["fragment"], merge["version"]] = before
-    return found
+    found, before, newest, step = {(-1, -1): 0}, 0, 0, -1
+    for merge in history.tape.of(Merge, node=SYNCER):
+        if merge.step > step:
+            before, step = newest, merge.step
+        newest = max(newest, merge.processed)
+        found[merge.fragment, merge.version] = before
+    return ByVersion(found)
 
 
-def _known(steps: _Steps, began: Numbers, received: Sequence[Event],
-           told: Mapping[tuple[int, int], int]) -> Numbers:
+def _known(steps: _Steps, began: Numbers, received: Series[Received] | None,
+           announced: ByVersion) -> Numbers:
     """The processed tokens that a process must know of when it begins each of its steps."""
     own = steps.tokens[:-1]
-    if not len(received):
+    if received is None:
         return own
-    at = np.asarray(times(received))
-    versions = zip(values(received, "fragment"), values(received, "version"), strict=True)
-    of = np.asarray([told.get(version, 0) for version in versions], float)
-    ahead = np.maximum.accumulate(np.concatenate([[0.0], of - steps.by(at)]))
-    return own + ahead[np.searchsorted(at, began, side="right")]
+    rows = announced.rows(received)
+    of = np.where(rows < 0, 0.0, np.asarray(announced.values, float)[rows])
+    ahead = np.maximum.accumulate(np.concatenate([[0.0], of - steps.by(received.t)]))
+    return own + ahead[np.searchsorted(received.t, began, side="right")]
