@@ -30,23 +30,9 @@ ABILITIES: tuple[Ability, ...] = get_args(Ability)
 EVERYWHERE: frozenset[Ability] = frozenset({
     "kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede", "join",
     "corrupt_memory"})
-"""What every cluster can do."""
-LOCAL: frozenset[Ability] = EVERYWHERE | {"signal_process"}
-CONTAINERS: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                                               "restart_engine"}
-KUBERNETES: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "fill_disk", "restart_links", "delete_pod", "evict",
-                                               "drain_node"}
-SLURM: frozenset[Ability] = EVERYWHERE | {"requeue"}
+"""What every cluster can do. What else a place can do, it says itself."""
 OF_MACHINES: frozenset[Ability] = frozenset({"drain_node", "node_power_loss", "node_partition"})
 """What hits a whole machine: who is meant by it shares none with the others."""
-BY_COMMAND: frozenset[Ability] = frozenset({"node_power_loss", "node_partition", "restart_control_plane"})
-"""What a cluster of machines can do where its user says how."""
-SIMULATED: frozenset[Ability] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links",
-                                              "lose_power", "jump_clock", "share_links"}
-ENGINE_RESTART = "DILOCO_CHAOS_ENGINE_RESTART"
-"""Environment variable: the command that restarts the engine. Without it no scenario may ask for that."""
-
-
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 
 

@@ -17,10 +17,11 @@ from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder, status_words
 from diloco_chaos.harness.places.catching import Catcher
 from diloco_chaos.harness.places.incarnation import Clock
+from diloco_chaos.harness.places.link_undos import Enable
 from diloco_chaos.harness.places.readiness import is_ready
 from diloco_chaos.harness.places.sockets import connections
 from diloco_chaos.harness.places.supervised import AnyIncarnation, SupervisedCluster
-from diloco_chaos.harness.record.undo_log import Enable, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.programs import PROGRESS, Program, Started, filled, link_name
 from diloco_chaos.harness.trainers.wire.echo import EchoServer
 

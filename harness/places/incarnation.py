@@ -14,7 +14,8 @@ from contextlib import suppress
 
 from diloco_chaos.harness.base.processes import Identity, identity
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState
-from diloco_chaos.harness.record.undo_log import AnyUndo, Lift, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Lift, Undo
 
 STOP_TIMEOUT_S = 2.0
 Clock = Callable[[], float]
@@ -219,7 +220,7 @@ class Incarnation(ABC):
     def _identity(self) -> Identity:
         return identity(self.pid) or Identity(self.pid, 0)
 
-    def _owe(self, what: str, undo: type[AnyUndo], fields: Mapping[str, object]) -> None:
+    def _owe(self, what: str, undo: type[Undo], fields: Mapping[str, object]) -> None:
         self._owed[what] = self._undo_log.record(undo, **fields)
 
     def _paid(self, what: str) -> None:

@@ -16,9 +16,10 @@ from typing import Generic, Protocol, TypeVar
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
 from diloco_chaos.harness.places.incarnation import Clock, Incarnation
+from diloco_chaos.harness.places.link_undos import Enable, Toxin
 from diloco_chaos.harness.record.storage.files import last_lines
 from diloco_chaos.harness.record.tape import reading
-from diloco_chaos.harness.record.undo_log import Enable, Toxin, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core import memory
 from diloco_chaos.harness.trainers.core.memory import Corruption
 

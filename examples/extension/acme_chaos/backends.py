@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from diloco_chaos import Backend
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.harness.places.simulated.place import Simulated
 from diloco_chaos.harness.simulation.parameters import Parameters
 
 
-def far() -> Backend:
+class Far(Simulated):
     """Links of five milliseconds."""
-    return replace(simulated(Parameters(delay=0.005, jitter=0.0005)), name="acme-far")
+
+    name = "acme-far"
+
+    def __init__(self) -> None:
+        super().__init__(Parameters(delay=0.005, jitter=0.0005))

@@ -6,8 +6,6 @@ harness reaches it. The run's folder is a named volume at the same path as outsi
 
 from __future__ import annotations
 
-import os
-import shlex
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -20,19 +18,19 @@ from docker.types import Mount
 from diloco_chaos.harness.base.fingerprint import node_digest
 from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.links.client import LinkError, Links
-from diloco_chaos.harness.places.base import ENGINE_RESTART, ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
 from diloco_chaos.harness.places.catching import Catcher
 from diloco_chaos.harness.places.commanded import CommandCluster, meets
-from diloco_chaos.harness.places.compose import compose_file
+from diloco_chaos.harness.places.compose import compose_file, engine_restart
 from diloco_chaos.harness.places.compose.container import Node
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError, Watch
 from diloco_chaos.harness.places.compose.project import Project
 from diloco_chaos.harness.places.compose.small_disk import SmallDisk
 from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
+from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.places.incarnation import STOP_TIMEOUT_S
 from diloco_chaos.harness.places.sockets import takes
-from diloco_chaos.harness.record.undo_log import Containers, UndoLog
-from diloco_chaos.harness.record.user_commands import begun
+from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.core.programs import LINKS, Program, Service
 from diloco_chaos.harness.trainers.wire.probe import probe
 
@@ -328,7 +326,7 @@ class ComposeCluster(CommandCluster[Node]):
 
     def restart_engine(self) -> None:
         """By the user's command."""
-        begun(shlex.split(os.environ[ENGINE_RESTART]))
+        engine_restart.begin()
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

@@ -18,12 +18,13 @@ from diloco_chaos.harness.places.kubernetes.api import PART, Api, AwayError, Kub
 from diloco_chaos.harness.places.kubernetes.forward import Forward
 from diloco_chaos.harness.places.kubernetes.manifests import AGENT_PORT, API_PORT, LINKS, NODES, OWNER, Manifests
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.kubernetes.undos import Namespace
 from diloco_chaos.harness.places.kubernetes.watch import Watch, in_words, waits_for
 from diloco_chaos.harness.places.remote import agent
 from diloco_chaos.harness.places.remote.cluster import LOOK_S, RemoteCluster
 from diloco_chaos.harness.places.remote.connection import Connection, GoneError
 from diloco_chaos.harness.places.remote.node import Host, RemoteNode
-from diloco_chaos.harness.record.undo_log import Namespace, UndoLog, run_label
+from diloco_chaos.harness.record.undo_log import UndoLog, run_label
 from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.wire.pod_probe import Beside
 

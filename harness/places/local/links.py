@@ -13,9 +13,10 @@ from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.places.base import ClusterError, Recorder
 from diloco_chaos.harness.places.commanded import ECHO, CommandCluster
 from diloco_chaos.harness.places.incarnation import Clock
+from diloco_chaos.harness.places.link_undos import Enable, Toxin
 from diloco_chaos.harness.places.local.link_server import LinkServer
 from diloco_chaos.harness.places.supervised import AnyIncarnation
-from diloco_chaos.harness.record.undo_log import Enable, Toxin, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
 
 LOOPBACK = "127.0.0.1"
 OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -13,7 +13,8 @@ from diloco_chaos.harness.base.processes import state
 from diloco_chaos.harness.places.base import NodeSpec, NodeState
 from diloco_chaos.harness.places.duty_cycle import DutyCycle, Signalled
 from diloco_chaos.harness.places.incarnation import Incarnation
-from diloco_chaos.harness.record.undo_log import Continue, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Continue
 
 
 class Process(Incarnation):

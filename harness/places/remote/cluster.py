@@ -25,8 +25,8 @@ from diloco_chaos.harness.places.remote.machines import Look, Machines
 from diloco_chaos.harness.places.remote.node import Host, RemoteNode
 from diloco_chaos.harness.places.remote.settings import BACK, Command, PlaceSettings
 from diloco_chaos.harness.places.remote.watching import Watching
-from diloco_chaos.harness.record.undo_log import Command as Undoing
 from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Command as Undoing
 from diloco_chaos.harness.record.user_commands import begun, carried_out
 from diloco_chaos.harness.trainers.core import memory
 from diloco_chaos.harness.trainers.core.memory import Corruption

@@ -29,8 +29,9 @@ from diloco_chaos.harness.places.slurm.job import NO_FOLDER, PORT_FILE, folder, 
 from diloco_chaos.harness.places.slurm.node import Step
 from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError, job_name, wait_over
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.places.slurm.undos import SlurmJobs
 from diloco_chaos.harness.places.slurm.watch import Watch
-from diloco_chaos.harness.record.undo_log import SlurmJobs, UndoLog, run_label
+from diloco_chaos.harness.record.undo_log import UndoLog, run_label
 from diloco_chaos.harness.trainers.core.programs import Program
 
 _GONE_S = 20.0

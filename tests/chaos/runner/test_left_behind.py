@@ -110,7 +110,7 @@ class Harness:
         return with_token(self.told["token"])
 
     def reapers(self):
-        return [who for who in marked(self.mark) if b"diloco_chaos.harness.reaper" in command_line(who)]
+        return [who for who in marked(self.mark) if b"diloco_chaos.harness.record.reaper" in command_line(who)]
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)

@@ -5,30 +5,29 @@ import pytest
 from diloco_chaos.faults import FaultContext
 from diloco_chaos.harness.places.base import (
     ABILITIES,
-    BY_COMMAND,
     CAPABILITIES,
-    CONTAINERS,
     EVERYWHERE,
-    KUBERNETES,
-    LOCAL,
-    SIMULATED,
-    SLURM,
     ClusterError,
     Power,
 )
 from diloco_chaos.harness.places.compose.cluster import ComposeCluster
+from diloco_chaos.harness.places.compose.place import Compose
 from diloco_chaos.harness.places.kubernetes.cluster import KubernetesCluster
+from diloco_chaos.harness.places.kubernetes.place import Kubernetes
 from diloco_chaos.harness.places.local.cluster import LocalCluster
+from diloco_chaos.harness.places.local.place import Local
 from diloco_chaos.harness.places.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.places.simulated.place import Simulated
 from diloco_chaos.harness.places.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.places.slurm.place import Slurm
 
 
-@pytest.mark.parametrize(("cluster", "stated"), [
-    (LocalCluster, LOCAL), (ComposeCluster, CONTAINERS), (KubernetesCluster, KUBERNETES | BY_COMMAND),
-    (SlurmCluster, SLURM | BY_COMMAND), (SimulatedCluster, SIMULATED)])
-def test_a_cluster_has_what_its_backend_says(cluster, stated):
+@pytest.mark.parametrize(("cluster", "place"), [
+    (LocalCluster, Local), (ComposeCluster, Compose), (KubernetesCluster, Kubernetes), (SlurmCluster, Slurm),
+    (SimulatedCluster, Simulated)])
+def test_a_cluster_has_what_its_place_says(cluster, place):
     has = {ability for ability, capability in CAPABILITIES.items() if issubclass(cluster, capability)}
-    assert stated - EVERYWHERE == has
+    assert (place.can | place.may) - EVERYWHERE == has
 
 
 def test_every_ability_is_everywhere_or_a_capability():

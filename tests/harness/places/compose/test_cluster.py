@@ -16,8 +16,9 @@ from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.compose import cluster
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError, Watch
-from diloco_chaos.harness.reaper import heal
-from diloco_chaos.harness.record.undo_log import Containers, Opened, read
+from diloco_chaos.harness.places.compose.undos import Containers
+from diloco_chaos.harness.record.reaper import heal
+from diloco_chaos.harness.record.undo_log import Opened, read
 
 ROOT = Path(__file__).parents[4]
 LATENCY = Toxic("latency", "downstream", {"latency": 50, "jitter": 0})

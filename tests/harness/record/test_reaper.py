@@ -14,19 +14,12 @@ import fake_slurm
 from diloco_chaos.harness.base.processes import Identity, identity, state, with_token
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.reaper import NOT_UNDONE, heal
-from diloco_chaos.harness.record.undo_log import (
-    Command,
-    Continue,
-    Enable,
-    Lift,
-    Namespace,
-    Remove,
-    SlurmJobs,
-    Toxin,
-    UndoLog,
-    UndoLogError,
-)
+from diloco_chaos.harness.places.kubernetes.undos import Namespace
+from diloco_chaos.harness.places.link_undos import Enable, Toxin
+from diloco_chaos.harness.places.slurm.undos import SlurmJobs
+from diloco_chaos.harness.record.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError
+from diloco_chaos.harness.record.undos import Command, Continue, Lift, Remove
 
 OURS, THEIRS = secrets.token_hex(16), secrets.token_hex(16)
 
@@ -285,7 +278,7 @@ def test_a_server_that_is_gone_or_never_knew_the_link_owes_nothing(undo_log, ser
 
 
 def reaper(start, path):
-    process = start(sys.executable, "-m", "diloco_chaos.harness.reaper", str(path))
+    process = start(sys.executable, "-m", "diloco_chaos.harness.record.reaper", str(path))
     assert until(lambda: process.poll() is not None or waits_for_a_lock(process.pid))
     return process
 

@@ -1,0 +1,99 @@
+"""Containers of docker-compose.yml's services, on a Docker engine of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from diloco_chaos.harness.base.extras import require
+from diloco_chaos.harness.places.base import EVERYWHERE, Ability
+from diloco_chaos.harness.places.compose.engine_restart import ENGINE_RESTART, is_known
+from diloco_chaos.harness.places.local.place import EMBEDDED, REAL, TOXIPROXY, TOXIPROXY_PORT, free
+from diloco_chaos.harness.places.place import OptionError, Part, Place, Requirement
+from diloco_chaos.harness.trainers.core.programs import Program
+
+if TYPE_CHECKING:
+    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.record.undo_log import UndoLog
+    from diloco_chaos.harness.record.undos import Undo
+
+
+class Compose(Place):
+    """See the module."""
+
+    name = "compose"
+    nodes = "containers"
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"exhaust_memory", "disconnect", "fill_disk", "restart_links"}
+    may: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
+    unable = "a container can't be made to do that"
+    cannot: ClassVar[Mapping[Ability, str]] = {
+        "restart_engine": f"nobody said how to restart the engine: set {ENGINE_RESTART} to a command that does"}
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught", "image", "service"})
+    in_images = True
+    only_cpu = "containers have none"
+    options = (TOXIPROXY, TOXIPROXY_PORT)
+
+    def __init__(self, links_port: int = 0) -> None:
+        """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any.
+
+        Raises:
+            EngineError: there is no engine that can be used.
+            ClusterError: what restarts it is no command.
+            MissingExtraError: docker-py is not installed.
+        """
+        require("docker", "compose", "--on compose")
+        from diloco_chaos.harness.places.compose.engine import Engine
+        Engine().close()
+        self._links_port, self._restarts = links_port, is_known()
+
+    @classmethod
+    def chosen(cls, given: Mapping[str, Any]) -> Self:
+        """With a port that is free."""
+        if (toxiproxy := given.get("toxiproxy", EMBEDDED)) not in (EMBEDDED, REAL):
+            raise OptionError(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out")
+        return cls(free(given.get("toxiproxy_port", 0)))
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """The engine is restarted only where somebody said how."""
+        return self.can | self.may if self._restarts else self.can
+
+    @cached_property
+    def _ours_is_ready(self) -> bool:
+        """Looking into an image takes a container: once is enough."""
+        from diloco_chaos.harness.places.compose.cluster import must_be_ready
+        must_be_ready()
+        return True
+
+    def must_be_ready(self, programs: Collection[Program]) -> None:
+        """Images must be there, and ours must hold this version of the trainer."""
+        from diloco_chaos.harness.places.compose.cluster import must_be_ready
+        if programs:
+            must_be_ready(programs=programs)
+        else:
+            assert self._ours_is_ready
+
+    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+        """Containers, networks and volumes with the run's label."""
+        from diloco_chaos.harness.places.compose.cluster import ComposeCluster
+        return ComposeCluster(run, record, undo_log, links_port=self._links_port)
+
+    @classmethod
+    def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
+        """An engine, and images."""
+        from diloco_chaos.harness.places.compose.doctor import by_hand, engine
+        return [engine(), by_hand()]
+
+    @classmethod
+    def undos(cls) -> tuple[type[Undo], ...]:
+        """Everything on the engine with the run's label."""
+        from diloco_chaos.harness.places.compose.undos import Containers
+        return (Containers,)
+
+    @classmethod
+    def orphans_removed(cls) -> list[str]:
+        """Containers say whose they are."""
+        from diloco_chaos.harness.places.compose.undos import orphans_removed
+        return orphans_removed()
