@@ -71,7 +71,7 @@ class Backend:
                 FolderStage,  # the trainer's cores are not needed elsewhere
             )
             return FolderStage(plan, parameters, settings, folder)
-        return LiveStage(plan, folder, settings, self.place.cluster, undo_log)
+        return LiveStage(plan, folder, settings, self.place.site, undo_log)
 
     def refuse(self, plan: Plan) -> None:
         """Before anything starts.

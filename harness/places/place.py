@@ -15,7 +15,8 @@ from diloco_chaos.harness.base.errors import UserError
 from diloco_chaos.harness.places.base import Ability
 
 if TYPE_CHECKING:  # a place is looked at by commands that run nothing
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
     from diloco_chaos.harness.simulation.parameters import Parameters
@@ -127,7 +128,7 @@ class Place(ABC):
 
     @property
     def parameters(self) -> Parameters | None:
-        """What virtual time is made of; None: time is real, and `cluster` makes what nodes run in."""
+        """What virtual time is made of; None: time is real, and `site` puts together what nodes run in."""
         return None
 
     def must_be_ready(self, programs: Collection[Program]) -> None:  # noqa: B027 - some need nothing
@@ -138,8 +139,8 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
-        """What one run's nodes run in; nothing is started yet.
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
+        """What one run is made of here; nothing is started yet.
 
         Args:
             run: the run's folder.

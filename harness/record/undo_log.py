@@ -11,7 +11,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -127,6 +127,32 @@ class NoUndoLog(UndoLog):
 
     def close(self) -> None:
         """Nothing."""
+
+
+class OpenUndos:
+    """What one part of a run has in the undo log, by what was done: each is there once, however often it is done."""
+
+    def __init__(self, undo_log: UndoLog) -> None:
+        self._undo_log = undo_log
+        self._numbers: dict[Hashable, int] = {}
+
+    def record(self, done: Hashable, undo: type[Undo], **fields: object) -> None:
+        """Write down what undoes this, before it is done; nothing where it is there already."""
+        if done not in self._numbers:
+            self._numbers[done] = self._undo_log.record(undo, **fields)
+
+    def complete(self, done: Hashable) -> None:
+        """It was undone; harmless where it was never done."""
+        if done in self._numbers:
+            self._undo_log.complete(self._numbers.pop(done))
+
+    def complete_all(self) -> None:
+        """All of it is undone, or gone."""
+        for done in list(self._numbers):
+            self.complete(done)
+
+    def __contains__(self, done: Hashable) -> bool:
+        return done in self._numbers
 
 
 def _made(path: Path) -> int:

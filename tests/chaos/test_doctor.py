@@ -19,7 +19,7 @@ ACME = """
         def requirements(cls, given):
             {requirements}
 
-        def cluster(self, run, record, undo_log):
+        def site(self, run, record, undo_log):
             raise NotImplementedError
 """
 MISSING = 'return [Requirement("boards", "missing", "none", "plug one in")]'

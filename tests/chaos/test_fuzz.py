@@ -35,7 +35,7 @@ from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.base.processes import identity
-from diloco_chaos.harness.places.link_undos import Enable, Toxin
+from diloco_chaos.harness.places.links.undos import Enable, Toxin
 from diloco_chaos.harness.record import undo_log
 from diloco_chaos.harness.record.tape import event as tape_line
 from diloco_chaos.harness.record.tape.event import FIELDS, line

@@ -26,6 +26,9 @@ def is_known() -> bool:
         raise ClusterError(f"{ENGINE_RESTART}: {error}") from error
 
 
-def begin() -> None:
-    """Begin to restart it; nothing waits for it, for it takes the run with it."""
-    begun(shlex.split(os.environ[ENGINE_RESTART]))
+class EngineRestart:
+    """Implements `diloco_chaos.harness.places.capabilities.Engine`."""
+
+    def restart_engine(self) -> None:
+        """By the user's command; nothing waits for it, for it takes the run with it."""
+        begun(shlex.split(os.environ[ENGINE_RESTART]))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from diloco_chaos.harness.base.extras import require
+from diloco_chaos.harness.base.extras import lacking, require
 from diloco_chaos.harness.places.base import EVERYWHERE, Ability
 from diloco_chaos.harness.places.compose.engine_restart import ENGINE_RESTART, is_known
 from diloco_chaos.harness.places.local.place import EMBEDDED, REAL, TOXIPROXY, TOXIPROXY_PORT, free
@@ -15,9 +19,12 @@ from diloco_chaos.harness.places.place import OptionError, Part, Place, Requirem
 from diloco_chaos.harness.trainers.core.programs import Program
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
+_OLDEST_COMPOSE = (1, 29)
+_ASK_S = 5
 
 
 class Compose(Place):
@@ -63,28 +70,30 @@ class Compose(Place):
     @cached_property
     def _ours_is_ready(self) -> bool:
         """Looking into an image takes a container: once is enough."""
-        from diloco_chaos.harness.places.compose.cluster import must_be_ready
+        from diloco_chaos.harness.places.compose.readiness import must_be_ready
         must_be_ready()
         return True
 
     def must_be_ready(self, programs: Collection[Program]) -> None:
         """Images must be there, and ours must hold this version of the trainer."""
-        from diloco_chaos.harness.places.compose.cluster import must_be_ready
+        from diloco_chaos.harness.places.compose.readiness import must_be_ready
         if programs:
             must_be_ready(programs=programs)
         else:
             assert self._ours_is_ready
 
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Containers, networks and volumes with the run's label."""
-        from diloco_chaos.harness.places.compose.cluster import ComposeCluster
-        return ComposeCluster(run, record, undo_log, links_port=self._links_port)
+        from diloco_chaos.harness.places.compose.site import ComposeSite
+        return ComposeSite(run, record, undo_log, links_port=self._links_port)
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
         """An engine, and images."""
-        from diloco_chaos.harness.places.compose.doctor import by_hand, engine
-        return [engine(), by_hand()]
+        if why := lacking("docker", "compose", "--on compose"):
+            return [Requirement("docker", "missing", "docker-py is not installed", why), _by_hand()]
+        from diloco_chaos.harness.places.compose.readiness import requirement
+        return [requirement(), _by_hand()]
 
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
@@ -97,3 +106,21 @@ class Compose(Place):
         """Containers say whose they are."""
         from diloco_chaos.harness.places.compose.undos import orphans_removed
         return orphans_removed()
+
+
+def _by_hand() -> Requirement:
+    """Compose, which is only for `docker compose up` by hand: runs need none."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is None:
+            continue
+        with suppress(subprocess.TimeoutExpired):
+            done = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, timeout=_ASK_S,
+                                  check=False)
+            found = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
+            if done.returncode == 0:
+                old = found is not None and (int(found[1]), int(found[2])) < _OLDEST_COMPOSE
+                return Requirement("compose", "optional" if old else "ok",
+                                   f"{' '.join(command)} {done.stdout.strip()}",
+                                   "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")
+    return Requirement("compose", "optional", "not installed",
+                       "not needed for runs; for `docker compose up` install it")

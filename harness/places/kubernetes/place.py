@@ -12,8 +12,9 @@ from diloco_chaos.harness.places.place import PLACE_FILE, Option, Part, Place, R
 from diloco_chaos.harness.places.remote import by_command
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
     from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
     from diloco_chaos.harness.trainers.core.programs import Program
@@ -80,10 +81,10 @@ class Kubernetes(Place):
         from diloco_chaos.harness.places.kubernetes.access import must_be_ready
         must_be_ready(self.settings)
 
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Pods with the run's label."""
-        from diloco_chaos.harness.places.kubernetes.cluster import KubernetesCluster
-        return KubernetesCluster(run, record, undo_log, self.settings)
+        from diloco_chaos.harness.places.kubernetes.site import KubernetesSite
+        return KubernetesSite(run, record, undo_log, self.settings)
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:

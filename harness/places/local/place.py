@@ -15,7 +15,8 @@ from diloco_chaos.harness.places.place import Option, OptionError, Part, Place, 
 from diloco_chaos.harness.trainers.core.programs import compiler
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
 
@@ -49,10 +50,10 @@ class Local(Place):
         """With a port that is free, and a server that is there."""
         return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)))
 
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Processes in this one's care."""
-        from diloco_chaos.harness.places.local.cluster import LocalCluster
-        return LocalCluster(run, record, undo_log, links_port=self._links_port, toxiproxy=self._toxiproxy)
+        from diloco_chaos.harness.places.local.site import LocalSite
+        return LocalSite(run, record, undo_log, links_port=self._links_port, toxiproxy=self._toxiproxy)
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
@@ -68,7 +69,7 @@ class Local(Place):
     @classmethod
     def undos(cls) -> tuple[type[Undo], ...]:
         """Of links beside the harness, which other places have, too."""
-        from diloco_chaos.harness.places.link_undos import Enable, Toxin
+        from diloco_chaos.harness.places.links.undos import Enable, Toxin
         return Toxin, Enable
 
 

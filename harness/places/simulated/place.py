@@ -11,7 +11,8 @@ from diloco_chaos.harness.places.local.place import TOXIPROXY, TOXIPROXY_PORT
 from diloco_chaos.harness.places.place import Place
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.simulation.parameters import Parameters
 
@@ -42,6 +43,6 @@ class Simulated(Place):
         from diloco_chaos.harness.simulation.parameters import Parameters
         return self._parameters or Parameters()
 
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
-        """Its nodes run in a stage of virtual time."""
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
+        """Its nodes run on a stage of virtual time."""
         raise NotImplementedError(f"{self.name}: time is virtual")

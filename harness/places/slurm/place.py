@@ -11,7 +11,8 @@ from diloco_chaos.harness.places.place import PLACE_FILE, Part, Place, Requireme
 from diloco_chaos.harness.places.remote import by_command
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.base import Cluster, Recorder
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.places.slurm.settings import SlurmSettings
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
@@ -68,10 +69,10 @@ class Slurm(Place):
         from diloco_chaos.harness.places.slurm.queue import must_be_ready
         must_be_ready(self.settings.partition)
 
-    def cluster(self, run: Path, record: Recorder, undo_log: UndoLog) -> Cluster:
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Jobs with the run's name."""
-        from diloco_chaos.harness.places.slurm.cluster import SlurmCluster
-        return SlurmCluster(run, record, undo_log, self.settings)
+        from diloco_chaos.harness.places.slurm.site import SlurmSite
+        return SlurmSite(run, record, undo_log, self.settings)
 
     @classmethod
     def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:

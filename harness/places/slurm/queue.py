@@ -13,7 +13,7 @@ from typing import NamedTuple
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.place import Requirement
 from diloco_chaos.harness.places.remote import by_command
-from diloco_chaos.harness.places.remote.cluster import AwayError
+from diloco_chaos.harness.places.remote.hosts import AwayError
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 
 _ASK_S, _LOOK_S = 20.0, 0.5

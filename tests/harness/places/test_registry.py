@@ -40,7 +40,7 @@ ACME = """
         cannot = {"disconnect": "a board has no network"}
         alone = {"restart_engine": "only boards and containers have an engine"}
 
-        def cluster(self, run, record, undo_log):
+        def site(self, run, record, undo_log):
             raise NotImplementedError
 """
 

@@ -15,7 +15,7 @@ from diloco_chaos.harness.base.processes import Identity, identity, state, with_
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.kubernetes.undos import Namespace
-from diloco_chaos.harness.places.link_undos import Enable, Toxin
+from diloco_chaos.harness.places.links.undos import Enable, Toxin
 from diloco_chaos.harness.places.slurm.undos import SlurmJobs
 from diloco_chaos.harness.record.reaper import NOT_UNDONE, heal
 from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError

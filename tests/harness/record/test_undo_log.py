@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from diloco_chaos.harness.base.processes import Identity
-from diloco_chaos.harness.places.link_undos import Enable, Toxin
+from diloco_chaos.harness.places.links.undos import Enable, Toxin
 from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError, in_charge, read, undo_logs_folder
 from diloco_chaos.harness.record.undos import Continue, Lift, Remove
 

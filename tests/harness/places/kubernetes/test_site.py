@@ -17,7 +17,9 @@ import remote_runs
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.client import LinkError
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.kubernetes import cluster as module
+from diloco_chaos.harness.places.capabilities import Drains, Machines, Pods, Watched
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.kubernetes import site as module
 from diloco_chaos.harness.places.kubernetes.api import PART, AwayError, KubernetesError
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
 from diloco_chaos.harness.places.remote import agent
@@ -150,8 +152,9 @@ class Ground(remote_runs.Ground):
     def __init__(self, path, api, **settings):
         super().__init__(path)
         self.api = api
-        self.cluster = module.KubernetesCluster(self.run, self.record, self.undo_log,
-                                                KubernetesSettings(context="c", start_within=20, **settings))
+        self.site = module.KubernetesSite(self.run, self.record, self.undo_log,
+                                          KubernetesSettings(context="c", start_within=20, **settings))
+        self.cluster = Cluster(self.site)
 
     def start(self):
         hub = NodeSpec("hub", (sys.executable, "-c", HUB, "{incarnation}"), listens=True, state="state")
@@ -170,7 +173,7 @@ def make_ground(tmp_path, monkeypatch):
     (tmp_path / "pods").mkdir()
     api = FakeApi(tmp_path / "pods")
     monkeypatch.setattr(module, "Api", lambda context: api)
-    monkeypatch.setattr(module, "Links", FakeLinks)
+    monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.toxiproxy.Links", FakeLinks)
     made = []
 
     def make(**settings):
@@ -207,7 +210,7 @@ def test_one_that_was_killed_comes_back_in_the_same_pod(ground):
 
 @pytest.mark.parametrize("evict", [False, True])
 def test_one_whose_pod_is_taken_away_comes_back_in_another(ground, evict):
-    ground.cluster.delete_pod("worker", 0.1, evict=evict)
+    ground.cluster.having(Pods).delete_pod("worker", 0.1, evict=evict)
     ground.back()
     assert ground.of("exit")[0]["status"] in (-signal.SIGTERM, -signal.SIGKILL)
     assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-1"]
@@ -221,7 +224,7 @@ def test_a_pod_that_is_gone_and_nobody_took_ends_the_run_with_a_sentence(ground)
 
 
 def test_where_the_api_server_is_away_a_pod_is_made_once_it_is_back(ground):
-    ground.cluster.delete_pod("worker", 0.1)
+    ground.cluster.having(Pods).delete_pod("worker", 0.1)
     ground.api.away = True
     ground.until(lambda: ground.of("exit"))
     end = time.monotonic() + 1.5
@@ -233,8 +236,8 @@ def test_where_the_api_server_is_away_a_pod_is_made_once_it_is_back(ground):
 
 def test_another_pod_of_the_run_s_own_stands_beside_the_nodes_again(ground):
     asked = []
-    ask = ground.cluster._owner.agent.soon
-    ground.cluster._owner.agent.soon = lambda do, **fields: (asked.append(do), ask(do, **fields))
+    ask = ground.site.owner.host.agent.soon
+    ground.site.owner.host.agent.soon = lambda do, **fields: (asked.append(do), ask(do, **fields))
     ground.api.delete_pod("", "owner-x")
     (ground.path / "pods/owner-x").rename(ground.path / "pods/owner-w")
     ground.api.let_go_on("", "owner")
@@ -249,14 +252,14 @@ def test_clocks_are_compared_and_told(ground):
 
 def test_what_pods_use_is_the_run_s(ground):
     here = Sample(1.0, 2, 0.5, 0.3, 1.2, 0.0, 0.02, 0.4, 0.1, 0.0, 1.0, 2.0, 0.1, 0.5, 0.01)
-    found, = ground.until(lambda: ground.cluster.machines(here))
+    found, = ground.until(lambda: ground.cluster.having(Watched).machines(here))
     assert found["machine"] == "harness"  # all pods are on this machine
     assert found["ours"] >= 0.3
 
 
 def test_a_drained_machine_gets_no_pod_any_more(ground):
-    machine = ground.until(lambda: ground.cluster._watch.machines.get("worker-0"))
-    ground.cluster.drain("worker", 0.1)
+    machine = ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
+    ground.cluster.having(Drains).drain("worker", 0.1)
     ground.back()
     newest = [made for made in ground.api.made if made["kind"] == "Pod"][-1]
     assert machine in str(newest["spec"]["affinity"]["nodeAffinity"])
@@ -267,8 +270,8 @@ def test_a_machine_whose_power_was_taken_is_brought_back_at_the_end(make_ground,
     ground = make_ground(commands={"node_power_loss": f"touch {tmp_path}/off-{{machine}}",
                                    "node_power_return": f"touch {tmp_path}/on-{{machine}}"})
     ground.start()
-    machine = ground.until(lambda: ground.cluster._watch.machines.get("worker-0"))
-    ground.cluster.lose_machine("worker", 0.1)
+    machine = ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
+    ground.cluster.having(Machines).lose_machine("worker", 0.1)
     assert (tmp_path / f"off-{machine}").exists()
     assert "command" in ground.owed()
     ground.back()
@@ -282,10 +285,10 @@ def test_a_command_of_the_user_s_that_fails_is_told_with_what_it_said(make_groun
     ground = make_ground(commands={"node_partition": "sh -c 'echo no such switch >&2; exit 3'",
                                    "node_partition_heal": "true"})
     ground.start()
-    ground.until(lambda: ground.cluster._watch.machines.get("worker-0"))
+    ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
     with pytest.raises(ClusterError, match="exit status 3: no such switch"):
-        ground.cluster.part_machine("worker", True)
-    ground.cluster.part_machine("worker", False)
+        ground.cluster.having(Machines).part_machine("worker", True)
+    ground.cluster.having(Machines).part_machine("worker", False)
     assert "command" not in ground.owed()
 
 
@@ -297,6 +300,13 @@ def test_a_straggler_s_pod_may_use_less_for_a_while(ground):
     ground.cluster.throttle("worker", None)
     assert ground.api.resized[-1][1]["cpu"] == "1"
     assert ground.cluster.residue() == []
+
+
+def test_a_straggler_that_is_killed_leaves_no_limit_to_the_next_one_in_its_pod(ground):
+    ground.cluster.throttle("worker", 0.5)
+    ground.cluster.kill("worker", 0.1)
+    ground.back()
+    assert [(pod, limits["cpu"]) for pod, limits in ground.api.resized] == [("worker-0", "500m"), ("worker-0", "1")]
 
 
 def test_a_paused_one_stands_still_until_it_is_let_go_on(ground):

@@ -9,7 +9,7 @@ import pytest
 
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.duty_cycle import PERIOD_S
+from diloco_chaos.harness.places.nodes.duty_cycle import PERIOD_S
 from diloco_chaos.harness.record.tape import reading
 
 

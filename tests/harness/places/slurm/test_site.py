@@ -17,9 +17,11 @@ import remote_runs
 from diloco_chaos.harness.base.machine import Sample
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.slurm.cluster import SlurmCluster
+from diloco_chaos.harness.places.capabilities import Jobs, Machines, Watched
+from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.places.slurm.queue import SlurmAwayError
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.places.slurm.site import SlurmSite
 from remote_runs import TOKEN
 
 HUB = """
@@ -55,8 +57,9 @@ class Ground(remote_runs.Ground):
     def __init__(self, path, **settings):
         super().__init__(path, json.dumps({"data": str(path / "corpus"), "elapsed": 0}))
         (path / "corpus").write_text("words")
-        self.cluster = SlurmCluster(self.run, self.record, self.undo_log,
-                                    SlurmSettings(folder=str(path), **{"start_within": 20, **settings}))
+        self.site = SlurmSite(self.run, self.record, self.undo_log,
+                              SlurmSettings(folder=str(path), **{"start_within": 20, **settings}))
+        self.cluster = Cluster(self.site)
 
     def start(self, worker_machine=""):
         run = str(self.run)
@@ -148,9 +151,9 @@ def test_who_is_there_first_does_not_lose_its_patience_while_others_wait(ground)
     change(ground.path, hold=["worker"])
     starting = threading.Thread(target=ground.start)
     starting.start()
-    ground.wait(lambda: "worker" in ground.cluster._hosts)
-    first = ground.wait(lambda: ground.cluster._hosts["hub"].heard)
-    ground.wait(lambda: ground.cluster._hosts["hub"].heard > first + 1.0)  # it is asked for the time all along
+    ground.wait(lambda: "worker" in ground.site.hosts)
+    first = ground.wait(lambda: ground.site.hosts["hub"].heard)
+    ground.wait(lambda: ground.site.hosts["hub"].heard > first + 1.0)  # it is asked for the time all along
     assert not ground.started(0)
     change(ground.path, hold=False)
     starting.join(30)
@@ -158,23 +161,23 @@ def test_who_is_there_first_does_not_lose_its_patience_while_others_wait(ground)
 
 
 def test_a_job_that_slurm_has_requeued_is_not_lost_while_its_processes_go_on(ground):
-    cluster = ground.start()
-    host, jobs = cluster._hosts["worker"], cluster._watch.jobs
+    ground.start()
+    host, jobs = ground.site.hosts["worker"], ground.site.jobs.watch.jobs
     jobs[2] = jobs[2]._replace(restarts=1, state="COMPLETING")
-    assert cluster._lost(host) == ""
+    assert ground.site.jobs.lost(host) == ""
     jobs[2] = jobs[2]._replace(state="PENDING")
-    assert cluster._lost(host) == "its job was requeued"
+    assert ground.site.jobs.lost(host) == "its job was requeued"
 
 
 def test_what_slurm_did_and_could_not_say_is_not_done_again(ground, monkeypatch):
     cluster = ground.start()
-    requeue = cluster._slurm.requeue
+    requeue = ground.site.slurm.requeue
 
     def and_is_away(job):
         requeue(job)
         raise SlurmAwayError("Socket timed out on send/recv operation")
-    monkeypatch.setattr(cluster._slurm, "requeue", and_is_away)
-    cluster.requeue("worker", 0.1)
+    monkeypatch.setattr(ground.site.slurm, "requeue", and_is_away)
+    cluster.having(Jobs).requeue("worker", 0.1)
     ground.until(lambda: ground.started(1))
     assert ground.jobs()["2"]["restarts"] == 1
 
@@ -183,8 +186,8 @@ def test_one_that_was_held_back_when_its_machine_was_lost_keeps_nobody_waiting(g
     cluster = ground.start()
     cluster.throttle("worker", 0.3)
     ground.until(lambda: cluster.states()["worker"].state == "paused")
-    node = cluster._nodes["worker"]
-    node.expected_exit, node.host.lost = True, "its machine has lost its power"
+    node = ground.site.nodes["worker"]
+    node.expected_exit, node.process.host.lost = True, "its machine has lost its power"
     began = time.monotonic()
     cluster.poll()
     assert ground.of("exit")[0]["lost"]
@@ -192,8 +195,8 @@ def test_one_that_was_held_back_when_its_machine_was_lost_keeps_nobody_waiting(g
 
 
 def test_a_watch_that_ends_ends_the_run(ground):
-    cluster = ground.start()
-    cluster._watch._slurm = None
+    ground.start()
+    ground.site.jobs.watch._slurm = None
     with pytest.raises(AttributeError):
         ground.until(lambda: False)
 
@@ -227,7 +230,7 @@ def test_a_straggler_is_held_back_by_its_agent_and_let_go(ground):
 def test_a_requeued_job_starts_its_node_again_on_an_empty_disk(ground):
     cluster = ground.start()
     before = ground.folders()
-    cluster.requeue("worker", 0.1)
+    cluster.having(Jobs).requeue("worker", 0.1)
     ground.until(lambda: ground.started(1))
     assert ground.of("exit")[0]["killed"]
     assert [one["host"] for one in ground.of("spawn")] == ["job 2", "job 2, requeued 1 times"]
@@ -265,8 +268,8 @@ def test_clocks_are_compared_and_machines_are_watched(ground):
     cluster = ground.start()
     ground.until(lambda: ground.of("clock"))
     assert abs(ground.of("clock")[0]["ahead"]) < 0.5
-    cluster.machines(HERE)
-    told = ground.until(lambda: cluster.machines(HERE))
+    cluster.having(Watched).machines(HERE)
+    told = ground.until(lambda: cluster.having(Watched).machines(HERE))
     assert [one["machine"] for one in told] == ["harness"]  # jobs are on this machine, too
 
 
@@ -277,7 +280,7 @@ def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_in_anot
     jobs = ground.jobs()
     assert jobs["1"]["name"].endswith(".worker")  # it is placed first
     assert f"--exclude={jobs['1']['machine']}" in jobs["2"]["argv"]
-    cluster.lose_machine("worker", 0.1)
+    cluster.having(Machines).lose_machine("worker", 0.1)
     assert ground.owed() == ["command", "slurm_jobs"]
     ground.until(lambda: ground.started(1))
     assert ground.jobs()["1"]["state"] == "CANCELLED"  # Slurm is not to start it once more
@@ -290,7 +293,7 @@ def test_a_machine_that_does_not_come_back_keeps_no_job_from_being_cancelled(mak
     ground = make_ground(commands={"node_power_loss": f"{sys.executable} {fake_slurm.__file__} off {{machine}}",
                                    "node_power_return": "false"})
     cluster = ground.start("apart")
-    cluster.lose_machine("worker", None)
+    cluster.having(Machines).lose_machine("worker", None)
     cluster.stop()
     assert {job["state"] for job in ground.jobs().values()} <= {"CANCELLED", "COMPLETED"}
     assert ground.owed() == ["command"]

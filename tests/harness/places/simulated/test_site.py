@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.places.capabilities import Clocks, Disks, LinkServer, MemoryLimits, Network, Power
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.simulated.site import SimulatedSite
 from diloco_chaos.harness.record.undo_log import NoUndoLog
 from diloco_chaos.harness.simulation.host import SimulatedHost
 from diloco_chaos.harness.simulation.parameters import Parameters
@@ -29,7 +32,8 @@ class Run:
         around = SimulatedHost(self.world, Parameters(), self._note, lambda *arguments: None)
         self.initial = self.config.spec.initial(self.config.seed)
         workload = DecoupledDiLoCo().workload(self.config, None, self.initial)
-        self.cluster = SimulatedCluster(around, workload, self._record, NoUndoLog("token"))
+        self.site = SimulatedSite(around, workload, self._record, NoUndoLog("token"))
+        self.cluster = Cluster(self.site)
         held = {name: (point,) for name, point in (holds or {}).items()}
         self.cluster.start([NodeSpec(SYNCER, (), listens=True, state="state", failpoints=held.get(SYNCER, ())), *(
             NodeSpec(name, (), connects_to=SYNCER, failpoints=held.get(name, ())) for name in self.config.names)])
@@ -201,7 +205,7 @@ def test_one_that_stands_still_and_is_terminated_is_killed_after_two_seconds():
 
 def test_a_death_that_nobody_brought_about_is_an_error():
     run = Run().until("steady")
-    run.cluster._nodes[FIRST].process.die()
+    run.site.nodes[FIRST].process.simulated.die()
     with pytest.raises(ClusterError, match="on its own"):
         run.past(0.1)
 
@@ -229,7 +233,7 @@ def test_a_superseded_learner_sees_it_and_ends():
 
 def test_memory_that_is_used_up_is_said_to_be_the_reason():
     run = Run().until("steady")
-    run.cluster.exhaust_memory(FIRST, 0.1)
+    run.cluster.having(MemoryLimits).exhaust_memory(FIRST, 0.1)
     run.past(0.1)
     assert run.of("exit", "harness")[0][4] == {"target": FIRST, "incarnation": 0, "status": -9, "killed": True,
                                                "oom": True}
@@ -242,7 +246,7 @@ def test_what_was_merged_survives_a_loss_of_power(offset):
     run = Run(budget=200).until("steady")
     run.until("merge", count=2)
     run.world.run(run.world.now + offset)
-    run.cluster.lose_power(SYNCER, 0.2)
+    run.cluster.having(Power).lose_power(SYNCER, 0.2)
     merged = {}
     for *_, fields in run.of("merge"):
         merged[fields["fragment"]] = fields["version"]
@@ -254,11 +258,11 @@ def test_what_was_merged_survives_a_loss_of_power(offset):
 
 def test_a_full_disk_ends_the_syncer_and_room_brings_it_back():
     run = Run(budget=300).until("steady")
-    assert run.cluster.fill_disk(SYNCER, 0.5) == sum(run.cluster.state_files(SYNCER).values())
+    assert run.cluster.having(Disks).fill_disk(SYNCER, 0.5) == sum(run.cluster.state_files(SYNCER).values())
     run.until("exit", "harness")
     assert run.of("exit", "harness")[-1][4]["status"] == 1
     assert "No space left" in run.of("failed", SYNCER)[0][4]["reason"]
-    run.cluster.empty_disk(SYNCER)
+    run.cluster.having(Disks).empty_disk(SYNCER)
     run.until("resumed", SYNCER)
     run.end()
 
@@ -312,12 +316,12 @@ def test_a_cut_ends_connections_and_refuses_new_ones_until_it_is_over():
 def test_a_node_off_the_network_is_missed_for_its_silence_and_comes_back():
     run = Run(budget=400).until("steady")
     since = run.world.now
-    run.cluster.disconnect(FIRST, True)
+    run.cluster.having(Network).disconnect(FIRST, True)
     run.past(6.0)
     [(lost, *_, fields)] = run.of("disconnected", FIRST)
     assert 2.4 < lost - since < 3.7
     assert "nothing heard" in fields["reason"]
-    run.cluster.disconnect(FIRST, False)
+    run.cluster.having(Network).disconnect(FIRST, False)
     run.past(4.0)
     assert FIRST in [fields["learner"] for at, *_, fields in run.of("hello") if at > since]
     run.end()
@@ -327,19 +331,19 @@ def test_links_that_restart_take_all_connections_with_them_but_not_a_cut():
     run = Run(budget=300).until("steady")
     run.cluster.disable_link(FIRST)
     since = run.world.now
-    down = run.cluster.restart_links()
+    down = run.cluster.having(LinkServer).restart_links()
     run.past(down / 2)
-    assert not run.cluster._links().enabled(SECOND)
+    assert run.site.sound(SECOND, 0, 0, False) == Sounding("refused")
     run.past(2.0)
     assert run.of("disconnected", SECOND)
     assert [fields["learner"] for at, *_, fields in run.of("hello") if at > since] == [SECOND]
-    assert not run.cluster._links().enabled(FIRST)
+    assert run.site.sound(FIRST, 0, 0, False) == Sounding("refused")
 
 
 def test_links_that_are_about_to_be_there_again_are_not_left_cut_off():
     run = Run(budget=300).until("steady")
     run.cluster.disable_link(FIRST)
-    run.cluster.restart_links()
+    run.cluster.having(LinkServer).restart_links()
     assert [words for words in run.cluster.residue() if "partitioned" in words] == [f"{FIRST} is partitioned"]
 
 
@@ -356,20 +360,20 @@ def test_links_that_are_about_to_be_there_again_are_not_left_cut_off():
 def test_a_probe_finds_what_a_toxic_does_within_the_time_that_it_has(toxic, result):
     run = Run().until("steady")
     run.cluster.degrade(FIRST, [toxic])
-    found = run.cluster.sound(FIRST, 5000, 0, False)
+    found = run.site.sound(FIRST, 5000, 0, False)
     assert found.end == result
     assert found.seconds <= (1.0 if result == "silent" else 6.0)
 
 
 def test_a_probe_finds_a_link_that_is_down_or_leads_nowhere():
     run = Run(budget=300).until("steady")
-    assert run.cluster.sound(FIRST, 0, 0, False).end == "answered"
-    run.cluster.disconnect(FIRST, True)
-    assert run.cluster.sound(FIRST, 0, 0, False).end == "silent"
+    assert run.site.sound(FIRST, 0, 0, False).end == "answered"
+    run.cluster.having(Network).disconnect(FIRST, True)
+    assert run.site.sound(FIRST, 0, 0, False).end == "silent"
     run.cluster.disable_link(FIRST)
-    assert run.cluster.sound(FIRST, 0, 0, False).end == "refused"
+    assert run.site.sound(FIRST, 0, 0, False).end == "refused"
     run.cluster.pause(SYNCER)
-    assert run.cluster.sound(SECOND, 0, 0, False).end == "silent"
+    assert run.site.sound(SECOND, 0, 0, False).end == "silent"
 
 
 def test_a_probe_finds_nobody_where_a_syncer_was_killed_while_it_stood_still():
@@ -377,15 +381,15 @@ def test_a_probe_finds_nobody_where_a_syncer_was_killed_while_it_stood_still():
     run.cluster.pause(SYNCER)
     run.cluster.kill(SYNCER, None)
     run.past(0.1)
-    assert run.cluster.sound(SECOND, 0, 0, False).end == "closed"
+    assert run.site.sound(SECOND, 0, 0, False).end == "closed"
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
 
 def test_a_clock_that_jumps_leaves_the_tape_in_the_time_of_the_world():
     run = Run(budget=200).until("steady")
-    run.cluster.jump_clock(FIRST, 7.0)
-    run.cluster.jump_clock(SYNCER, 11.0)
+    run.cluster.having(Clocks).jump_clock(FIRST, 7.0)
+    run.cluster.having(Clocks).jump_clock(SYNCER, 11.0)
     run.past(3.0)
     for at, *_, fields in run.of("step"):
         assert at - 0.1 < fields["began"] < at
@@ -399,6 +403,6 @@ def test_a_learner_whose_clock_jumps_does_not_wait_for_its_pace():
     run = Run(budget=200, step_time="1s").until("steady")
     run.until("step", FIRST)
     since = run.world.now
-    run.cluster.jump_clock(FIRST, 5.0)
+    run.cluster.having(Clocks).jump_clock(FIRST, 5.0)
     run.until("step", FIRST)
     assert run.world.now - since < 0.1

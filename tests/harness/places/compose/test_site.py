@@ -14,7 +14,8 @@ from diloco_chaos.harness.base.processes import identity, state, with_token
 from diloco_chaos.harness.links.client import Links
 from diloco_chaos.harness.links.toxic import Toxic
 from diloco_chaos.harness.places.base import ClusterError, NodeSpec
-from diloco_chaos.harness.places.compose import cluster
+from diloco_chaos.harness.places.capabilities import Disks, LinkServer, MemoryLimits, Network
+from diloco_chaos.harness.places.compose import readiness
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError, Watch
 from diloco_chaos.harness.places.compose.undos import Containers
 from diloco_chaos.harness.record.reaper import heal
@@ -76,7 +77,7 @@ def test_links_that_are_restarted_are_as_they_were(ground):
     before = ground.cluster.address("worker")
     ground.cluster.degrade("worker", [LATENCY])
     ground.cluster.disable_link("worker")
-    assert ground.cluster.restart_links() > 0
+    assert ground.cluster.having(LinkServer).restart_links() > 0
     ground.cluster.poll()
     assert ground.cluster.address("worker") == before
     assert api(ground).toxics("worker") == [LATENCY]
@@ -97,7 +98,7 @@ def test_a_restart_of_the_links_that_is_told_of_late_is_no_death_of_theirs(groun
         else:
             held.append((watch, what))
     monkeypatch.setattr(Watch, "_take", later)
-    ground.cluster.restart_links()
+    ground.cluster.having(LinkServer).restart_links()
     ground.until(lambda: len(held) >= 3, poll=False)
     late.set()
     try:
@@ -106,8 +107,8 @@ def test_a_restart_of_the_links_that_is_told_of_late_is_no_death_of_theirs(groun
         ground.cluster.poll()
     finally:
         toxiproxy = ground.container("toxiproxy", 0).id
-        ground.cluster._watch.exits.pop(toxiproxy, None)
-        ground.cluster._watch.meddled.pop(toxiproxy, None)
+        ground.site.outside.watch.exits.pop(toxiproxy, None)
+        ground.site.outside.watch.meddled.pop(toxiproxy, None)
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -158,13 +159,13 @@ def test_a_node_that_joined_runs_over_a_link_of_its_own_and_stays_dead_where_it_
     ground.cluster.throttle("late", None)
     ground.cluster.limit_writes("late", 1000, 0.0)
     ground.cluster.unlimit_writes("late")
-    ground.cluster.exhaust_memory("late", None)
+    ground.cluster.having(MemoryLimits).exhaust_memory("late", None)
     assert ground.cluster.residue() == []
 
 
 def test_memory_that_runs_out_is_recorded_as_that(ground):
     before = ground.number()
-    ground.cluster.exhaust_memory("worker", 0.0)
+    ground.cluster.having(MemoryLimits).exhaust_memory("worker", 0.0)
     ground.comes_back("worker", before)
     exit_ = ground.exits()[-1]
     assert (exit_["status"], exit_["killed"], exit_.get("oom")) == (-signal.SIGKILL, True, True)
@@ -217,7 +218,7 @@ def test_a_node_that_dies_while_it_is_paused_can_be_resumed_before_anybody_notic
     try:
         ground.cluster.resume("worker")
     finally:
-        ground.cluster._nodes["worker"]._paused = False
+        ground.site.nodes["worker"].paused = False
         ground.comes_back("worker", before)
 
 
@@ -230,7 +231,7 @@ def test_a_paused_node_that_is_asked_to_end_can_be_resumed_while_it_takes_its_ti
     try:
         ground.cluster.resume("worker")
     finally:
-        ground.cluster._nodes["worker"]._paused = False
+        ground.site.nodes["worker"].paused = False
         ground.comes_back("worker", before)
 
 
@@ -259,7 +260,7 @@ def test_a_throttled_node_that_was_looked_at_gets_its_quota_back_all_the_same(gr
         assert ground.cluster.residue() == []
     finally:
         ground.container().update(cpu_period=100_000, cpu_quota=usual)
-        ground.cluster._nodes["worker"].container.reload()
+        ground.site.nodes["worker"].process.container.reload()
 
 
 def test_a_share_that_varies_is_drawn_anew_and_ends(ground):
@@ -310,29 +311,29 @@ def answer(ground):
 
 def test_a_node_off_the_network_reaches_nobody_until_it_is_back(ground):
     assert answer(ground) == "hello 0"
-    ground.cluster.disconnect("worker", True)
+    ground.cluster.having(Network).disconnect("worker", True)
     assert ground.cluster.residue() == ["worker is off the network"]
     assert answer(ground) == "failed"
-    ground.cluster.disconnect("worker", False)
+    ground.cluster.having(Network).disconnect("worker", False)
     assert ground.cluster.residue() == []
     assert answer(ground) == "hello 0"
 
 
 def test_a_hub_off_the_network_is_found_again_under_its_name(ground):
-    ground.cluster.disconnect("hub", True)
+    ground.cluster.having(Network).disconnect("hub", True)
     assert ground.cluster.residue() == ["hub is off the network"]
     assert not ground.reached()
-    ground.cluster.disconnect("hub", False)
+    ground.cluster.having(Network).disconnect("hub", False)
     ground.until(ground.reached)
     assert ground.cluster.residue() == []
 
 
 def test_a_node_that_was_killed_off_the_network_comes_back_on_it_and_the_fault_can_end(ground):
     before = ground.number()
-    ground.cluster.disconnect("worker", True)
+    ground.cluster.having(Network).disconnect("worker", True)
     ground.cluster.kill("worker", 0.0)
     ground.comes_back("worker", before)
-    ground.cluster.disconnect("worker", False)
+    ground.cluster.having(Network).disconnect("worker", False)
     assert ground.cluster.residue() == []
     assert answer(ground) == "hello 0"
 
@@ -344,14 +345,14 @@ def in_hub(ground, command):
 
 def test_a_small_disk_is_full_until_it_is_emptied(ground):
     assert in_hub(ground, "echo mine > kept") == (0, "")
-    filled = ground.cluster.fill_disk("hub", 0.0)
+    filled = ground.cluster.having(Disks).fill_disk("hub", 0.0)
     assert (1 << 20) * 0.9 < filled <= 1 << 20
     assert ground.cluster.residue() == ["the small disk is full"]
     code, said = in_hub(ground, "head -c 100000 /dev/zero > more")
     assert code != 0
     assert "No space left on device" in said
-    ground.cluster.empty_disk("hub")
-    ground.cluster.empty_disk("hub")
+    ground.cluster.having(Disks).empty_disk("hub")
+    ground.cluster.having(Disks).empty_disk("hub")
     assert ground.cluster.residue() == []
     assert in_hub(ground, "head -c 100000 /dev/zero > more") == (0, "")
     assert ground.cluster.state_files("hub") == {"kept": 5, "more": 100_000}
@@ -398,14 +399,14 @@ def test_a_node_that_dies_of_its_limit_is_started_again_also_where_the_limit_end
     ground.cluster.limit_writes("worker", 1000, 0.0)
     ground.order("signal.signal(signal.SIGXFSZ, signal.SIG_DFL); write('large', 'x' * 5000)")
     ground.until(lambda: not there(pid), poll=False)
-    node = ground.cluster._nodes["worker"]
+    node = ground.site.nodes["worker"]
     try:
         ground.cluster.unlimit_writes("worker")
         ground.comes_back("worker", before)
     finally:
         if node.alive:
             node._limits, node.expected_exit = None, True
-            node._paid("limit")
+            node._undos.complete("limit")
             ground.comes_back("worker", before)
     assert ground.exits()[-1]["killed"] is True
 
@@ -418,14 +419,16 @@ def test_what_is_done_to_a_node_that_is_gone_is_done_to_nobody_also_before_anybo
                 lambda: ground.cluster.throttle("worker", 0.5), lambda: ground.cluster.throttle("worker", None),
                 lambda: ground.cluster.limit_writes("worker", 1000, 0.0),
                 lambda: ground.cluster.unlimit_writes("worker"),
-                lambda: ground.cluster.exhaust_memory("worker", 0.0),
-                lambda: ground.cluster.disconnect("worker", True), lambda: ground.cluster.disconnect("worker", False)):
+                lambda: ground.cluster.having(MemoryLimits).exhaust_memory("worker", 0.0),
+                lambda: ground.cluster.having(Network).disconnect("worker", True),
+                lambda: ground.cluster.having(Network).disconnect("worker", False)):
         try:
             act()
         except Exception as error:
             failed.append(repr(error))
-    node = ground.cluster._nodes["worker"]
-    node._paused, node.expected_exit, node.restart_after = False, True, 0.0
+    node = ground.site.nodes["worker"]
+    node.paused = False
+    node.expect_exit(0.0)
     ground.comes_back("worker", before)
     assert failed == []
 
@@ -509,7 +512,7 @@ def test_a_stop_that_is_repeated_is_harmless(contained):
 
 
 def test_a_stop_lets_nodes_end_and_goes_on_as_soon_as_they_did(contained, monkeypatch):
-    monkeypatch.setattr(cluster, "STOP_TIMEOUT_S", 15.0)
+    monkeypatch.setattr("diloco_chaos.harness.places.nodes.nodes.STOP_TIMEOUT_S", 15.0)
     ground = contained()
     ground.start(ground.hub(), ground.worker(
         source="import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), "
@@ -547,7 +550,7 @@ def test_a_toxiproxy_that_somebody_else_removes_is_told_as_that_and_not_by_what_
 def test_a_toxiproxy_that_dies_after_it_was_restarted_died_on_its_own(contained):
     ground = contained()
     ground.start(ground.hub(), ground.worker())
-    ground.cluster.restart_links()
+    ground.cluster.having(LinkServer).restart_links()
     ground.until(ground.reached)
     ground.container("toxiproxy", 0).kill()
     with pytest.raises(ClusterError, match="Toxiproxy died on its own"):
@@ -558,10 +561,10 @@ def test_a_start_that_is_interrupted_leaves_nothing(contained, monkeypatch):
     ground = contained()
 
     def interrupted(name):
-        ground.cluster._spawn(ground.worker(), 0)  # under way in its own thread
+        ground.site.nodes.start(ground.worker(), 0)  # under way in its own thread
         raise KeyboardInterrupt
-    monkeypatch.setattr(ground.cluster, "_listening_port", interrupted)
-    ground.cluster._ports["worker"] = 7001
+    monkeypatch.setattr(ground.site.nodes, "await_listening", interrupted)
+    ground.site.links.addresses["worker"] = "toxiproxy:7001"
     with pytest.raises(KeyboardInterrupt):
         ground.start(ground.hub())
     ground.stop()
@@ -596,11 +599,12 @@ HARNESS = """
 import sys, time
 from pathlib import Path
 from diloco_chaos.harness.places.base import NodeSpec
-from diloco_chaos.harness.places.compose.cluster import ComposeCluster
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.compose.site import ComposeSite
 from diloco_chaos.harness.record.undo_log import UndoLog
 run, token, source = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 undo_log = UndoLog(run.parent / "undo_log.jsonl", token)
-cluster = ComposeCluster(run, lambda *_, **__: None, undo_log)
+cluster = Cluster(ComposeSite(run, lambda *_, **__: None, undo_log))
 argv = ("{python}", "-c", source, str(run), "{host}", "{listen}", "{incarnation}")
 cluster.start([NodeSpec("hub", argv, listens=True)])
 cluster.pause("hub")
@@ -676,9 +680,9 @@ def test_everything_is_ready_here(engine):
 def test_an_image_with_another_trainer_or_none_is_refused_with_how_to_make_it(engine, monkeypatch):
     again = "build it again: docker build -f docker/Dockerfile"
     with monkeypatch.context() as patch:
-        patch.setattr(cluster, "node_digest", lambda: "another")
+        patch.setattr(readiness, "node_digest", lambda: "another")
         with pytest.raises(EngineError, match=f"^image diloco-chaos:.* holds another version of the trainer.*{again}"):
-            cluster.must_be_ready()
+            readiness.must_be_ready()
     monkeypatch.setenv("DILOCO_CHAOS_IMAGE", "python:3.11-slim")
     with pytest.raises(EngineError, match=f"^image python:3.11-slim holds another version .*, or none; {again}"):
-        cluster.must_be_ready()
+        readiness.must_be_ready()
