@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -13,9 +13,11 @@ from diloco_chaos.faults.triggers import After, When
 from diloco_chaos.harness.base.units import Seconds, Written, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.places.base import Ability, ClusterError, NodeSpec
-from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.trainers.core.programs import ends
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
+
+if TYPE_CHECKING:  # what a run takes is not needed to look at a scenario
+    from diloco_chaos.harness.places.cluster import Cluster
 
 C = TypeVar("C")
 """A capability: one of `diloco_chaos.harness.places.capabilities.CAPABILITIES`."""

@@ -95,7 +95,7 @@ class DrainNode(_WithItsDisk):
 
 class Requeue(_WithItsDisk):
     """The node's job is put back into the queue (`scontrol requeue`), as one that is preempted: SIGTERM, and SIGKILL
-    after the time that Slurm gives it. The node starts again once its job does."""
+    after the time that its queue gives it. The node starts again once its job does."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"requeue", "restart"})
     done: ClassVar[str] = "job of {} requeued"

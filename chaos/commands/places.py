@@ -27,7 +27,7 @@ GIVEN = "given"
 def takes_place_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of every place where it has `given`: those that a user gave, by their names."""
     signature = inspect.signature(command, eval_str=True)
-    options = {option.name: option for option in registry.options()}
+    options = {option.name: option for option in registry.options() if option.name not in signature.parameters}
 
     @wraps(command)
     def with_options(**arguments: Any) -> None:

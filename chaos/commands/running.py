@@ -17,7 +17,6 @@ from diloco_chaos.chaos.commands.common import (
     understood,
 )
 from diloco_chaos.chaos.commands.places import backend_of, on_option, takes_place_options
-from diloco_chaos.chaos.report.live import Terminal
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
@@ -66,6 +65,7 @@ def run(
 
     Example: `diloco-chaos run flagship --seed 3`
     """
+    from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
     wanted = _frozen(scenario, plan, seed, repeat)
@@ -111,6 +111,7 @@ def resume(
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
     from diloco_chaos.chaos.evidence.run_folder import RunFolder, changed
+    from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.resume import origin_of, told_of
     from diloco_chaos.chaos.runner.resume import resume as go_on

@@ -104,6 +104,9 @@ def _place(provided: Provided) -> type[Place]:
     if not (isinstance(content, type) and issubclass(content, Place)) or getattr(content, "name", "") != provided.name:
         raise ProviderError(f"{provided.name} of {provided.provider} is no backend: an entry point of {GROUP} names a "
                             f"subclass of diloco_chaos.Place whose name is {provided.name!r}")
+    if not all(isinstance(option, Option) for option in content.options):
+        raise ProviderError(f"{provided.name} of {provided.provider} is no backend: its options are Options of "
+                            f"diloco_chaos.harness.places.place")
     if lacking := [what for what in ("nodes", "can", "unable") if not hasattr(content, what)]:
         raise ProviderError(f"{provided.name} of {provided.provider} is no backend: a place says its "
                             f"{units.names(lacking)}")

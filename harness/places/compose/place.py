@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from diloco_chaos.harness.places.site import Site
     from diloco_chaos.harness.record.undo_log import UndoLog
     from diloco_chaos.harness.record.undos import Undo
+
 _OLDEST_COMPOSE = (1, 29)
 _ASK_S = 5
 
@@ -53,7 +53,7 @@ class Compose(Place):
         require("docker", "compose", "--on compose")
         from diloco_chaos.harness.places.compose.engine import Engine
         Engine().close()
-        self._links_port, self._restarts = links_port, is_known()
+        self._links_port, self._restarts, self._ours_is_ready = links_port, is_known(), False
 
     @classmethod
     def chosen(cls, given: Mapping[str, Any]) -> Self:
@@ -67,20 +67,12 @@ class Compose(Place):
         """The engine is restarted only where somebody said how."""
         return self.can | self.may if self._restarts else self.can
 
-    @cached_property
-    def _ours_is_ready(self) -> bool:
-        """Looking into an image takes a container: once is enough."""
-        from diloco_chaos.harness.places.compose.readiness import must_be_ready
-        must_be_ready()
-        return True
-
     def must_be_ready(self, programs: Collection[Program]) -> None:
-        """Images must be there, and ours must hold this version of the trainer."""
+        """Images must be there, and ours must hold this version of the trainer: looking into it once is enough."""
         from diloco_chaos.harness.places.compose.readiness import must_be_ready
-        if programs:
+        if programs or not self._ours_is_ready:
             must_be_ready(programs=programs)
-        else:
-            assert self._ours_is_ready
+        self._ours_is_ready = self._ours_is_ready or not programs
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """Containers, networks and volumes with the run's label."""
