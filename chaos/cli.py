@@ -54,7 +54,7 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 
 def _called(arguments: Sequence[str]) -> list[str]:
-    """Names of the commands that these arguments need, in the order of the alphabet: packages list theirs in any order."""
+    """Names of the commands that these arguments need, sorted: packages list theirs in any order."""
     if arguments and arguments[0] == "--version":
         return []
     names = [point.name for point in points(GROUP)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -12,12 +12,15 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.triggers import After, When
 from diloco_chaos.harness.base.units import Seconds, Written, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Ability, Cluster, ClusterError, NodeSpec
+from diloco_chaos.harness.places.base import Ability, ClusterError, NodeSpec
 from diloco_chaos.harness.trainers.core.programs import ends
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
+if TYPE_CHECKING:  # what a run takes is not needed to look at a scenario
+    from diloco_chaos.harness.places.cluster import Cluster
+
 C = TypeVar("C")
-"""A capability: one of `diloco_chaos.harness.places.base.CAPABILITIES`."""
+"""A capability: one of `diloco_chaos.harness.places.capabilities.CAPABILITIES`."""
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
 
@@ -76,14 +79,14 @@ class FaultContext:
     """Ask about several things at the same time."""
 
     def having(self, capability: type[C]) -> C:
-        """The cluster, as one that has more than every cluster.
+        """What has something of the cluster's that only some places have.
 
         Raises:
             ClusterError: this one does not; a plan that needs it is refused before anything starts.
         """
-        if not isinstance(self.cluster, capability):
+        if (having := self.cluster.having(capability)) is None:
             raise ClusterError(f"this backend has no {capability.__name__}")
-        return self.cluster
+        return having
 
     def links(self, targets: Sequence[str]) -> list[str]:
         """The links of the targets, each once."""

@@ -20,7 +20,8 @@ from diloco_chaos.faults.evidence import (
 from diloco_chaos.faults.process import Ending
 from diloco_chaos.faults.state import FailingWrites
 from diloco_chaos.harness.base.units import names, show_seconds
-from diloco_chaos.harness.places.base import Ability, Disks, Engine, LinkServer, MemoryLimits, Network
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import Disks, Engine, LinkServer, MemoryLimits, Network
 from diloco_chaos.harness.record.tape.events import End, Hello, Lost
 
 _TYPICAL_RESTART_S = 1.0

@@ -13,7 +13,8 @@ from pydantic import Field
 from diloco_chaos.faults.base import Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import Written, names
-from diloco_chaos.harness.places.base import Ability, Processes
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import Processes
 
 
 class OfProcess(Fault):

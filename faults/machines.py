@@ -10,7 +10,8 @@ from diloco_chaos.faults.base import Fault, FaultContext, Observation
 from diloco_chaos.faults.evidence import SILENT, Effect, Evidence, Injection, between_contributions, exits
 from diloco_chaos.faults.process import Ending, Killed
 from diloco_chaos.harness.base.units import names, show_seconds
-from diloco_chaos.harness.places.base import Ability, ControlPlane, Drains, Jobs, Machines, Pods
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import ControlPlane, Drains, Jobs, Machines, Pods
 from diloco_chaos.harness.record.tape.events import Spawn
 
 _AWAY_WITHIN_S = 90.0
@@ -95,7 +96,7 @@ class DrainNode(_WithItsDisk):
 
 class Requeue(_WithItsDisk):
     """The node's job is put back into the queue (`scontrol requeue`), as one that is preempted: SIGTERM, and SIGKILL
-    after the time that Slurm gives it. The node starts again once its job does."""
+    after the time that its queue gives it. The node starts again once its job does."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"requeue", "restart"})
     done: ClassVar[str] = "job of {} requeued"

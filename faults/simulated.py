@@ -10,7 +10,8 @@ from diloco_chaos.faults.base import RETURNS, Drawn, Fault, FaultContext, Observ
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.faults.process import Killed
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
-from diloco_chaos.harness.places.base import Ability, Clocks, Power
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import Clocks, Power
 
 
 class PowerLoss(Killed):

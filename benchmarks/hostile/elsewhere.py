@@ -116,7 +116,7 @@ def _reapers(harness: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().decode(errors="replace")
-            if "diloco_chaos.harness.reaper" in words and f"-{harness}-" in words:
+            if "diloco_chaos.harness.record.reaper" in words and f"-{harness}-" in words:
                 found.append(int(entry.parent.name))
     return found
 

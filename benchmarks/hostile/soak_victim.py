@@ -82,7 +82,7 @@ class SoakVictim:
 
     def reapers(self) -> list[Identity]:
         """Those that watch over it."""
-        return [who for who in marked(self.mark) if b"diloco_chaos.harness.reaper" in _command_line(who)]
+        return [who for who in marked(self.mark) if b"diloco_chaos.harness.record.reaper" in _command_line(who)]
 
     def still_there(self, others: Sequence[SoakVictim]) -> dict[str, list[str]]:
         """What is left of it, by kind, in words."""

@@ -57,7 +57,7 @@ faults:
 
 def perform(plan: Plan, runs: Path) -> Result:
     """Run a plan in containers."""
-    return run_plan(plan, runs, NullAudience(), backends.compose())
+    return run_plan(plan, runs, NullAudience(), backends.named("compose"))
 
 
 def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _reapers(harness: int) -> list[Identity]:
     for task in Path(f"/proc/{harness}/task").iterdir():
         for child in (task / "children").read_text().split():
             who = identity(int(child))
-            if who and b"diloco_chaos.harness.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if who and b"diloco_chaos.harness.record.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
                 found.append(who)
     return found
 

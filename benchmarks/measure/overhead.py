@@ -14,7 +14,7 @@ from typing import Any
 
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.report.live import NullAudience
-from diloco_chaos.chaos.runner.backends import local
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.cleanup import cleanup_guard
 from diloco_chaos.chaos.runner.experiment import Experiment
 from diloco_chaos.chaos.runner.node_specs import node_specs
@@ -42,7 +42,7 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
         folders = [RunFolder.create(runs, f"{kind}-{number}") for kind in ("bare", "harnessed")]
         bare.append(_bare(plan, folders[0], settings))
         with cleanup_guard() as undo_log:
-            Experiment(plan, local().stage(plan, folders[1], settings, undo_log), NullAudience()).perform()
+            Experiment(plan, named("local").stage(plan, folders[1], settings, undo_log), NullAudience()).perform()
         harnessed.append(_rate(folders[1]))
         say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
     return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),

@@ -9,11 +9,13 @@ import typer
 from rich.console import Console
 
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, print_json
-from diloco_chaos.chaos.commands.running import backend_of, with_options
+from diloco_chaos.chaos.commands.places import backend_of, on_option
+from diloco_chaos.chaos.commands.running import with_options
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.places.registry import VIRTUAL
 
 
 def compare(
@@ -22,8 +24,7 @@ def compare(
                                               "suits the plan.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Freezes the scenario's choices, and seeds the training.")] = 0,
     runs_dir: Annotated[Path, typer.Option(help="Where the runs' folders are made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="simulated (virtual time), local (processes) or compose "
-                                    "(containers).")] = "simulated",
+    on: Annotated[str, on_option(VIRTUAL)] = VIRTUAL,
     step_time: Annotated[str, typer.Option(help="Time of a learner's step, as in 150ms; raise it on a slower machine; "
                                            "auto: what this machine can hold.")] = "",
     device: Annotated[str, typer.Option(help="What learners compute on; same as for `run`.")] = "",
@@ -34,7 +35,7 @@ def compare(
     Example: `diloco-chaos compare deaths --modes decoupled,streaming`
     """
     from diloco_chaos.chaos.report.compare import compared, document, plans, show
-    backend = backend_of(on, 0, "embedded")
+    backend = backend_of(on, {})
     plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device,
                         most_load=backend.most_load)
     all_modes = plan.under_test.modes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -17,22 +17,17 @@ from diloco_chaos.chaos.commands.common import (
     JsonOption,
     RunArgument,
     VerboseOption,
-    one_of,
     print_json,
     print_report,
     understood,
 )
-from diloco_chaos.chaos.commands.places import (
-    ContextOption,
-    PlaceOption,
-    YesOption,
-    kubernetes_settings,
-    slurm_settings,
-)
+from diloco_chaos.chaos.commands.places import must_have, on_option, takes_place_options
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.extras import MissingExtraError
-from diloco_chaos.harness.reaper import NOT_UNDONE
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.registry import DEFAULT
+from diloco_chaos.harness.record.reaper import NOT_UNDONE
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.api.trainer import Replay
@@ -176,22 +171,18 @@ def clean(
     raise typer.Exit(2 if failed else 0)
 
 
-def doctor(
-    on: Annotated[str, typer.Option(help="Which place is looked at: local (this machine, and what else runs on it), "
-                                         "kubernetes or slurm.")] = "local",
-    place: PlaceOption = None,
-    context: ContextOption = "",
-    yes: YesOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@takes_place_options
+def doctor(on: Annotated[str, on_option()] = DEFAULT, given: Any = None, as_json: JsonOption = False) -> None:
     """Tell what this machine or a cluster can do, and what is missing.
 
     Example: `diloco-chaos doctor`
     """
-    from diloco_chaos.chaos.doctor import examine, kubernetes, slurm
-    one_of("--on", on, ["local", "kubernetes", "slurm"])
-    lines = (examine() if on == "local" else slurm(slurm_settings(place)) if on == "slurm" else
-             kubernetes(kubernetes_settings(place, context, yes)))
+    from diloco_chaos.chaos.doctor import examine
+    must_have(on, given)
+    try:
+        lines = examine(on, given)
+    except ClusterError as error:
+        raise Failure(f"--on {on}: {error}", 2) from error
     missing = any(line.state == "missing" for line in lines)
     if as_json:
         print_json({"ready": not missing, "found": [line._asdict() for line in lines]})

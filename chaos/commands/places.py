@@ -1,81 +1,87 @@
-"""Options and commands about clusters that are somewhere else: which one, what is allowed there, who may allow it."""
+"""The options that places take, on the commands that run something at one or look at one."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diloco_chaos.chaos.commands.common import Failure
-from diloco_chaos.harness.base.extras import require
+from diloco_chaos.chaos.commands.options import written
+from diloco_chaos.harness.base import units
+from diloco_chaos.harness.places import registry
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.remote.settings import PlaceSettings
-from diloco_chaos.harness.places.slurm.settings import SlurmSettings
+from diloco_chaos.harness.places.place import Option
 
 if TYPE_CHECKING:
-    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.chaos.runner.backends import Backend
 
-Settings = TypeVar("Settings", bound=PlaceSettings)
-PlaceOption = Annotated[Path | None, typer.Option(
-    "--place", metavar="FILE", help="YAML with the settings of --on kubernetes or slurm: image, namespace, "
-                                    "partition, limits, and the commands that only you can give. Without it, the file "
-                                    "that DILOCO_CHAOS_KUBERNETES or DILOCO_CHAOS_SLURM names.")]
-ContextOption = Annotated[str, typer.Option(
-    "--context", metavar="NAME", help="Of the kubeconfig, for --on kubernetes.")]
-YesOption = Annotated[bool, typer.Option(
-    "--yes", help="The kubeconfig's current context is the one that is meant.")]
+GIVEN = "given"
+"""The argument of a command that stands for all options of places."""
 
 
-def kubernetes_settings(place: Path | None, context: str, yes: bool) -> KubernetesSettings:
-    """As the options say.
+def takes_place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of every place where it has `given`: those that a user gave, by their names."""
+    signature = inspect.signature(command, eval_str=True)
+    options = {option.name: option for option in registry.options() if option.name not in signature.parameters}
+
+    @wraps(command)
+    def with_options(**arguments: Any) -> None:
+        told = {name: arguments.pop(name) for name in options}
+        command(**arguments, **{GIVEN: {name: value for name, value in told.items()
+                                        if value != options[name].default}})
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += map(_parameter, options.values()) if parameter.name == GIVEN else [parameter]
+    with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def on_option(default: str = registry.DEFAULT) -> Any:
+    """`--on`: which places there are, that of the default first."""
+    known = sorted(registry.places(), key=lambda place: place.name != default)
+    return typer.Option(help=f"{units.names([f'{place.name} ({place.nodes})' for place in known], 'or')}.")
+
+
+def backend_of(on: str, given: Mapping[str, Any]) -> Backend:
+    """Where to run, as the options say.
 
     Raises:
-        Failure: they name no cluster, or none that is known.
-        MissingExtraError: the official client is not installed.
+        Failure: the place can't be used, or has not all of these options.
+        ProviderError, OptionError: there is no such place, or an option has no value that it takes.
     """
-    require("kubernetes", "kubernetes", "--on kubernetes")
-    from diloco_chaos.harness.places.kubernetes.access import named
-    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+    from diloco_chaos.chaos.runner.backends import named
+    must_have(on, given)
     try:
-        return named(_said(KubernetesSettings, place), context, current=yes)
+        return named(on, given)
     except ClusterError as error:
-        raise Failure(f"--on kubernetes: {error}", 2) from error
+        raise Failure(f"--on {on}: {error}", 2) from error
 
 
-def slurm_settings(place: Path | None) -> SlurmSettings:
-    """As the option says.
+def must_have(on: str, given: Mapping[str, Any]) -> None:
+    """Raises where a place has not all of these options.
 
     Raises:
-        Failure: there is no such file, or it says what is not known.
+        Failure: it has not; with the places that have.
+        ProviderError: there is no such place.
     """
-    try:
-        return _said(SlurmSettings, place)
-    except ClusterError as error:
-        raise Failure(f"--on slurm: {error}", 2) from error
+    place = registry.place_named(on)
+    having = {option.name for option in place.options}
+    for name in (name for name in given if name not in having):
+        if name in place.no_options:
+            raise Failure(f"{written(name)}: {place.no_options[name]}; leave it out", 2)
+        others = [other.name for other in registry.places() if any(option.name == name for option in other.options)]
+        raise Failure(f"{written(name)}: --on {on} has no such option; leave it out, or {registry.run_with(others)}", 2)
 
 
-def rbac(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who is to be allowed to run here: a user's name, or "
-                                                             "NAMESPACE:NAME of a service account.")],
-    place: PlaceOption = None,
-) -> None:
-    """Print the manifests that allow somebody what runs need on a Kubernetes, and nothing more.
-
-    Example: `diloco-chaos rbac ci:runner | kubectl apply -f -`
-    """
-    require("kubernetes", "kubernetes", "printing rules for a Kubernetes")
-    import sys
-
-    from ruamel.yaml import YAML
-
-    from diloco_chaos.harness.places.kubernetes.access import grants
-    from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
-    yaml = YAML()
-    yaml.default_flow_style = False
-    yaml.dump_all(grants(_said(KubernetesSettings, place), user), sys.stdout)
-
-
-def _said(settings: type[Settings], place: Path | None) -> Settings:
-    """In the file of the option, or of the environment."""
-    return settings.read(place) if place else settings.given()
+def _parameter(option: Option) -> inspect.Parameter:
+    kind = Path | None if option.default is None else type(option.default)
+    least, most = option.between or (None, None)
+    told = typer.Option(written(option.name), metavar=option.metavar, help=option.help, min=least, max=most)
+    return inspect.Parameter(option.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option.default,
+                             annotation=Annotated[kind, told])

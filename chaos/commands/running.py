@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,26 +16,18 @@ from diloco_chaos.chaos.commands.common import (
     print_json,
     understood,
 )
-from diloco_chaos.chaos.commands.places import (
-    ContextOption,
-    PlaceOption,
-    YesOption,
-    kubernetes_settings,
-    slurm_settings,
-)
-from diloco_chaos.chaos.report.live import Terminal
-from diloco_chaos.chaos.runner import backends
-from diloco_chaos.chaos.runner.backends import Backend
+from diloco_chaos.chaos.commands.places import backend_of, on_option, takes_place_options
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.model import Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
-from diloco_chaos.chaos.scenario.step_time import AUTO, MOST_LOAD, PaceError, duration, paced
+from diloco_chaos.chaos.scenario.step_time import AUTO, PaceError, duration, paced
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.base.device import DEVICES, Device, best
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import names
-from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.place import MOST_LOAD
+from diloco_chaos.harness.places.registry import DEFAULT
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.storage.workings import AMOUNTS, Amount
 
@@ -45,6 +35,7 @@ if TYPE_CHECKING:
     from diloco_chaos.chaos.runner.run import Result
 
 
+@takes_place_options
 def run(
     scenario: Annotated[str, typer.Argument(help="A scenario's name or file.")] = "",
     plan: Annotated[Path | None, typer.Option(help="Instead of a scenario: repeat this frozen plan (plan.json of a "
@@ -54,16 +45,8 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Run with this many seeds in a row, and print the pass "
                                         "rate.")] = 1,
     runs_dir: Annotated[Path, typer.Option(help="Where the run's folder is made.")] = Path("runs"),
-    on: Annotated[str, typer.Option(help="local (processes), compose (containers), simulated (virtual "
-                                    "time), kubernetes (pods), slurm (jobs), or the backend of another "
-                                    "package.")] = "local",
-    place: PlaceOption = None,
-    context: ContextOption = "",
-    yes: YesOption = False,
-    toxiproxy: Annotated[str, typer.Option(help="The proxy of the links between nodes: embedded (ours), real (the "
-                                           "toxiproxy-server on the PATH), or a path of one.")] = "embedded",
-    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the link proxy's API, to inspect "
-                                                "with toxiproxy-cli; 0: any free port.")] = 0,
+    on: Annotated[str, on_option()] = DEFAULT,
+    given: Any = None,
     corpus: Annotated[str, typer.Option(help="What to train on: a file, a folder, `stdlib` (Python's own sources) or "
                                         "`markov` (generated); by default the scenario says it.")] = "",
     deadline: Annotated[str, typer.Option(help="Give up after this time, as in 90s.")] = "",
@@ -82,12 +65,12 @@ def run(
 
     Example: `diloco-chaos run flagship --seed 3`
     """
+    from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
     wanted = _frozen(scenario, plan, seed, repeat)
     amount = _amount(evidence)
-    _must_be_free(toxiproxy_port)
-    backend = _backend(on, toxiproxy_port, toxiproxy, place, context, yes)
+    backend = backend_of(on, given)
     frozen = [with_options(one, corpus, deadline, step_time, device, backend.most_load) for one in wanted]
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
@@ -110,14 +93,14 @@ def run(
     _told(result, console, verbose, as_json)
 
 
+@takes_place_options
 def resume(
     folder: RunArgument,
     from_checkpoint: Annotated[int, typer.Option(min=0, help="Number of the global checkpoint to resume from; 0: the "
                                                  "newest that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
                                                   "given.")] = None,
-    toxiproxy: Annotated[str, typer.Option(help="Same as for `run`.")] = "embedded",
-    toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Same as for `run`.")] = 0,
+    given: Any = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,6 +111,7 @@ def resume(
     Example: `diloco-chaos resume runs/20260101-120000-flagship-1a2b`
     """
     from diloco_chaos.chaos.evidence.run_folder import RunFolder, changed
+    from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.resume import origin_of, told_of
     from diloco_chaos.chaos.runner.resume import resume as go_on
@@ -135,15 +119,9 @@ def resume(
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
         told, otherwise = told_of(origin), changed(run.manifest())
-        on = str(run.manifest().get("backend", "local"))
-    if on in ("kubernetes", "slurm"):
-        ran_in = "pods" if on == "kubernetes" else "jobs"
-        raise Failure(f"{folder}: it ran in {ran_in}, and what these kept is gone with them: run its plan again "
-                      f"(diloco-chaos run --plan {folder / 'plan.json'} --on {on})", 2)
-    _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
-    backend = backend_of(on, toxiproxy_port, toxiproxy)
+    backend = backend_of(run.place or DEFAULT, given)
     console = Console(stderr=as_json)
     for why in [*refused, *otherwise]:
         console.print(f"warning: {why}", style="yellow", markup=False)
@@ -227,52 +205,3 @@ def _device(choice: str) -> Device:
         raise Failure(f"--device {choice}: no such device{nearest(choice, (*DEVICES, AUTO))}; there are "
                       f"{', '.join(DEVICES)} and {AUTO}", 2)
     return chosen
-
-
-def _backend(on: str, port: int, toxiproxy: str, place: Path | None, context: str, yes: bool) -> Backend:
-    if on == "kubernetes":
-        return backends.kubernetes(kubernetes_settings(place, context, yes))
-    if on == "slurm":
-        return backends.slurm(slurm_settings(place))
-    return backend_of(on, port, toxiproxy)
-
-
-def backend_of(on: str, port: int, toxiproxy: str) -> Backend:
-    """Where to run, as the options say."""
-    if on == "local":
-        return backends.local(port, _toxiproxy(toxiproxy))
-    if on not in ("compose", "simulated"):
-        return backends.named(on)
-    if on == "simulated" and (toxiproxy != "embedded" or port):
-        raise Failure("--toxiproxy: under virtual time there is no server of the links; leave it out", 2)
-    if on == "simulated":
-        return backends.simulated()
-    if toxiproxy not in ("embedded", "real"):
-        raise Failure(f"--toxiproxy {toxiproxy}: on compose the links are those of the image; leave it out", 2)
-    try:
-        return backends.compose(port)
-    except ClusterError as error:
-        raise Failure(f"--on compose: {error}", 2) from error
-
-
-def _toxiproxy(choice: str) -> str:
-    """The real server's binary; empty for the embedded one."""
-    from diloco_chaos.harness.places.local.link_server import real_server
-    if choice == "embedded":
-        return ""
-    if choice != "real" and "/" not in choice:
-        raise Failure(f"--toxiproxy {choice}: embedded, real, or a path such as ./toxiproxy-server"
-                      f"{nearest(choice, ['embedded', 'real'])}", 2)
-    try:
-        return real_server("" if choice == "real" else choice)
-    except ClusterError as error:
-        raise Failure(f"--toxiproxy {choice}: {error}", 2) from error
-
-
-def _must_be_free(port: int) -> None:
-    """Tell before anything starts that a port is taken."""
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError as error:
-        raise Failure(f"--toxiproxy-port {port}: {os.strerror(error.errno or 0)}; choose another one, "
-                      f"or leave it out for any", 2) from error

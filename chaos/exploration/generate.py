@@ -19,7 +19,7 @@ from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.faults import FAULTS, Drawn
-from diloco_chaos.harness.places.base import SIMULATED
+from diloco_chaos.harness.places.simulated.place import Simulated
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, role_of
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def with_faults(scenario: Scenario, faults: Sequence[Document]) -> Scenario | No
     except ValidationError:
         return None
     numbers = Numbers(list(range(len(faults))), [f"f{number}" for number in range(1, len(faults) + 1)])
-    return None if any(validate_semantics(made, sorted(SIMULATED), numbers)) else made
+    return None if any(validate_semantics(made, sorted(Simulated.can), numbers)) else made
 
 
 def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:

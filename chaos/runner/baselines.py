@@ -27,7 +27,8 @@ from diloco_chaos.chaos.scenario.plan import Plan, save
 from diloco_chaos.harness.base.errors import UserError, first
 from diloco_chaos.harness.record.tape.events import Finished, Merge
 from diloco_chaos.harness.record.tape.reading import Tape
-from diloco_chaos.harness.record.undo_log import Remove, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Remove
 from diloco_chaos.harness.trainers.api.trainer import Kind
 from diloco_chaos.harness.trainers.node.settings import NodeSettings
 

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diloco_chaos.harness.base.extras import lacking
-from diloco_chaos.harness.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.places.registry import places
+from diloco_chaos.harness.record.reaper import NOT_UNDONE, heal
 from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError, in_charge, undo_logs_folder
 
 _MOST_DEATHS, _PER_S = 5, 10.0
 _HEAL_S = 5.0
 _LOOK_S = 0.02
-DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 def clean(folder: Path | None = None) -> list[str]:
@@ -43,22 +42,14 @@ def settled(harness: int) -> None:
 
 
 def _orphans() -> list[str]:
-    """Remove containers whose undo log is gone, too: their label names a harness, and that one is dead."""
-    if not Path(os.environ.get("DOCKER_HOST", DEFAULT_SOCKET).removeprefix("unix://")).exists():
-        return []  # there is no engine, and docker-py need not be imported to know that
-    if lacking("docker", "compose", "removing containers"):
-        return []  # no run from here can have left any; what an undo log says of containers is told above
-    from diloco_chaos.harness.places.compose.engine import Engine, EngineError, dead_runs
-    try:
-        engine = Engine()
-    except EngineError:
-        return []  # what an undo log says of containers has been tried above, and was told
-    try:
-        return [words for run in dead_runs(engine) for words in engine.remove(run)]
-    except EngineError as error:
-        return [f"{NOT_UNDONE}: {error}"]
-    finally:
-        engine.close()
+    """Remove what an undo log that is gone, too, would have told of."""
+    did = []
+    for place in places():
+        try:
+            did += place.orphans_removed()
+        except Exception as error:  # another package's code, which must keep nothing else from being undone
+            did.append(f"{NOT_UNDONE}: on {place.name}: {type(error).__name__}: {error}")
+    return did
 
 
 @contextmanager
@@ -111,6 +102,6 @@ class _Watch(threading.Thread):
             self._over.set()
 
     def _start_reaper(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "diloco_chaos.harness.reaper", str(self._undo_log)],
+        return subprocess.Popen([sys.executable, "-m", "diloco_chaos.harness.record.reaper", str(self._undo_log)],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                 start_new_session=True)

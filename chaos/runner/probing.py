@@ -10,7 +10,9 @@ from diloco_chaos.chaos.runner.runtime import Prober
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault, FaultContext, Observation
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Asks, Cluster, NodeSpec
+from diloco_chaos.harness.places.base import NodeSpec
+from diloco_chaos.harness.places.capabilities import Asks
+from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.record.tape.events import Observed, Verified
 from diloco_chaos.harness.trainers.wire.impostor import About, Content, Impostor
 
@@ -89,8 +91,8 @@ class Sensing:
             self._baselines[link] = min(answered)  # what is more than that is this machine, not the link
 
     def _probe(self, link: str, reply_bytes: int = 0, send_bytes: int = 0, watch_close: bool = False) -> Sounding:
-        if isinstance(self._cluster, Asks):
-            return self._cluster.ask(link, reply_bytes, send_bytes, watch_close)
+        if (asks := self._cluster.having(Asks)) is not None:
+            return asks.ask(link, reply_bytes, send_bytes, watch_close)
         return self._prober.ask(self._cluster.address(link), reply_bytes, send_bytes, watch_close)
 
     def _rogue(self, learner: str, what: Content | About) -> Impostor:

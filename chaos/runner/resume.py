@@ -19,6 +19,7 @@ from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.processes import identity
 from diloco_chaos.harness.base.units import show_seconds
+from diloco_chaos.harness.places.registry import DEFAULT, place_named
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import CheckpointError, file_digest
 from diloco_chaos.harness.record.tape import writing
@@ -47,9 +48,8 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
         raise FolderError(f"{folder.path}: its deadline of {show_seconds(plan.deadline)} has passed, no time is left "
                           f"to go on in; begin again with a later one: {folder.repeat} "
                           f"--deadline {3 * plan.deadline:.0f}s")
-    if folder.manifest().get("backend") == "simulated":
-        raise FolderError(f"{folder.path}: a simulation that was ended left no global checkpoints; run it again: "
-                          f"{folder.repeat}")
+    if why := place_named(folder.place or DEFAULT).not_resumed:
+        raise FolderError(f"{folder.path}: {why}; run it again: {folder.repeat}")
     known = checkpoints_of(recorded)
     if checkpoint and checkpoint not in known:
         raise FolderError(f"{folder.path}: there is no global checkpoint {checkpoint}: {_there(known)}; without "

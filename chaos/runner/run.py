@@ -18,7 +18,7 @@ from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
 from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
-from diloco_chaos.chaos.runner.backends import Backend, local
+from diloco_chaos.chaos.runner.backends import Backend, named
 from diloco_chaos.chaos.runner.baselines import (
     NoReferenceError,
     References,
@@ -34,6 +34,7 @@ from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.gc_paused import gc_paused
 from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.places.registry import DEFAULT
 from diloco_chaos.harness.record.storage.disk import file_digest
 from diloco_chaos.harness.record.tape.events import SCHEMA, End
 from diloco_chaos.harness.record.undo_log import UndoLog
@@ -101,7 +102,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
         UndoLogError: the undo log can't be written.
         KeyboardInterrupt: Ctrl-C before the run itself had begun.
     """
-    backend = backend or local()
+    backend = backend or named(DEFAULT)
     backend.refuse(plan)
     RunFolder.prepare(runs)
     for line in clean() if not backend.virtual else ():
@@ -139,7 +140,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
     if data.file:
         audience.say(f"corpus {data.name}: {size / 1e6:.1f} MB, digest {data.digest[:12]}")
     # What is kept is trained where it is cheapest; commands are wherever what they need is.
-    at = backend if backend.virtual or not plan.under_test.baselines_are_kept else local()
+    at = backend if backend.virtual or not plan.under_test.baselines_are_kept else named(DEFAULT)
     references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)

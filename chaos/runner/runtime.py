@@ -16,7 +16,10 @@ from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.faults import Fault, FaultContext, Observation
 from diloco_chaos.harness.base.machine import Watch
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Cluster, Recorder, Watched
+from diloco_chaos.harness.places.base import Recorder
+from diloco_chaos.harness.places.capabilities import Watched
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.site import Site
 from diloco_chaos.harness.record.tape.events import Event, Machine
 from diloco_chaos.harness.record.tape.reading import Tail
 from diloco_chaos.harness.record.tape.writing import TapeWriter
@@ -29,7 +32,7 @@ from diloco_chaos.harness.trainers.wire.probe import probe
 TICK_S = 0.01
 _STACKS_S = 0.2
 _THREADS = 8
-MakeCluster = Callable[[Path, Recorder, UndoLog], Cluster]
+MakeSite = Callable[[Path, Recorder, UndoLog], Site]
 
 
 class Prober(Protocol):
@@ -123,7 +126,7 @@ MakeStage = Callable[[Plan, RunFolder, NodeSettings, UndoLog], Stage]
 class LiveStage:
     """Real time, and a cluster that is somewhere else. Implements `Stage`."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make: MakeCluster,
+    def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make: MakeSite,
                  undo_log: UndoLog) -> None:
         self.run, self.undo_log = folder.path, undo_log
         (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
@@ -132,10 +135,10 @@ class LiveStage:
         self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
         self._tail = Tail(self.run / "tape")
         self._witness = plan.under_test.witness(plan.cluster, self.run, self.epoch)
-        self.cluster = make(self.run, self.record, undo_log)
+        self.cluster = Cluster(make(self.run, self.record, undo_log))
         self.prober: Prober = LiveProber(undo_log.token)
-        elsewhere = isinstance(self.cluster, Watched)  # then it is its agents that tell what nodes use
-        self._watch = Watch(self._pids, "" if elsewhere else undo_log.token, self.run)
+        self._watched = self.cluster.having(Watched)  # where nodes are elsewhere, their agents tell what they use
+        self._watch = Watch(self._pids, "" if self._watched else undo_log.token, self.run)
 
     def _pids(self) -> list[int]:
         return [state.pid for state in self.cluster.states().values() if state.pid]
@@ -169,7 +172,7 @@ class LiveStage:
         """By what the kernel tells."""
         if (sample := self._watch.look()) is None:
             return []
-        return self.cluster.machines(sample) if isinstance(self.cluster, Watched) else [Machine(**sample.fields())]
+        return self._watched.machines(sample) if self._watched else [Machine(**sample.fields())]
 
     def dump_stacks(self) -> None:
         """They reach the logs in a moment."""

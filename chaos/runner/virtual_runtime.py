@@ -17,8 +17,8 @@ from diloco_chaos.faults import Fault, FaultContext, Impersonation, Observation
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.base.units import round_up
 from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.places.base import Cluster
-from diloco_chaos.harness.places.simulated.cluster import SimulatedCluster
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.simulated.site import SimulatedSite
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import Content
 from diloco_chaos.harness.record.tape import writing
@@ -61,8 +61,8 @@ class VirtualStage:
         around = SimulatedHost(self.world, parameters, self._note, snapshot,
                                min(1.0, parameters.compute / pace) if pace else 1.0, keep)
         self.checkpoints = around.checkpoints
-        self._simulated = SimulatedCluster(around, workload, self.record, self.undo_log, parts)
-        self.cluster: Cluster = self._simulated
+        self._simulated = SimulatedSite(around, workload, self.record, self.undo_log, parts)
+        self.cluster = Cluster(self._simulated)
         self.prober: Prober = VirtualProber(self.world, self._simulated)
 
     def record(self, event: Event) -> None:
@@ -152,14 +152,14 @@ class FolderStage(VirtualStage):
 class VirtualProber:
     """Works out what a probe would measure. Implements `diloco_chaos.chaos.runner.runtime.Prober`."""
 
-    def __init__(self, world: World, cluster: SimulatedCluster) -> None:
-        self._world, self._cluster = world, cluster
+    def __init__(self, world: World, site: SimulatedSite) -> None:
+        self._world, self._site = world, site
         self._spent = 0.0  # virtual seconds that the measurement at hand takes
         self._dues: list[float] = []
 
     def ask(self, address: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
         """At once, and its time is added up."""
-        sounding = self._cluster.sound(address, reply_bytes, send_bytes, watch_close)
+        sounding = self._site.sound(address, reply_bytes, send_bytes, watch_close)
         self._spent += sounding.seconds
         return sounding
 
@@ -219,5 +219,5 @@ class VirtualProber:
             self._world.stop()
             return
         rogue = fault.rogue(hit, targets[0])
-        self._cluster.impostor(targets[0], rogue, fault.count, fault.timeout_s,
+        self._site.impostor(targets[0], rogue, fault.count, fault.timeout_s,
                                lambda more: self._attack(fault, hit, targets[1:], sent + more, future))

@@ -10,11 +10,10 @@ from pydantic import ValidationError
 from diloco_chaos.chaos.scenario.plan import Plan
 from diloco_chaos.harness.base.errors import UserError, first
 from diloco_chaos.harness.base.units import LONGEST_S, seconds
+from diloco_chaos.harness.places.place import MOST_LOAD
 from diloco_chaos.harness.trainers.api.trainer import TrainerError
 
 AUTO = "auto"
-MOST_LOAD = 0.6
-"""Share of all processors that the learners' steps together may need: the rest is for everything else."""
 _GRID_S = 0.02
 """Paces are rounded up to multiples of it, so that references are found again."""
 

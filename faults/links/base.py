@@ -18,7 +18,8 @@ from diloco_chaos.faults.evidence import Effect, Evidence, Injection
 from diloco_chaos.harness.base.units import names, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.places.base import Ability, Carries
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import Carries
 from diloco_chaos.harness.trainers.core.programs import ends
 
 TOLERANCE = 0.5
@@ -84,10 +85,10 @@ class LinkFault(Fault):
 
     def _carried(self, hit: FaultContext, when: str) -> Observation:
         """Bytes that the links have carried until now, and the connections that stand there, where that is known."""
-        if not isinstance(hit.cluster, Carries):
+        if (carries := hit.cluster.having(Carries)) is None:
             return {}
         links = hit.links(self.targets)
-        told = {"bytes": hit.cluster.carried(links), "connections": hit.cluster.connections(links)}
+        told = {"bytes": carries.carried(links), "connections": carries.connections(links)}
         return {f"{what}_{when}": float(count) for what, count in told.items() if count is not None}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:

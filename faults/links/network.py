@@ -14,7 +14,8 @@ from diloco_chaos.faults.links.profiles import PROFILES
 from diloco_chaos.harness.base.units import Rate, Seconds, show_bytes, show_seconds
 from diloco_chaos.harness.links.probe import Sounding
 from diloco_chaos.harness.links.toxic import Toxic
-from diloco_chaos.harness.places.base import Ability, SharedLinks
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.places.capabilities import SharedLinks
 from diloco_chaos.harness.record.tape.events import Hello, Lost
 
 _RATE_PROBE_S = 0.15

@@ -135,6 +135,16 @@ def one_offer(group: str, what: str, name: str) -> Provided:
     return loaded
 
 
+def clashes(group: str, what: str) -> list[str]:
+    """A sentence for each name that two packages have, in a group of entry points whose names are those of the things
+    themselves; `what`: one thing of it. Nothing is imported."""
+    named: dict[str, list[Point]] = {}
+    for point in points(group):
+        named.setdefault(point.name, []).append(point)
+    return [str(_twice(what, name, *(point.provider for point in two[:2]))) for name, two in named.items()
+            if len(two) > 1]
+
+
 def _load(point: Point) -> Provided | Broken:
     try:
         return Provided(point.name, point.entry.load(), point.provider)

@@ -11,15 +11,15 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from diloco_chaos.harness.base.errors import UserError, first
-from diloco_chaos.harness.base.processes import Identity
+from diloco_chaos.harness.record.undos import Entry, Undo, UnknownKindError, kind_of
 
 
 class UndoLogError(UserError):
@@ -31,11 +31,7 @@ def run_label(token: str) -> str:
     return token[:12]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Opened(_Entry):
+class Opened(Entry):
     """The first line: whose undo log this is."""
 
     entry: Literal["opened"] = "opened"
@@ -44,139 +40,14 @@ class Opened(_Entry):
     pid: int = Field(ge=1)
 
 
-class _Undo(_Entry):
-    number: int = Field(ge=1)
-    cause: str = ""
-    """The fault that it belongs to."""
-
-
-_LOCAL = r"^(http://)?(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}$"
-
-
-class _OfProcess(_Undo):
-    process: Identity
-
-
-class _OfLink(_Undo):
-    api: str = Field(pattern=_LOCAL)
-    server: Identity | None = None
-    """The process that serves the API, where it is ours: another one may get its port once it is gone."""
-    link: str
-
-
-class Continue(_OfProcess):
-    """Let a stopped process run again."""
-
-    entry: Literal["continue"] = "continue"
-
-    def describe(self) -> str:
-        """For people."""
-        return f"process {self.process.pid} let run again"
-
-
-class Lift(_OfProcess):
-    """Give a process back its limit of file sizes (RLIMIT_FSIZE, soft and hard)."""
-
-    entry: Literal["lift"] = "lift"
-    soft: int
-    hard: int
-
-    def describe(self) -> str:
-        """For people."""
-        return f"file size limit of process {self.process.pid} lifted"
-
-
-class Toxin(_OfLink):
-    """Take a toxic off a link."""
-
-    entry: Literal["toxic"] = "toxic"
-    name: str
-
-    def describe(self) -> str:
-        """For people."""
-        return f"toxic {self.name} taken off {self.link}"
-
-
-class Enable(_OfLink):
-    """Let a link listen again."""
-
-    entry: Literal["enable"] = "enable"
-
-    def describe(self) -> str:
-        """For people."""
-        return f"link {self.link} let through again"
-
-
-class Remove(_Undo):
-    """Remove temporary files: a file or folder whose name has the token in it, or it is left alone."""
-
-    entry: Literal["remove"] = "remove"
-    path: Path
-
-    def describe(self) -> str:
-        """For people."""
-        return f"{self.path} removed"
-
-
-class Containers(_Undo):
-    """Remove every container, network and volume that is labelled with the run, and nothing else."""
-
-    entry: Literal["containers"] = "containers"
-    engine: str = Field(pattern=r"^unix://")
-    run: str = Field(pattern=r"^[0-9a-f]{12}$")
-
-    def describe(self) -> str:
-        """For people."""
-        return f"containers, networks and volumes of {self.run} removed"
-
-
-class Namespace(_Undo):
-    """Remove everything in a namespace of a Kubernetes that is labelled with the run, and the namespace if it is."""
-
-    entry: Literal["namespace"] = "namespace"
-    context: str
-    namespace: str
-    run: str = Field(pattern=r"^[0-9a-f]{12}$")
-
-    def describe(self) -> str:
-        """For people."""
-        return f"everything of {self.run} in namespace {self.namespace} of {self.context} removed"
-
-
-class SlurmJobs(_Undo):
-    """Cancel every job of Slurm's that carries the run's name, and nothing else."""
-
-    entry: Literal["slurm_jobs"] = "slurm_jobs"
-    config: str
-    """The file that SLURM_CONF named; empty: none."""
-    run: str = Field(pattern=r"^[0-9a-f]{12}$")
-
-    def describe(self) -> str:
-        """For people."""
-        return f"jobs of {self.run} cancelled"
-
-
-class Command(_Undo):
-    """Run what the user gave to undo something that only the user can do."""
-
-    entry: Literal["command"] = "command"
-    argv: list[str] = Field(min_length=1)
-
-    def describe(self) -> str:
-        """For people."""
-        return f"{' '.join(self.argv)}: done"
-
-
-class Done(_Entry):
+class Done(Entry):
     """An undo that is no longer owed."""
 
     entry: Literal["done"] = "done"
     number: int
 
 
-AnyUndo = Continue | Lift | Toxin | Enable | Remove | Containers | Namespace | SlurmJobs | Command
-_ADAPTER: TypeAdapter[Opened | AnyUndo | Done] = TypeAdapter(
-    Annotated[Opened | AnyUndo | Done, Field(discriminator="entry")])
+_OURS: Mapping[str, type[Entry]] = {"opened": Opened, "done": Done}
 
 
 def undo_logs_folder() -> Path:
@@ -187,7 +58,7 @@ def undo_logs_folder() -> Path:
 class UndoLog:
     """A undo log that this process is in charge of.
 
-    Failure semantics: `owe` returns only once the line is on the disk; a crash at any moment leaves an undo that was
+    Failure semantics: `record` returns only once the line is on the disk; a crash at any moment leaves an undo that was
     never needed rather than one that nobody knows of.
     """
 
@@ -208,7 +79,7 @@ class UndoLog:
             raise UndoLogError(f"{path}: the undo log can't be written ({error.strerror}); free some space, or name a "
                                f"writable place in XDG_STATE_HOME") from error
 
-    def record(self, undo: type[AnyUndo], **fields: object) -> int:
+    def record(self, undo: type[Undo], **fields: object) -> int:
         """Write down an undo before the deed; returns its number."""
         self._count += 1
         self._write(undo.model_validate({"number": self._count, "cause": self.cause, **fields}))
@@ -228,7 +99,7 @@ class UndoLog:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
 
-    def _write(self, entry: Opened | AnyUndo | Done) -> None:
+    def _write(self, entry: Entry) -> None:
         line = entry.model_dump_json().encode() + b"\n"
         before = os.fstat(self._file).st_size
         try:
@@ -247,7 +118,7 @@ class NoUndoLog(UndoLog):
         """`token`: see `UndoLog`."""
         self.token, self.cause = token, ""
 
-    def record(self, undo: type[AnyUndo], **fields: object) -> int:
+    def record(self, undo: type[Undo], **fields: object) -> int:
         """Nothing."""
         return 0
 
@@ -256,6 +127,32 @@ class NoUndoLog(UndoLog):
 
     def close(self) -> None:
         """Nothing."""
+
+
+class OpenUndos:
+    """What one part of a run has in the undo log, by what was done: each is there once, however often it is done."""
+
+    def __init__(self, undo_log: UndoLog) -> None:
+        self._undo_log = undo_log
+        self._numbers: dict[Hashable, int] = {}
+
+    def record(self, done: Hashable, undo: type[Undo], **fields: object) -> None:
+        """Write down what undoes this, before it is done; nothing where it is there already."""
+        if done not in self._numbers:
+            self._numbers[done] = self._undo_log.record(undo, **fields)
+
+    def complete(self, done: Hashable) -> None:
+        """It was undone; harmless where it was never done."""
+        if done in self._numbers:
+            self._undo_log.complete(self._numbers.pop(done))
+
+    def complete_all(self) -> None:
+        """All of it is undone, or gone."""
+        for done in list(self._numbers):
+            self.complete(done)
+
+    def __contains__(self, done: Hashable) -> bool:
+        return done in self._numbers
 
 
 def _made(path: Path) -> int:
@@ -272,7 +169,7 @@ class Owed(NamedTuple):
     """What an undo log says: whose it is, and what is still to be undone, newest first."""
 
     opened: Opened
-    undos: list[AnyUndo]
+    undos: list[Undo]
 
 
 def read(path: Path) -> Owed | None:
@@ -293,7 +190,9 @@ def read(path: Path) -> Owed | None:
     entries = []
     for number, line in enumerate(whole, 1):
         try:
-            entries.append(_ADAPTER.validate_python(json.loads(line)))
+            entries.append(_entry(json.loads(line)))
+        except UnknownKindError as error:
+            raise UndoLogError(f"{path}:{number}: not a line of an undo log that is known here: {error}") from error
         except (ValueError, ValidationError, RecursionError) as error:
             raise UndoLogError(f"{path}:{number}: not a line of an undo log ({first(error)}); look at it, then remove "
                                f"the file") from error
@@ -301,8 +200,21 @@ def read(path: Path) -> Owed | None:
     if not isinstance(opened, Opened):
         raise UndoLogError(f"{path}:1: an undo log begins with whose it is; look at it, then remove the file")
     undone = {entry.number for entry in rest if isinstance(entry, Done)}
-    undos = [entry for entry in rest if not isinstance(entry, (Opened, Done)) and entry.number not in undone]
+    undos = [entry for entry in rest if isinstance(entry, Undo) and entry.number not in undone]
     return Owed(opened, undos[::-1])
+
+
+def _entry(line: Any) -> Entry:
+    """A line, as what it says that it is.
+
+    Raises:
+        ValueError: it is none.
+        UnknownKindError: nobody here knows what it is.
+    """
+    word = line.get("entry") if isinstance(line, dict) else None
+    if not isinstance(word, str):
+        raise ValueError("it does not say what it is")
+    return (_OURS.get(word) or kind_of(word)).model_validate(line)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ What is named here is the public interface; everything else may change from one 
 - launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
 - judge(history) -> Judgement; `History` is a recorded run
 - Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Figure, Late, Unknown: what a check is
+- Place: where runs are performed; Backend: one with its settings
 - Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
   rounds
 - progress: the module that a trainer calls to report its rounds
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from diloco_chaos.faults.base import Fault as Fault
     from diloco_chaos.faults.evidence import Effect as Effect
     from diloco_chaos.faults.links.base import LinkFault as LinkFault
+    from diloco_chaos.harness.places.place import Place as Place
     from diloco_chaos.harness.trainers.api.rounds import RoundTrainer as RoundTrainer
     from diloco_chaos.harness.trainers.api.settings import SimpleSettings as SimpleSettings
     from diloco_chaos.harness.trainers.api.settings import TrainerSettings as TrainerSettings
@@ -62,7 +64,7 @@ _PUBLIC = {
     "check": "chaos.checks.base:check", "Finding": "chaos.checks.base:Finding", "Figure": "chaos.checks.base:Figure",
     "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown",
     "Fault": "faults.base:Fault", "Drawn": "faults.base:Drawn", "LinkFault": "faults.links.base:LinkFault",
-    "Effect": "faults.evidence:Effect",
+    "Effect": "faults.evidence:Effect", "Place": "harness.places.place:Place",
     "Trainer": "harness.trainers.api.trainer:Trainer", "Workload": "harness.trainers.api.trainer:Workload",
     "RoundTrainer": "harness.trainers.api.rounds:RoundTrainer",
     "SimpleSettings": "harness.trainers.api.settings:SimpleSettings",

@@ -40,7 +40,7 @@ def judged(plan, folder, place):
 def test_a_plan_gives_the_same_verdicts_as_processes_and_in_containers(engine_there, tmp_path):
     plan = freeze(parse(SMALL.format(faults=AND_MORE, budget=320)), 0)
     verdicts = {}
-    for place in (backends.local(), backends.compose()):
+    for place in (backends.named("local"), backends.named("compose")):
         result = judged(plan, tmp_path, place)
         assert result.folder.plan().digest == plan.digest
         verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
@@ -54,7 +54,7 @@ def test_the_rivals_are_broken_alike_as_processes_in_containers_and_under_virtua
     plan = freeze(parse(SMALL.format(faults=KILLED_MID_UPLOAD, budget=160).replace(
         "model: micro", f"mode: {mode}, model: micro").replace("max_gap: 5s", "max_gap: 8s")), 0)
     verdicts = {}
-    for place in (backends.simulated(), backends.local(), backends.compose()):
+    for place in (backends.named("simulated"), backends.named("local"), backends.named("compose")):
         result = judged(plan, tmp_path, place)
         assert result.outcome.kind == "finished", result.outcome.message
         verdicts[place.name] = {check.name: check.verdict for check in result.judgement.checks}
@@ -125,7 +125,7 @@ def of_toy(folder, nodes, faults, more=""):
     file = folder / "compose.yml"
     file.write_text(f"services: {{toy: {{image: '{IMAGE}', volumes: ['{SUPPORT}:/toy:ro']{more}}}}}\n")
     plan = freeze(parse(TOY.format(file=file, **nodes) + faults), 0)
-    return run_plan(plan, folder, NullAudience(), backends.compose())
+    return run_plan(plan, folder, NullAudience(), backends.named("compose"))
 
 
 def test_a_trainer_of_commands_runs_in_containers_of_a_service_of_its_own(engine_there, tmp_path):

@@ -10,8 +10,8 @@ from diloco_chaos.chaos.runner import backends
 from diloco_chaos.chaos.runner.run import exit_code, run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
-from diloco_chaos.harness.places.base import ENGINE_RESTART
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+from diloco_chaos.harness.places.compose.engine_restart import ENGINE_RESTART
 from diloco_chaos.harness.record.undo_log import undo_logs_folder
 
 WITHIN_S = 90
@@ -40,7 +40,7 @@ def labelled():
 def test_a_run_whose_engine_is_restarted_proves_nothing_keeps_its_tape_and_leaves_nothing(engine_there, tmp_path):
     if not os.environ.get(ENGINE_RESTART):
         pytest.skip(f"{ENGINE_RESTART} does not say how to restart the engine")
-    result = run_plan(freeze(parse(SCENARIO), 0), tmp_path, NullAudience(), backends.compose())
+    result = run_plan(freeze(parse(SCENARIO), 0), tmp_path, NullAudience(), backends.named("compose"))
     assert exit_code(result) == 3
     assert "the Docker engine went away in the middle of the run" in result.outcome.message
     assert "Kept: the tape, the checkpoints" in result.outcome.message

@@ -35,9 +35,11 @@ from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.chaos.scenario.warnings import warnings_of
 from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.places.links.undos import Enable, Toxin
 from diloco_chaos.harness.record import undo_log
 from diloco_chaos.harness.record.tape import line as tape_line
-from diloco_chaos.harness.record.undo_log import Continue, Done, Enable, Lift, Opened, Remove, Toxin, UndoLogError
+from diloco_chaos.harness.record.undo_log import Done, Opened, UndoLogError
+from diloco_chaos.harness.record.undos import Continue, Lift, Remove
 from diloco_chaos.harness.trainer.protocol.messages import MESSAGES, Finish, Hello, OuterGradient, Report
 from diloco_chaos.harness.trainers.wire import frames as wire
 from diloco_chaos.harness.trainers.wire.frames import Decoder, FrameError

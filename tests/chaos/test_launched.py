@@ -41,7 +41,7 @@ def test_what_a_test_did_is_the_plan_of_the_run_and_repeats_it_bit_for_bit(launc
     assert [(planned.id, planned.fault.kind) for planned in plan.faults] == [("f1", "kill"), (name, "latency")]
     assert plan.faults[1].fault.duration == pytest.approx(1.5, abs=0.05)
     assert result.folder.manifest()["plan"] == plan.digest
-    again = run_plan(plan, tmp_path / "again", NullAudience(), backends.simulated())
+    again = run_plan(plan, tmp_path / "again", NullAudience(), backends.named("simulated"))
     assert happened(again) == happened(result)
     assert [verdict.verdict for verdict in again.judgement.checks] == [
         verdict.verdict for verdict in result.judgement.checks]

@@ -34,6 +34,9 @@ class Recorder:
             self.calls.append((name, *arguments))
         return called
 
+    def having(self, capability):
+        return self if isinstance(self, capability) else None
+
     def links_of(self, node):
         return ["learner-1", "learner-2", "learner-3"] if node == "syncer" else [node]
 

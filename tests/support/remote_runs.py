@@ -92,7 +92,7 @@ class Begun:
         return next(entry["run"] for entry in found if entry["entry"] == self.entry)
 
     def reaper(self):
-        wanted = f"diloco_chaos.harness.reaper .*-{self.process.pid}-"
+        wanted = f"diloco_chaos.harness.record.reaper .*-{self.process.pid}-"
         found = subprocess.run(["pgrep", "-f", wanted], capture_output=True, text=True)
         return int(found.stdout.split()[0])
 

@@ -1,1 +1,1 @@
-"""A fault, a check, a report, a backend and a scenario of our own; `nic-brownout.yaml` here joins the library."""
+"""A fault, a check, a report, a trainer, two places and scenarios of our own: the files here join the library."""

@@ -1,14 +1,17 @@
 """The package as its users have it: installed beside diloco-chaos, used by names alone."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from acme_chaos.places import Nice
 
-from diloco_chaos import freeze, load, simulate
+from diloco_chaos import Backend, freeze, launch, load, simulate
 
 
 def command(*arguments, code=0):
@@ -17,6 +20,14 @@ def command(*arguments, code=0):
                           capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def until(condition, seconds=60.0):
+    """Wait for what must come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.05)
 
 
 def judged_in(runs):
@@ -48,7 +59,7 @@ def test_mistakes_are_told_like_those_of_built_in_faults(tmp_path):
     assert "unknown key 'reconects'; did you mean 'reconnects'?" in said
 
 
-@pytest.mark.parametrize("on", ["simulated", "acme-far", "local"])
+@pytest.mark.parametrize("on", ["simulated", "acme-far", "local", "acme-nice"])
 def test_it_runs_and_is_in_the_report(on, tmp_path):
     said = command("run", "nic-brownout", "--on", on, "--step-time", "auto", "--runs-dir", tmp_path,
                    "--retries-inconclusive", "2", "--verbose")
@@ -122,5 +133,57 @@ def test_it_is_drawn_and_what_breaks_the_check_is_shrunk(tmp_path):
     assert all("nic_brownout" not in one.read_text() and "reset" in one.read_text() for one in found)
 
 
-def test_the_doctor_names_the_package():
-    assert "acme-chaos 1.2" in command("doctor")
+def test_the_doctor_names_the_package_and_looks_at_its_places():
+    said = command("doctor")
+    assert "acme-far, acme-nice of acme-chaos 1.2" in " ".join(said.split())
+    assert "nice " in command("doctor", "--on", "acme-nice")
+
+
+# -- a place of our own ------------------------------------------------------------------------------------------------
+
+
+def test_a_run_there_gives_way_as_far_as_its_option_says(tmp_path):
+    with launch("walk-kill", on=Backend(Nice(7)), step_time="auto", runs=tmp_path, must_pass=False) as run:
+        run.wait_steady()
+        spawned = [json.loads(line) for line in next(tmp_path.glob("*/tape/harness.0.jsonl")).read_text().splitlines()
+                   if '"spawn"' in line]
+        assert {os.getpriority(os.PRIO_PROCESS, event["pid"]) for event in spawned} == {7}
+        assert {event["target"] for event in spawned} == {"syncer", "learner-1", "learner-2", "learner-3"}
+
+
+def test_what_it_can_not_do_is_refused_in_its_own_words_with_the_places_that_can():
+    assert ("out_of_memory: processes that give way share their memory with all others: run it with --on compose, "
+            "kubernetes or simulated") in command("run", "out-of-memory", "--on", "acme-nice", code=2)
+    assert ("disconnect: processes that give way can't do that: run it with --on compose, simulated or acme-far"
+            ) in command("run", "unplugged", "--on", "acme-nice", code=2)
+
+
+def test_other_places_name_it_where_it_can_do_what_they_can_not(tmp_path):
+    path = tmp_path / "ranks.yaml"
+    path.write_text("diloco_chaos: 1\nname: ranks\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
+                    "processes: {rank: 'RANK=([0-9])'}}}\n  progress: [{node: a, written: true}]\n"
+                    "faults: [{kill: a/rank-1, at: 1s}]\n")
+    assert "run it with --on local or acme-nice" in command("run", path, "--on", "simulated", code=2)
+
+
+def test_its_option_is_one_of_the_command_line_and_of_no_other_place():
+    assert "--acme-niceness" in command("run", "--help")
+    assert ("--acme-niceness: --on local has no such option; leave it out, or run it with --on acme-nice"
+            ) in command("run", "nic-brownout", "--acme-niceness", 5, code=2)
+    assert "is not in the range 1<=x<=19" in command("run", "nic-brownout", "--on", "acme-nice", "--acme-niceness", 20,
+                                                     code=2)
+
+
+def test_a_harness_that_is_killed_there_leaves_nothing(tmp_path):
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    logs = tmp_path / "state" / "diloco-chaos" / "undo-logs"
+    running = subprocess.Popen(
+        [Path(sys.executable).with_name("diloco-chaos"), "run", "nic-brownout", "--on", "acme-nice", "--step-time",
+         "auto", "--runs-dir", tmp_path / "runs"],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: running.poll() is None and any("toxic" in log.read_text() for log in logs.glob("*.jsonl")))
+    finally:
+        running.kill()
+        running.wait()
+    until(lambda: not list(logs.glob("*.jsonl")))

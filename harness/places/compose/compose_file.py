@@ -16,10 +16,12 @@ from docker.types import Mount
 
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.record.storage.documents import yaml_of
+from diloco_chaos.harness.trainers.core.programs import Service
 
 _VARIABLE = re.compile(r"\$(?:\$|(?P<bare>\w+)|\{(?P<name>\w+)(?::?-(?P<default>[^}]*))?\})")
 PERIOD_US = 100_000
 """Period of a CPU quota, in microseconds: the kernel's default."""
+_FOR_COMMANDS: dict[str, Any] = {"cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
 _OWN = frozenset({"command", "networks", "volumes", "ports", "restart", "depends_on", "build", "healthcheck",
                   "environment", "stop_grace_period", "container_name"})
 
@@ -106,6 +108,14 @@ def service(path: Path, name: str, *, foreign: bool = False) -> dict[str, Any]:
         except (TypeError, ValueError) as error:
             raise ClusterError(f"{path}: services.{name}.{key}: {stated[key]!r} is wrong: {error}") from error
     return arguments
+
+
+def of_command(image: str, wanted: Service | None) -> dict[str, Any]:
+    """What the container of a command is made with, beside the command."""
+    if wanted is None:
+        return {"image": image, **_FOR_COMMANDS}
+    stated = service(Path(wanted.file), wanted.name, foreign=True)
+    return stated | ({"image": image} if image else {})
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""An incarnation that is a container. What is asked of the engine about it is done in the order of asking."""
+"""A node's process in a container. What is asked of the engine about it is done in the order of asking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +16,11 @@ from typing import Any
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from diloco_chaos.harness.base.processes import children, cpu_seconds, file_limits, state
-from diloco_chaos.harness.places.base import NodeSpec, NodeState
+from diloco_chaos.harness.base.processes import children, cpu_seconds, file_limits, identity, state
 from diloco_chaos.harness.places.compose.compose_file import PERIOD_US
 from diloco_chaos.harness.places.compose.engine import EngineError, Watch, asked
-from diloco_chaos.harness.places.duty_cycle import QuotaCycle
-from diloco_chaos.harness.places.incarnation import Incarnation
-from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.places.nodes.duty_cycle import QuotaCycle
+from diloco_chaos.harness.places.nodes.process import Process
 
 _LEAST_QUOTA_US = 1000  # the kernel's own
 _SAMPLE_S, _HISTORY = 1.0, 6
@@ -32,25 +30,22 @@ _LOG_ENDS_S = 5.0
 _GONE = (404, _NOT_RUNNING)
 
 
-class Node(Incarnation):
+class ContainerProcess(Process):
     """See the module. `create` makes and starts the container; it is called at once, in a thread."""
 
-    def __init__(self, spec: NodeSpec, number: int, undo_log: UndoLog, watch: Watch, log: Path,
-                 create: Callable[[], Any], quota: int = -1) -> None:
-        """`quota`: microseconds of processor per period that it may use at any time, -1: all."""
-        super().__init__(spec, number, undo_log)
-        self._watch, self._log = watch, log
-        self._hand = ThreadPoolExecutor(1, thread_name_prefix=f"{spec.name}.{number}")
+    def __init__(self, name: str, watch: Watch, log: Path, create: Callable[[], Any], quota: int = -1,
+                 follow: bool = False) -> None:
+        """`name`: the node's. `log`: where its log is kept. `quota`: microseconds of processor per period that it may
+        use at any time, -1: all. `follow`: keep its log while it runs; else at its end."""
+        self._name, self._watch = name, watch
+        self._hand = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._made: Future[Any] = self._hand.submit(create)
+        self._paused = self._over = False
         self._usual_quota, self._quota = quota, None  # type: int, int | None
         self._cycle: QuotaCycle | None = None
         self._used: deque[tuple[float, float]] = deque(maxlen=_HISTORY)
         self._pid = 0
-        self._follower: threading.Thread | None = None
-        self._followed = False
-        if spec.program is not None:  # its log is evidence while it runs
-            self._follower = threading.Thread(target=self._follow, daemon=True, name=f"log of {spec.name}.{number}")
-            self._follower.start()
+        self.log = ContainerLog(name, log, self._made, follow)
 
     @property
     def container(self) -> Any:
@@ -65,29 +60,29 @@ class Node(Incarnation):
     def pid(self) -> int:
         """The node's process on this machine: the child of the container's init."""
         if not self._pid:
-            with asked(f"look at {self.name}"):
+            with asked(f"look at {self._name}"):
                 self.container.reload()
             below = children(int(self.container.attrs["State"]["Pid"]))
             self._pid = below[0] if below else 0
         return self._pid
 
-    def known(self) -> NodeState:
-        """Its state, without its process while the container is being made."""
-        if self.alive and not self._made.done():
-            return NodeState("running", self.incarnation, None)
-        return super().known()
+    @property
+    def known_pid(self) -> int | None:
+        """None while the container is being made."""
+        return self.pid or None if self._made.done() else None
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Mapping[str, Any]:
         """Whether the kernel killed something in it for want of memory."""
-        return {"oom": True} if self._started and self.container.id in self._watch.out_of_memory else {}
+        return {"oom": True} if self.id in self._watch.out_of_memory else {}
 
-    def meddled(self) -> str:
-        """What somebody else did to it; empty: nothing."""
-        return self._watch.meddled.get(self.container.id, "") if self._started else ""
+    @property
+    def id(self) -> str:
+        """The container's; empty: it was not started (yet)."""
+        return str(self.container.id) if self._made.done() and self._made.exception() is None else ""
 
     def send(self, number: signal.Signals) -> None:
         """A signal for the container's init, which passes it on; SIGKILL ends all that is in it."""
-        self._soon(f"signal {self.name}", lambda: self.container.kill(number.name))
+        self._soon(f"signal {self._name}", lambda: self.container.kill(number.name))
 
     def ended(self) -> int | None:
         """As the engine's events say."""
@@ -96,33 +91,41 @@ class Node(Incarnation):
         code = self._watch.exits.get(self.container.id)
         return None if code is None else _status(code)
 
-    def gone(self, status: int, now: float) -> None:
+    def is_gone(self) -> bool:
+        """The engine may not have told yet."""
+        return self.ended() is not None or identity(self.pid) is None
+
+    def over(self, expected: bool) -> None:
         """Its log is kept beside the run's other ones."""
-        saved = self._soon(f"read the log of {self.name}", self.save_log)
-        if not self.expected_exit or self._follower is not None:  # then its last lines explain what happened
+        saved = self._soon(f"read the log of {self._name}", self.log.save)
+        if not expected or self.log.followed:  # then its last lines explain what happened
             saved.result()
-        super().gone(status, now)
+        self._over, self._paused = True, False
 
     def freeze(self) -> None:
         """By the cgroup's freezer."""
         self._used.clear()
-        self._soon(f"pause {self.name}", lambda: self.container.pause()).result()
+        self._soon(f"pause {self._name}", lambda: self.container.pause()).result()
+        self._paused = True
 
     def thaw(self) -> None:
         """And SIGCONT, for one that had stopped itself."""
-        self._soon(f"unpause {self.name}", lambda: self.container.unpause()).result()
+        self._soon(f"unpause {self._name}", lambda: self.container.unpause()).result()
         self.send(signal.SIGCONT)
+        self._paused = False
 
-    def throttle(self, share: float | None, spread: float, seed: int) -> None:
+    def throttle(self, share: float, spread: float, seed: int) -> None:
         """By a CPU quota: this share of what the node has been using until now, which a paced learner uses evenly."""
+        usual = self._usage()
+        self._used.clear()  # what was before tells nothing of what will be after
+        self._cycle = QuotaCycle(lambda drawn: self._set_quota(drawn * usual), share, spread, seed)
+
+    def unthrottle(self) -> None:
+        """Its usual quota."""
         if self._cycle is not None:
             self._cycle.end()
             self._cycle = None
-        if share is not None and self.alive:
-            usual = self._usage()
-            self._used.clear()  # what was before tells nothing of what will be after
-            self._cycle = QuotaCycle(lambda drawn: self._set_quota(drawn * usual), share, spread, seed)
-        elif self._quota is not None and self.alive:
+        if self._quota is not None and not self._over:
             self._set_quota(None)
 
     @property
@@ -132,23 +135,24 @@ class Node(Incarnation):
 
     def stands_still(self) -> bool:
         """Whether the engine has paused it, or it has stopped itself."""
-        with asked(f"look at {self.name}"):
+        with asked(f"look at {self._name}"):
             self.container.reload()
         return bool(self.container.status == "paused" or state(self.pid) == "T")
 
     def sample(self, now: float) -> None:
         """Note how much of a processor it has used; call it often."""
         late = not self._used or now - self._used[-1][0] >= _SAMPLE_S
-        if late and self._made.done() and self.alive and self._cycle is None and not self._paused:
+        idle = self._over or self._paused or self._cycle is not None
+        if late and self._made.done() and not idle:
             self._used.append((now, cpu_seconds(self.pid)))
 
     def file_limits(self, limits: tuple[int, int] | None) -> tuple[int, int]:
         """Set from inside, by a process of the same user: from outside that takes privileges."""
         if self._paused:
-            raise EngineError(f"{self.name} is paused: its limit can't be changed from inside its container")
+            raise EngineError(f"{self._name} is paused: its limit can't be changed from inside its container")
         before = None if self.ended() is not None else file_limits(self.pid)
         if before is None:
-            raise ProcessLookupError(self.name)
+            raise ProcessLookupError(self._name)
         if limits is not None:
             soft, hard = ("unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in limits)
             self.execute("sh", "-c", f"set -- $(cat /proc/1/task/1/children); prlimit --pid $1 --fsize={soft}:{hard}")
@@ -156,7 +160,7 @@ class Node(Incarnation):
 
     def in_background(self, act: Callable[[], object]) -> None:
         """Do this after all that was asked before, without waiting for it."""
-        self._soon(f"do something to {self.name}", act)
+        self._soon(f"do something to {self._name}", act)
 
     def execute(self, *argv: str) -> tuple[int, str]:
         """Run a program in it: exit status and output; where it is gone there is neither success nor output.
@@ -164,7 +168,7 @@ class Node(Incarnation):
         Raises:
             EngineError: the engine does not answer.
         """
-        with asked(f"run {argv[0]} in {self.name}"):
+        with asked(f"run {argv[0]} in {self._name}"):
             try:
                 done = self.container.exec_run(list(argv))
             except APIError as error:
@@ -179,7 +183,7 @@ class Node(Incarnation):
         Raises:
             EngineError: the kernel refused.
         """
-        with asked(f"limit the memory of {self.name}"):
+        with asked(f"limit the memory of {self._name}"):
             self.container.update(mem_limit=limit, memswap_limit=limit)
 
     def reap(self, until: float) -> None:
@@ -187,13 +191,9 @@ class Node(Incarnation):
         with suppress(Exception):  # one that could never be started has nothing to be waited for
             while self.ended() is None and time.monotonic() < until:
                 time.sleep(0.01)
-            if self.status is None:
-                self.save_log()
+            if not self._over:
+                self.log.save()
         self._hand.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def _started(self) -> bool:
-        return self._made.done() and self._made.exception() is None
 
     def _usage(self) -> float:
         """Processors in use, over the last seconds in which nothing was done to it."""
@@ -205,22 +205,8 @@ class Node(Incarnation):
     def _set_quota(self, processors: float | None) -> None:
         self._quota = None if processors is None else max(_LEAST_QUOTA_US, round(processors * PERIOD_US))
         quota = self._usual_quota if self._quota is None else self._quota
-        self._soon(f"set the CPU quota of {self.name}",
+        self._soon(f"set the CPU quota of {self._name}",
                    lambda: self.container.update(cpu_period=PERIOD_US, cpu_quota=quota)).result()
-
-    def save_log(self) -> None:
-        """Keep what it has said until now beside the run's other logs."""
-        if self._follower is not None:
-            self._follower.join(_LOG_ENDS_S)
-        if self._follower is None or self._follower.is_alive() or not self._followed:
-            self._log.write_bytes(self.container.logs())
-
-    def _follow(self) -> None:
-        """Write what it says as it says it; what was missed is there at its end."""
-        with suppress(EngineError, DockerException, OSError), open(self._log, "wb", 0) as log:
-            for said in self.container.logs(stream=True, follow=True):
-                log.write(said)
-            self._followed = True
 
     def _soon(self, what: str, act: Callable[[], object]) -> Future[None]:
         """Do it after all that was asked before; what is done to one that is gone is done to nobody."""
@@ -239,6 +225,33 @@ class Node(Incarnation):
             over: Future[None] = Future()
             over.set_result(None)
             return over
+
+
+class ContainerLog:
+    """What a container says, kept in a file of the run's."""
+
+    def __init__(self, name: str, path: Path, made: Future[Any], followed: bool) -> None:
+        """`made`: the container. `followed`: the file has it while the container runs; else once it is saved."""
+        self.followed = followed
+        self._path, self._made = path, made
+        self._complete = False
+        self._follower = threading.Thread(target=self._follow, daemon=True, name=f"log of {name}")
+        if followed:
+            self._follower.start()
+
+    def save(self) -> None:
+        """Keep what it has said until now."""
+        if self.followed:
+            self._follower.join(_LOG_ENDS_S)
+        if not self._complete:
+            self._path.write_bytes(self._made.result().logs())
+
+    def _follow(self) -> None:
+        """Write what it says as it says it; what was missed is there at its end."""
+        with suppress(EngineError, DockerException, OSError), open(self._path, "wb", 0) as log:
+            for said in self._made.result().logs(stream=True, follow=True):
+                log.write(said)
+            self._complete = True
 
 
 def _does_not_run(error: Exception) -> bool:

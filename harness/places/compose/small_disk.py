@@ -5,15 +5,74 @@ from __future__ import annotations
 import io
 import shlex
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
 from diloco_chaos.harness.places.compose.engine import asked
 from diloco_chaos.harness.places.compose.project import Project
+from diloco_chaos.harness.places.files import Change, RunFiles
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.trainers.core.memory import Corruption
 
 _NAME = "disk"
 _AT, _FILLING = Path("/disk"), "/disk/.filling"
+
+
+class SmallDisks:
+    """A run's one, where it has one. Implements `diloco_chaos.harness.places.files.NodeFiles`, with the run's folder
+    for all other nodes, and `diloco_chaos.harness.places.capabilities.Disks`."""
+
+    def __init__(self, project: Project, run: Path, nodes: Nodes[Any]) -> None:
+        self._project, self._run, self._nodes = project, run, nodes
+        self._others = RunFiles(run, nodes)
+        self._small: SmallDisk | None = None
+
+    def make(self, size: int) -> None:
+        """Of so many bytes."""
+        self._small = SmallDisk(self._project, size)
+
+    def mounts(self, spec: NodeSpec) -> list[Any]:
+        """What a node's container needs to have its state there."""
+        return [self._small.mount(self._run / spec.state)] if spec.disk and self._small is not None else []
+
+    def state(self, node: str) -> dict[str, int]:
+        """On a small disk they are seen through the container that keeps it."""
+        return self._disk().files() if self._nodes[node].spec.disk else self._others.state(node)
+
+    def alter(self, node: str, name: str, change: Change) -> None:
+        """On a small disk they are rewritten through the container that keeps it."""
+        if self._nodes[node].spec.disk:
+            self._disk().alter(name, change)
+        else:
+            self._others.alter(node, name, change)
+
+    def tape_size(self, node: str) -> int:
+        """In the run's folder."""
+        return self._others.tape_size(node)
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """By the run's folder."""
+        self._others.corrupt_memory(node, corruption)
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Write zeros until there is no space."""
+        self._nodes.expect_no_space(node, restart_after)
+        return self._disk().fill()
+
+    def empty_disk(self, node: str) -> None:
+        """Remove them."""
+        self._disk().empty()
+        self._nodes.space_again(node)
+
+    def residue(self) -> list[str]:
+        """What fills it, in words."""
+        return ["the small disk is full"] if self._small is not None and self._small.filled else []
+
+    def _disk(self) -> SmallDisk:
+        if self._small is None:
+            raise ClusterError("no node of this run has a small disk")
+        return self._small
 
 
 class SmallDisk:
@@ -56,7 +115,7 @@ class SmallDisk:
         listed = (line.partition(" ") for line in self._do(f"stat -c '%s %n' {_AT}/*").splitlines())
         return {Path(name).name: int(size) for size, _, name in listed if size.isdigit()}
 
-    def alter(self, name: str, change: Callable[[bytes], bytes | None]) -> None:
+    def alter(self, name: str, change: Change) -> None:
         """Replace a file's content; None removes it."""
         with asked("read from the small disk"):
             changed = change(self._keeper.exec_run(["cat", str(_AT / name)]).output)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container
 from contextlib import suppress
 from typing import Any
 
 from docker.errors import NotFound
 
 from diloco_chaos.harness.links.client import LinkError, Links
+from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.compose.engine import EngineError, asked
+from diloco_chaos.harness.places.compose.outside import Outside
 from diloco_chaos.harness.places.compose.project import OUTSIDE, TRAINING, Project, tail
 from diloco_chaos.harness.places.local.link_server import START_TIMEOUT_S, free_port
 from diloco_chaos.harness.trainers.core.programs import LINKS
@@ -21,35 +22,61 @@ _TAKEN = ("port is already allocated", "address already in use")
 
 
 class Toxiproxy:
-    """Runs when this is made. `links` speaks to its API; `host` is its address outside, where probes go, `inside` the
-    one that nodes know."""
+    """See the module."""
 
-    def __init__(self, project: Project, port: int, gone: Container[str]) -> None:
-        """`port`: of the API on 127.0.0.1, 0 for any. `gone`: containers that are known to have ended.
+    def __init__(self, project: Project, outside: Outside) -> None:
+        self._project, self._outside = project, outside
+        self._container: Any = None
+        self._links: Links | None = None
+        self.host, self.inside = "", ""
+        """Its address outside, where probes go, and the one that nodes know."""
+
+    def begin(self, port: int) -> None:
+        """Start it. `port`: of the API on 127.0.0.1, 0 for any.
 
         Raises:
             EngineError: it does not start, or the port is taken.
         """
-        self._project, self._gone = project, gone
         self._container, port = self._started(port)
-        self.links = Links(f"127.0.0.1:{port}")
-        self.host, self.inside = self._ready()
+        self._links = Links(f"127.0.0.1:{port}")
+        self.host, self.inside = self._ready(self._links)
 
     @property
-    def id(self) -> str:
-        """The container's."""
-        return str(self._container.id)
+    def links(self) -> Links:
+        """Its API.
 
-    @property
+        Raises:
+            ClusterError: it was not started.
+        """
+        if self._links is None:
+            raise ClusterError("the links are not up yet")
+        return self._links
+
     def pid(self) -> int:
         """Of its first process, on this machine; 0 where that is not known."""
-        return int(self._container.attrs["State"]["Pid"])
+        return int(self._container.attrs["State"]["Pid"]) if self._container is not None else 0
 
     def restart(self) -> None:
         """Restart it; its links were in its memory only."""
         with asked("restart Toxiproxy"):
             self._container.restart(timeout=0)
-        self.host, self.inside = self._ready()
+        self.host, self.inside = self._ready(self.links)
+
+    def must_live(self) -> None:
+        """Raises where it has ended, and not by our own restart, of which the engine may tell late.
+
+        Raises:
+            ClusterError: it has.
+        """
+        if self._container is None or self._outside.watch.exits.pop(self.id, None) is None or self.runs():
+            return
+        self._outside.must_have_ended_by_itself(LINKS, self.id)
+        raise ClusterError(f"Toxiproxy died on its own:\n{self.last_lines()}")
+
+    @property
+    def id(self) -> str:
+        """The container's."""
+        return str(self._container.id)
 
     def runs(self) -> bool:
         """Whether the engine says so now; one that was removed does not."""
@@ -78,15 +105,15 @@ class Toxiproxy:
         raise EngineError(f"port {port} on 127.0.0.1 is taken: choose another one with --toxiproxy-port, or leave it "
                           f"out for any")
 
-    def _ready(self) -> tuple[str, str]:
+    def _ready(self, links: Links) -> tuple[str, str]:
         """Wait until the API answers; the container's addresses, outside and among the nodes."""
         until = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                self.links.version()
+                links.version()
                 break
             except LinkError as error:
-                if time.monotonic() > until or (self.id in self._gone and not self.runs()):
+                if time.monotonic() > until or (self.id in self._outside.watch.exits and not self.runs()):
                     raise EngineError(f"Toxiproxy did not start:\n{self.last_lines()}") from error
                 time.sleep(0.01)
         with asked("look at Toxiproxy"):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.harness.places.kubernetes.api import Api, KubernetesError, contexts
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.place import Requirement
+from diloco_chaos.harness.places.remote import by_command
 
 _OLDEST = (1, 33)
 """The first that resizes pods in place without being asked for it."""
@@ -78,6 +80,28 @@ def must_be_ready(settings: KubernetesSettings) -> None:
                                   f"diloco-chaos rbac USER | kubectl apply -f -")
     finally:
         api.close()
+
+
+def requirements(settings: KubernetesSettings) -> list[Requirement]:
+    """What runs on this cluster need, for the doctor."""
+    try:
+        api = Api(settings.context)
+        version = api.version()
+    except KubernetesError as error:
+        return [Requirement("context", "missing", settings.context, str(error))]
+    old = too_old(version)
+    lines = [Requirement("context", "ok", settings.context),
+             Requirement("version", "missing" if old else "ok", version, old),
+             Requirement("namespace", "ok", settings.namespace or "one of its own for each run"),
+             Requirement("images", "optional", f"{settings.image}, {settings.links_image}", "nobody can tell before a "
+                         f"run whether its machines have them (pull_policy: {settings.pull_policy})")]
+    missing = dict(lacking(api, settings))
+    for right in rights(settings):
+        words = f"{right.resource}: {', '.join(right.verbs)}"
+        lines.append(Requirement("allowed", "missing" if right in missing else "ok", words,
+                                 "not allowed; diloco-chaos rbac prints what allows it" if right in missing else ""))
+    api.close()
+    return lines + by_command.requirements(settings)
 
 
 def too_old(version: str) -> str:

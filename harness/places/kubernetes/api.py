@@ -23,7 +23,7 @@ from yaml import YAMLError
 
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.remote import cluster as remote
+from diloco_chaos.harness.places.remote import hosts as remote
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
 """Labels: whose it is, what it is for, and which pods share a machine."""

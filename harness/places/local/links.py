@@ -1,89 +1,81 @@
-"""Links on this machine: what clusters share whose link server is a process beside the harness."""
+"""The server of links that is a process beside the harness: for nodes of this machine, and those that find it here."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from diloco_chaos.harness.base.processes import TOKEN
 from diloco_chaos.harness.links.client import Links
-from diloco_chaos.harness.places.base import ClusterError, Recorder
-from diloco_chaos.harness.places.commanded import ECHO, CommandCluster
-from diloco_chaos.harness.places.incarnation import Clock
+from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.local.link_server import LinkServer
-from diloco_chaos.harness.places.supervised import AnyIncarnation
-from diloco_chaos.harness.record.undo_log import Enable, Toxin, UndoLog
+from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
+from diloco_chaos.harness.places.nodes.nodes import end_of_log
 
-LOOPBACK = "127.0.0.1"
-OURS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-"""In the environment of processes of ours."""
 _NAME = "links"
 
 
-class LinksBeside(CommandCluster[AnyIncarnation]):
-    """See the module. What is done to links is in the undo log: the server may outlive the harness for a moment."""
+class LinksBeside:
+    """Implements `diloco_chaos.harness.places.links.run_links.ProxyServer`. What is done to its links is in the undo
+    log: it may outlive the harness for a moment."""
 
-    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, clock: Clock = time.monotonic) -> None:
-        super().__init__(run, record, undo_log, clock)
+    def __init__(self, run: Path, token: str) -> None:
+        """`run`: the run's folder. `token`: of the run."""
+        self._run, self._token = run, token
         self._server: LinkServer | None = None
-        self._real = False
-        self._links_at = LOOPBACK  # an IP, where nodes find them
-        self._owed: dict[tuple[str, str], int] = {}  # (link, toxic; empty: cut) -> the undo log's number of its undo
+        self._real, self._at = False, LOOPBACK
 
-    def _begin_links(self, binary: str = "", port: int = 0) -> None:
-        """Start the server: the real one's binary, or the embedded one; `port`: of its API, 0 for any.
+    def begin(self, binary: str = "", port: int = 0, at: str = LOOPBACK) -> None:
+        """Start it: the real one's binary, or the embedded one. `port`: of its API, 0 for any. `at`: the IP where nodes
+        find links.
 
         Raises:
             ClusterError: it did not come up.
         """
-        self._real = bool(binary)
-        self._server = LinkServer(self._run, lambda argv: self._popen(argv, _NAME, 0, OURS),
-                                  lambda: self._last_lines(_NAME, 0), binary=binary, port=port,
-                                  listen_on="" if self._links_at == LOOPBACK else self._links_at)
+        self._real, self._at = bool(binary), at
+        self._server = LinkServer(self._run, lambda argv: spawned(self._run, self._token, argv, _NAME, 0, OURS),
+                                  lambda: end_of_log(self._run, _NAME, 0), binary=binary, port=port,
+                                  listen_on="" if at == LOOPBACK else at)
 
-    def _popen(self, argv: Sequence[str], name: str, incarnation: int, env: Mapping[str, str],
-               cwd: str | None = None) -> subprocess.Popen[bytes]:
-        """A process of this run on this machine, with a log."""
-        with open(self._run / "logs" / f"{name}.{incarnation}.log", "wb") as log:
-            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
-                                    env=os.environ | env | {TOKEN: self._undo_log.token}, process_group=0)
-
-    def _links(self) -> Links:
-        if self._server is None:
-            raise ClusterError("the links are not up yet")
-        return self._server.links
-
-    def _proxy(self, side: str, upstream: str) -> str:
-        return self._links().create(side, upstream, f"{self._links_at}:0", enabled=side not in self._disabled)
-
-    def _link_server(self) -> int:
-        return self._server.process.pid if self._server is not None else 0
-
-    def carried(self, links: Sequence[str]) -> int | None:
-        """Of commands' links; of the real server's nothing is known: it counts connections that have ended."""
-        if self._real or not set(links) & self._echoes.keys():
-            return None
-        counts = self._links().carried()
-        return sum(counts.get(side, 0) for link in links for side in self._sides(link) if not side.endswith(ECHO))
-
-    def _owe_link(self, undo: type[Toxin | Enable], link: str, what: str = "") -> None:
-        if (link, what) not in self._owed:
-            assert self._server is not None, "there are no links before `start`"
-            named = {"name": what} if undo is Toxin else {}
-            self._owed[link, what] = self._undo_log.record(undo, api=self._server.api, server=self._server.identity,
-                                                           link=link, **named)
-
-    def _paid_link(self, link: str, what: str = "") -> None:
-        if (link, what) in self._owed:
-            self._undo_log.complete(self._owed.pop((link, what)))
-
-    def _end_links(self) -> None:
-        """End the server; what was owed for its links is owed no more."""
+    def end(self) -> None:
+        """End it, and its links with it."""
         if self._server is not None:
             self._server.process.terminate()
             self._server.process.wait()
-        for link, what in list(self._owed):
-            self._paid_link(link, what)
+
+    @property
+    def server(self) -> LinkServer:
+        """The process.
+
+        Raises:
+            ClusterError: it was not started.
+        """
+        if self._server is None:
+            raise ClusterError("the links are not up yet")
+        return self._server
+
+    @property
+    def control(self) -> Links:
+        """Its API."""
+        return self.server.links
+
+    @property
+    def pid(self) -> int:
+        """The process itself."""
+        return self.server.process.pid
+
+    def make(self, side: str, upstream: str, enabled: bool) -> str:
+        """At any port."""
+        return self.control.create(side, upstream, f"{self._at}:0", enabled=enabled)
+
+    def asked_at(self, address: str) -> str:
+        """Where nodes find it, too."""
+        return address
+
+    def carried(self) -> Mapping[str, int] | None:
+        """Of the real server's nothing is known: it counts connections that have ended."""
+        return None if self._real else self.control.carried()
+
+    def undone_by(self) -> Mapping[str, Any]:
+        """Through its API, as long as it is this process that serves it."""
+        return {"api": self.server.api, "server": self.server.identity}

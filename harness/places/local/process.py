@@ -1,6 +1,6 @@
-"""An incarnation that is a process of this machine, moved by signals.
+"""A process of this machine, moved by signals. What lasts is in the undo log before it is done.
 
-What lasts is in the undo log before it is done.
+One that is somebody's command is never alone: a fault means all that it has started, too.
 """
 
 from __future__ import annotations
@@ -8,20 +8,24 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from diloco_chaos.harness.base.processes import state
-from diloco_chaos.harness.places.base import NodeSpec, NodeState
-from diloco_chaos.harness.places.duty_cycle import DutyCycle, Signalled
-from diloco_chaos.harness.places.incarnation import Incarnation
-from diloco_chaos.harness.record.undo_log import Continue, UndoLog
+from diloco_chaos.harness.base.processes import Identity, identity, state
+from diloco_chaos.harness.places.local.family import Family
+from diloco_chaos.harness.places.nodes.duty_cycle import DutyCycle
+from diloco_chaos.harness.places.nodes.process import Process
+from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
+from diloco_chaos.harness.record.undos import Continue
 
 
-class Process(Incarnation):
+class LocalProcess(Process):
     """See the module."""
 
-    def __init__(self, spec: NodeSpec, number: int, popen: subprocess.Popen[bytes], undo_log: UndoLog) -> None:
-        super().__init__(spec, number, undo_log)
-        self.popen = popen
+    def __init__(self, popen: subprocess.Popen[bytes], undo_log: UndoLog, family: Family | None = None) -> None:
+        """`family`: it and all that it has started; None: it is alone."""
+        self.popen, self.family = popen, family
+        self._undos = OpenUndos(undo_log)
         self._cycle: DutyCycle | None = None
 
     @property
@@ -29,53 +33,63 @@ class Process(Incarnation):
         """The process itself."""
         return self.popen.pid
 
-    @property
-    def _signalled(self) -> Signalled:
-        """Who gets the signals of a duty cycle."""
-        return self.popen
-
     def send(self, number: signal.Signals) -> None:
-        """A signal; `Popen` sends none to a process that was waited for."""
-        self.popen.send_signal(number)
+        """SIGTERM to the first process, which tells its own, as under any scheduler; everything else to all of them.
+        `Popen` sends none to a process that was waited for."""
+        if self.family is None or number == signal.SIGTERM or self.popen.poll() is not None:
+            self.popen.send_signal(number)
+        else:
+            self.family.send_signal(number)
 
     def ended(self) -> int | None:
         """As waitpid(2) says."""
         return self.popen.poll()
 
+    def is_gone(self) -> bool:
+        """It may be a zombie already."""
+        return self.ended() is not None or identity(self.pid) is None
+
     def freeze(self) -> None:
         """SIGSTOP."""
-        self._owe("pause", Continue, {"process": self._identity()})
+        self._undos.record("pause", Continue, process=self._identity())
         self.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """SIGCONT."""
         self.send(signal.SIGCONT)
-        self._paid("pause")
+        self._undos.complete("pause")
 
-    def throttle(self, share: float | None, spread: float, seed: int) -> None:
+    def throttle(self, share: float, spread: float, seed: int) -> None:
         """SIGSTOP and SIGCONT in turn."""
+        self._undos.record("throttle", Continue, process=self._identity())
+        self._cycle = DutyCycle(self.family or self.popen, share, spread, seed)
+
+    def unthrottle(self) -> None:
+        """No more."""
         if self._cycle is not None:
             self._cycle.end()
             self._cycle = None
-            self._paid("throttle")
-        if share is not None and self.alive:
-            self._owe("throttle", Continue, {"process": self._identity()})
-            self._cycle = DutyCycle(self._signalled, share, spread, seed)
+            self._undos.complete("throttle")
 
     @property
     def throttled(self) -> bool:
         """Whether a duty cycle is on."""
         return self._cycle is not None
 
+    @property
+    def held(self) -> bool:
+        """Whether the duty cycle has stopped it."""
+        return self._cycle is not None and self._cycle.paused
+
     def stands_still(self) -> bool:
         """Whether it is stopped."""
         return state(self.pid) == "T"
 
-    def known(self) -> NodeState:
-        """Its state; a duty cycle pauses it, too."""
-        known = super().known()
-        paused = known.state == "running" and self._cycle is not None and self._cycle.paused
-        return NodeState("paused", known.incarnation, known.pid) if paused else known
+    def over(self, expected: bool) -> None:
+        """What a command has left behind ends with it; nothing is owed to it any more."""
+        if self.family is not None:
+            self.family.sweep()
+        self._undos.complete("pause")
 
     def reap(self, until: float) -> None:
         """Wait for it, and kill it."""
@@ -84,5 +98,11 @@ class Process(Incarnation):
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.wait()
-        for what in list(self._owed):
-            self._paid(what)
+        self.over(True)
+
+    def whereabouts(self) -> Mapping[str, Any]:
+        """Its pid."""
+        return {"pid": self.popen.pid}
+
+    def _identity(self) -> Identity:
+        return identity(self.pid) or Identity(self.pid, 0)

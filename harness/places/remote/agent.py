@@ -45,6 +45,108 @@ _NO_FRAME = (ValueError, TypeError, OverflowError, RecursionError)
 """What comes of reading something else."""
 
 
+class Processes:
+    """What an agent has started."""
+
+    def __init__(self, shared: bool) -> None:
+        """`shared`: others use what they run in, too; then what they use is counted one by one."""
+        self.exits: dict[str, dict[str, Any]] = {}
+        """Name -> how it ended."""
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._pids_in: dict[str, Path] = {}  # name -> the file with the pid, where a launcher starts the process
+        self._spent: dict[int, float] = {}  # process -> seconds of processor that it was seen to have used
+        self._out_of_memory = _out_of_memory()
+        self._cgroup = None if shared else _cgroup_cpu()
+        self._shared, self._counted = shared, 0.0
+
+    def start(self, name: str, argv: list[str], log: Path, cwd: str | None, env: dict[str, str],
+              pid_in: Path | None) -> int:
+        """In a session of its own; one of that name that was started already is left as it is. `pid_in`: where the
+        process' own pid is written to, if this is only what launches it. The pid of what was started."""
+        if name not in self._children:
+            if pid_in is not None:
+                self._pids_in[name] = pid_in
+                pid_in.parent.mkdir(parents=True, exist_ok=True)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with open(log, "wb") as file:
+                self._children[name] = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=cwd, env={**os.environ, **env},
+                    start_new_session=True)
+        return self._children[name].pid
+
+    @property
+    def all_over(self) -> bool:
+        """Whether every one has ended."""
+        return len(self.exits) == len(self._children)
+
+    def pid(self, name: str) -> int:
+        """Of one that goes on.
+
+        Raises:
+            ProcessLookupError: it does not, or was not launched yet.
+        """
+        if name in self.exits or name not in self._children:
+            raise ProcessLookupError(name)
+        if name not in self._pids_in:
+            return self._children[name].pid
+        try:
+            return int(self._pids_in[name].read_text().split()[0])
+        except (OSError, ValueError, IndexError):  # it was not launched yet
+            raise ProcessLookupError(name) from None
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """What ends it, stops it and lets it go on reaches all that it has started, too; what is done to one that has
+        ended is done to nobody."""
+        if name in self.exits or name not in self._children:
+            return
+        try:
+            pid = self.pid(name)
+        except ProcessLookupError:
+            pid = self._children[name].pid  # what would launch it, then
+        everybody = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+        for one in [pid, *(_below(pid) if everybody else ())]:
+            try:
+                os.kill(one, number)
+            except ProcessLookupError:
+                continue
+
+    def send_all(self, number: signal.Signals) -> None:
+        """All that go on."""
+        for name in self._children:
+            self.send(name, number)
+
+    def used(self) -> float:
+        """Seconds of processor, of all that what they run in has had."""
+        if not self._shared:
+            return _number(self._cgroup) / 1e9 if self._cgroup else 0.0
+        if time.monotonic() > self._counted + _COUNT_S:
+            self._counted = time.monotonic()
+            for name in self._children:
+                try:
+                    first = self.pid(name)
+                except ProcessLookupError:
+                    continue
+                for pid in [first, *_started_by(first)]:
+                    self._spent[pid] = max(self._spent.get(pid, 0.0), _processor(pid))
+        return time.process_time() + sum(self._spent.values())
+
+    def reap(self) -> None:
+        """Children have ended: those that were asked for, and what they left to this process."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            name = next((name for name, child in self._children.items() if child.pid == pid), "")
+            if name:
+                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+                oom = code == -signal.SIGKILL and _out_of_memory() > self._out_of_memory
+                self._out_of_memory += oom  # it has been told whom the kernel killed that time
+                self.exits[name] = {"status": code, "oom": oom}
+
+
 class Agent:
     """See the module."""
 
@@ -52,24 +154,18 @@ class Agent:
         """`shared`: others use what it runs in, too; then what its own processes use is counted one by one."""
         self.run, self.patience = run, patience
         self._token = token
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._pids_in: dict[str, Path] = {}  # name -> the file with the pid, where a launcher starts the process
-        self._spent: dict[int, float] = {}  # process -> seconds of processor that it was seen to have used
-        self._exits: dict[str, dict[str, Any]] = {}
-        self._out_of_memory = _out_of_memory()
+        self._processes = Processes(shared)
         self._heard, self._began = time.monotonic(), time.time()
         self._writer: asyncio.StreamWriter | None = None
         self._strangers: list[asyncio.StreamWriter] = []  # the oldest first
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
         self._ending: asyncio.Future[None] | None = None
-        self._cgroup = None if shared else _cgroup_cpu()
-        self._shared, self._counted = shared, 0.0
 
     async def serve(self, port: int, port_file: Path | None = None) -> None:
         """Until the harness says that it is over, or is not heard of any more. `port_file`: gets the port, once."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        loop.add_signal_handler(signal.SIGCHLD, self._processes.reap)
         loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
         server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
         port = server.sockets[0].getsockname()[1]
@@ -87,18 +183,16 @@ class Agent:
             except asyncio.TimeoutError:  # noqa: UP041 - another one than the built-in before Python 3.11
                 continue
         server.close()
-        for name in self._children:
-            self._signal(name, signal.SIGKILL)
+        self._processes.send_all(signal.SIGKILL)
 
     def _told_to_end(self) -> None:
         """As whoever removes a container does: the node is told, and what it says last is sent, for a moment."""
-        for name in self._children:
-            self._signal(name, signal.SIGTERM)
+        self._processes.send_all(signal.SIGTERM)
         self._ending = asyncio.ensure_future(self._end())
 
     async def _end(self) -> None:
         until = time.monotonic() + _LAST_WORDS_S
-        while time.monotonic() < until and len(self._exits) < len(self._children):
+        while time.monotonic() < until and not self._processes.all_over:
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(_LOOK_S * 3)  # what follows the growth of files has seen it by then
         self._over.set()
@@ -162,7 +256,7 @@ class Agent:
         """What this machine's clock shows (CLOCK_MONOTONIC, in seconds), what the machine did since it began, and how
         many seconds of processor this container has used, and of these the agent itself."""
         at = time.monotonic()
-        return {"at": at, "machine": _machine(), "used": self._used(), "own": time.process_time()}, b""
+        return {"at": at, "machine": _machine(), "used": self._processes.used(), "own": time.process_time()}, b""
 
     def do_port(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """A port that is free now on all addresses of this machine."""
@@ -208,27 +302,19 @@ class Agent:
     def do_spawn(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Start a process, in a session of its own; one of that name that was started already is left as it is. Where
         it is only what launches the process, `pid_in` is the file that the process' own pid is written to."""
-        name = asked["name"]
-        if name not in self._children:
-            if asked.get("pid_in"):
-                self._pids_in[name] = self._path(asked["pid_in"])
-                self._pids_in[name].parent.mkdir(parents=True, exist_ok=True)
-            path = self.run / "logs" / (name + ".log")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "wb") as log:
-                self._children[name] = subprocess.Popen(
-                    asked["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=asked.get("cwd") or None,
-                    env={**os.environ, **asked.get("env", {})}, start_new_session=True)
-        return {"pid": self._children[name].pid}, b""
+        name, pid_in = asked["name"], self._path(asked["pid_in"]) if asked.get("pid_in") else None
+        log = self.run / "logs" / (name + ".log")
+        return {"pid": self._processes.start(name, asked["argv"], log, asked.get("cwd") or None,
+                                             asked.get("env", {}), pid_in)}, b""
 
     def do_signal(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Signal it. What ends it, stops it and lets it go on reaches all that it has started, too."""
-        self._signal(asked["name"], signal.Signals(asked["number"]))
+        self._processes.send(asked["name"], signal.Signals(asked["number"]))
         return {}, b""
 
     def do_limit(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """RLIMIT_FSIZE of a process, set where `limits` are given; as it was before."""
-        pid, limits = self._pid(asked["name"]), asked.get("limits")
+        pid, limits = self._processes.pid(asked["name"]), asked.get("limits")
         before = (resource.prlimit(pid, resource.RLIMIT_FSIZE, tuple(limits)) if limits
                   else resource.prlimit(pid, resource.RLIMIT_FSIZE))
         return {"before": before}, b""
@@ -236,7 +322,7 @@ class Agent:
     def do_stat(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """A process' state, as proc(5) names it; in bytes its own memory, and that which its container has and may
         have, files that the kernel keeps included."""
-        pid = self._pid(asked["name"])
+        pid = self._processes.pid(asked["name"])
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         own = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon:")]
         return {"state": state, "memory": int(own[0].split()[1]) << 10 if own else 0, "used": _memory("usage"),
@@ -244,67 +330,12 @@ class Agent:
 
     def do_expose(self, asked: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         """Let the kernel choose this process first where memory is short."""
-        Path(f"/proc/{self._pid(asked['name'])}/oom_score_adj").write_text("1000")
+        Path(f"/proc/{self._processes.pid(asked['name'])}/oom_score_adj").write_text("1000")
         return {}, b""
 
     def _path(self, name: str) -> Path:
         """Below the run's folder where it is not absolute."""
         return self.run / name
-
-    def _pid(self, name: str) -> int:
-        if name in self._exits or name not in self._children:
-            raise ProcessLookupError(name)
-        if name not in self._pids_in:
-            return self._children[name].pid
-        try:
-            return int(self._pids_in[name].read_text().split()[0])
-        except (OSError, ValueError, IndexError):  # it was not launched yet
-            raise ProcessLookupError(name) from None
-
-    def _signal(self, name: str, number: signal.Signals) -> None:
-        if name in self._exits or name not in self._children:
-            return  # what is done to one that has ended is done to nobody
-        try:
-            pid = self._pid(name)
-        except ProcessLookupError:
-            pid = self._children[name].pid  # what would launch it, then
-        everybody = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
-        for one in [pid, *(_below(pid) if everybody else ())]:
-            try:
-                os.kill(one, number)
-            except ProcessLookupError:
-                continue
-
-    def _used(self) -> float:
-        """Seconds of processor."""
-        if not self._shared:
-            return _number(self._cgroup) / 1e9 if self._cgroup else 0.0
-        if time.monotonic() > self._counted + _COUNT_S:
-            self._counted = time.monotonic()
-            for name in self._children:
-                try:
-                    first = self._pid(name)
-                except ProcessLookupError:
-                    continue
-                for pid in [first, *_started_by(first)]:
-                    self._spent[pid] = max(self._spent.get(pid, 0.0), _processor(pid))
-        return time.process_time() + sum(self._spent.values())
-
-    def _reap(self) -> None:
-        """Children have ended: those that were asked for, and what they left to this process."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            name = next((name for name, child in self._children.items() if child.pid == pid), "")
-            if name:
-                code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-                oom = code == -signal.SIGKILL and _out_of_memory() > self._out_of_memory
-                self._out_of_memory += oom  # it has been told whom the kernel killed that time
-                self._exits[name] = {"status": code, "oom": oom}
 
     # -- what is sent unasked ------------------------------------------------------------------------------------------
 
@@ -315,13 +346,13 @@ class Agent:
         at = 0.0
         try:
             while True:
-                ended = [name for name in self._exits if name not in told]
+                ended = [name for name in self._processes.exits if name not in told]
                 await self._send_growth(writer, have)
                 if time.monotonic() >= at or ended:
                     await self._send_whole(writer, whole)
                     at = time.monotonic() + _LOOK_WHOLE_S
                 for name in ended:
-                    await self._send(writer, {"push": "exit", "name": name, **self._exits[name]})
+                    await self._send(writer, {"push": "exit", "name": name, **self._processes.exits[name]})
                     told.add(name)
                 await asyncio.sleep(_LOOK_S)
         except OSError:

@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from diloco_chaos.harness.base.machine import Sample
+from diloco_chaos.harness.places.remote import agent
+from diloco_chaos.harness.places.remote.hosts import Hosts
+from diloco_chaos.harness.record.tape.events import Machine
 
 _RESOURCES = ("cpu", "io", "memory")
 _STAT = 8
@@ -62,6 +65,23 @@ class Machines:
         at, count = self._same.get(look.agent, (look.at, -1))
         self._same[look.agent] = look.at, count + 1 if at == look.at else 0
         return self._same[look.agent][1] < _SILENT
+
+
+class WatchedMachines:
+    """Implements `diloco_chaos.harness.places.capabilities.Watched`."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts, self._machines = hosts, Machines()
+
+    def machines(self, here: Sample) -> list[Machine]:
+        """By what all agents told."""
+        hosts = self._hosts.all()
+        looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
+                 for host in hosts if (told := host.told) and not host.lost]
+        names = {host.agent.boot: self._hosts.machine(host) for host in hosts}
+        boot = agent.boot()
+        return [Machine(**sample.fields(), machine="harness" if which == boot else names.get(which, ""))
+                for which, sample in self._machines.samples(looks, boot, here).items()]
 
 
 def _between(before: Mapping[str, Look], now: Mapping[str, Look]) -> Sample | None:

@@ -47,14 +47,14 @@ class PlaceSettings(BaseModel):
         return [word.replace("{machine}", machine) for word in shlex.split(self.commands[what])]
 
     @classmethod
-    def given(cls) -> Self:
-        """Those of the file that the environment names, or the usual ones.
+    def given(cls, path: Path | None = None) -> Self:
+        """Those of a file, or of the one that the environment names, or the usual ones.
 
         Raises:
             ClusterError: as `read`.
         """
-        path = os.environ.get(cls.variable, "")
-        return cls.read(Path(path)) if path else cls()
+        named = path or os.environ.get(cls.variable)
+        return cls.read(Path(named)) if named else cls()
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -6,11 +6,15 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from diloco_chaos.harness.places.base import ClusterError
-from diloco_chaos.harness.places.remote.cluster import AwayError
+from diloco_chaos.harness.places.place import Requirement
+from diloco_chaos.harness.places.remote import by_command
+from diloco_chaos.harness.places.remote.hosts import AwayError
+from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 
 _ASK_S, _LOOK_S = 20.0, 0.5
 _FIELDS = ("JobID", "Name", "State", "RestartCnt", "NodeList", "exit_code", "Reason")
@@ -179,6 +183,21 @@ def must_be_ready(partition: str = "") -> dict[str, str]:
         raise SlurmError(f"no machine{f' of partition {partition}' if partition else ''} takes jobs"
                          f"{f': {there}' if there else ''}; see sinfo")
     return machines
+
+
+def requirements(settings: SlurmSettings) -> list[Requirement]:
+    """What runs in this Slurm need, for the doctor."""
+    try:
+        version = Slurm().version()
+        machines = must_be_ready(settings.partition)
+    except SlurmError as error:
+        return [Requirement("slurm", "missing", settings.partition or "the default partition", str(error))]
+    states = Counter(machines.values())
+    return [Requirement("slurm", "ok", version),
+            Requirement("machines", "ok", ", ".join(f"{count} {state}" for state, count in sorted(states.items()))),
+            Requirement("python", "optional", settings.python, "nobody can tell before a run whether the machines have "
+                                                               "it, and the trainer with it"),
+            *by_command.requirements(settings)]
 
 
 def wait_over(slurm: Slurm, run: str, within: float) -> bool:

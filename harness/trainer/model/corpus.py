@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diloco_chaos.harness.record.storage.disk import content_digest, file_digest
-from diloco_chaos.harness.record.undo_log import Remove, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Remove
 from diloco_chaos.harness.trainers.api.trainer import TrainerError
 
 Bytes = npt.NDArray[np.uint8]

@@ -4,7 +4,7 @@ import pytest
 
 from diloco_chaos.chaos.checks.base import Figure, tightest
 from diloco_chaos.chaos.report.live import NullAudience
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -36,7 +36,7 @@ def test_the_tightest_is_the_one_with_the_least_room():
 
 @pytest.mark.parametrize("bounds", [("500ms", "500ms", "95%", "95%"), ("9s", "9s", "20%", "20%")])
 def test_what_fails_is_beyond_its_limit_and_what_passes_is_not(tmp_path, bounds):
-    checks = run_plan(freeze(parse(TEXT % bounds), 0), tmp_path, NullAudience(), simulated()).judgement.checks
+    checks = run_plan(freeze(parse(TEXT % bounds), 0), tmp_path, NullAudience(), named("simulated")).judgement.checks
     told = {check.name: check for check in checks if check.figures and check.verdict != "unknown"}
     assert {"no_global_stall", "reintegration", "uptime", "goodput", "staleness_bounded", "exactly_once"} <= set(told)
     for check in told.values():

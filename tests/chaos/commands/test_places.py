@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import subprocess
+import sys
 
 import pytest
 from ruamel.yaml import YAML
@@ -10,8 +13,11 @@ from typer.testing import CliRunner
 
 import fake_slurm
 from diloco_chaos.chaos.cli import application
+from diloco_chaos.chaos.commands import running
 from diloco_chaos.chaos.commands.common import Failure
+from diloco_chaos.chaos.commands.places import backend_of, takes_place_options
 from diloco_chaos.harness.places.base import ClusterError
+from packages import installed
 
 KUBECONFIG = """
 apiVersion: v1
@@ -155,3 +161,48 @@ def test_rules_are_printed_as_manifests():
     manifests = list(YAML(typ="safe").load_all(said("rbac", "ci:runner").stdout))
     assert [one["kind"] for one in manifests] == ["ClusterRole", "ClusterRoleBinding"]
     assert manifests[1]["subjects"] == [{"kind": "ServiceAccount", "name": "runner", "namespace": "ci"}]
+
+
+# -- options of places -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    (("run", "kill-one", "--context", "lab"),
+     "--context: --on local has no such option; leave it out, or run it with --on kubernetes$"),
+    (("run", "kill-one", "--on", "slurm", "--toxiproxy", "real"),
+     "--toxiproxy: --on slurm has no such option; leave it out, or run it with --on compose or local$"),
+    (("doctor", "--place", "x.yaml"),
+     "--place: --on local has no such option; leave it out, or run it with --on kubernetes or slurm$"),
+    (("run", "kill-one", "--on", "simulated", "--toxiproxy-port", "1"),
+     "--toxiproxy-port: under virtual time there is no server of the links; leave it out$")])
+def test_an_option_that_the_place_does_not_have_is_refused_with_those_that_have(arguments, why):
+    with pytest.raises(Failure, match=why):
+        said(*arguments)
+
+
+def test_a_place_of_another_package_has_options_of_its_own_but_takes_none_of_a_command(tmp_path):
+    source = """
+        from diloco_chaos.harness.places.place import Option
+        from diloco_chaos.harness.places.simulated.place import Simulated
+
+        class Acme(Simulated):
+            name = "acme"
+            options = (Option("boards", "How many.", 2, between=(1, 9)), Option("seed", "In the way.", 1))
+
+            @classmethod
+            def chosen(cls, given):
+                raise ValueError(f"asked for {given}")
+        """
+    with installed(tmp_path, "acme-places", "[diloco_chaos.backends]\nacme = acme_places:Acme\n", acme_places=source):
+        command = takes_place_options(running.run.__wrapped__)
+        assert "How many." in inspect.signature(command).parameters["boards"].annotation.__metadata__[0].help
+        assert inspect.signature(command).parameters["seed"].default is None
+        with pytest.raises(ValueError, match=r"asked for {'boards': 3}"):
+            backend_of("acme", {"boards": 3})
+
+
+def test_help_imports_nothing_that_only_a_run_needs():
+    code = ("import sys; from diloco_chaos.chaos.cli import application; application(['run']); "
+            "application(['doctor']); "
+            "print(sorted({'docker', 'kubernetes', 'requests', 'torch'} & sys.modules.keys()))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -4,7 +4,7 @@ import pytest
 
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.report.saved import kept
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -25,7 +25,7 @@ checks: {no_global_stall: {max_gap: %s}, reintegration: {within: %s}, uptime: {a
 def run_text(tmp_path_factory):
     """run_text(scenario's text) -> Result."""
     folder = tmp_path_factory.mktemp("runs")
-    return lambda text: kept(run_plan(freeze(parse(text), 0), folder, NullAudience(), simulated()))
+    return lambda text: kept(run_plan(freeze(parse(text), 0), folder, NullAudience(), named("simulated")))
 
 
 @pytest.fixture(scope="session")

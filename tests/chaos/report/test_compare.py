@@ -44,7 +44,7 @@ def plan():
 @pytest.fixture(scope="module")
 def found(plan, tmp_path_factory):
     return compare.compared(planned(plan, *MODES), tmp_path_factory.mktemp("runs"), Console(quiet=True),
-                            backends.simulated())
+                            backends.named("simulated"))
 
 
 def test_a_plan_in_another_mode_breaks_the_same_at_the_same_times(plan):
@@ -94,7 +94,7 @@ def test_a_fault_that_a_mode_has_no_place_for_is_told(tmp_path):
         "  - {kill: learner-1, at: 2s, restart_after: 2s}", "  - {kill: learner-3, at: 2s, restart_after: 2s}\n"
         "  - {kill: learner-1, when: {node: learner-1, failpoint: donate.half, count: 1}, restart_after: 1s}")), 3)
     found, _ = compare.compared(planned(plan, "data_parallel", "decoupled"), tmp_path, Console(quiet=True),
-                                backends.simulated())
+                                backends.named("simulated"))
     why = {one.mode: one.why for one in found}
     assert why["decoupled"] == ""
     assert "not every fault was observed: " in why["data_parallel"]
@@ -139,7 +139,7 @@ def test_figures_are_those_of_the_tape(found):
 def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
     killed = freeze(parse(SCENARIO.replace("learner-1", "syncer")), 0)
     (one,), histories = compare.compared(planned(killed, "decoupled"), tmp_path, Console(quiet=True),
-                                         backends.simulated())
+                                         backends.named("simulated"))
     history = histories["decoupled"]
     told = {event.inc: sum(event.sent.values()) + sum(event.received.values())
             for event in history.tape.of(Traffic)}
@@ -153,7 +153,7 @@ def test_bytes_of_a_syncer_that_was_killed_count_too(tmp_path):
 def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
     dead = freeze(parse(SCENARIO.replace(", restart_after: 2s", "")), 0)
     figures, histories = compare.compared(planned(dead, "decoupled", "diloco"), tmp_path,
-                                          Console(quiet=True), backends.simulated())
+                                          Console(quiet=True), backends.named("simulated"))
     assert [one.mode for one in figures if one.goodput is None] == ["diloco"]
     assert "deadline of 90 s passed" in figures[1].why
     assert list(histories) == ["decoupled"]
@@ -162,7 +162,7 @@ def test_a_mode_that_does_not_end_has_no_figures_and_says_why(tmp_path):
 
 def test_figures_that_prove_nothing_are_shown_with_the_reason(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("diloco_chaos.chaos.checks.doubt", lambda *_, **__: Doubt("this machine is too busy"))
-    (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), backends.simulated())
+    (one,), _ = compare.compared(planned(plan, "decoupled"), tmp_path, Console(quiet=True), backends.named("simulated"))
     assert (one.why, one.goodput is None) == ("this machine is too busy", False)
 
 

@@ -4,13 +4,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from diloco_chaos.chaos.runner import backends
-from diloco_chaos.chaos.runner.backends import named, names
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.harness.base.registries import ProviderError
 from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.registry import places
 from packages import installed
 
 
@@ -20,42 +20,42 @@ def needs_containers(scenario_text):
 
 
 def test_what_only_containers_have_is_refused_elsewhere_before_anything_starts(needs_containers):
-    assert backends.local().refusals(needs_containers) == [
+    assert named("local").refusals(needs_containers) == [
         "out_of_memory: processes alone can't do that: run it with --on compose, kubernetes or simulated"]
     with pytest.raises(ScenarioError, match="processes alone can't do that"):
-        backends.local().refuse(needs_containers)
+        named("local").refuse(needs_containers)
 
 
 def test_what_every_place_can_do_is_refused_nowhere(scenario_text):
     plan = freeze(parse(scenario_text("{kill: learner-1, at: 1s}", "{join: learner-3, at: 1s}")), 0)
-    assert backends.local().refusals(plan) == []
+    assert named("local").refusals(plan) == []
 
 
 def test_processes_of_a_node_are_told_apart_on_this_machine_only():
     plan = freeze(parse("diloco_chaos: 1\nname: x\ntrainer:\n  kind: commands\n  nodes: {a: {worker: true, run: ls, "
                         "processes: {rank: 'RANK=([0-9])'}}}\n  progress: [{node: a, written: true}]\n"
                         "faults: [{kill: a/rank-1, at: 1s}]\n"), 0)
-    assert backends.local().refusals(plan) == []
-    assert backends.simulated().refusals(plan)[0] == (
+    assert named("local").refusals(plan) == []
+    assert named("simulated").refusals(plan)[0] == (
         "kill_process: the processes of a node can be told apart on this machine only: leave --on out, which is "
         "--on local")
 
 
 def test_what_repeats_a_run_names_its_place():
-    assert [place.option for place in (backends.local(), backends.simulated())] == ["", " --on simulated"]
+    assert [place.option for place in (named("local"), named("simulated"))] == ["", " --on simulated"]
 
 
 def test_a_simulation_says_that_it_has_no_engine(scenario_text, monkeypatch):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "/bin/true")
     plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 3s}")), 0)
-    assert "no engine in a simulation" in backends.simulated().refusals(plan)[0]
+    assert "no engine in a simulation" in named("simulated").refusals(plan)[0]
 
 
 def test_a_command_that_restarts_it_and_can_not_be_split_is_told_before_anything_starts(monkeypatch):
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", "sh -c 'restart")
     monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
     with pytest.raises(ClusterError, match=r"DILOCO_CHAOS_ENGINE_RESTART: .* can't be taken apart: No closing"):
-        backends.compose()
+        named("compose")
 
 
 @pytest.mark.parametrize("command", ["", "docker/engine.sh restart /tmp"])
@@ -63,7 +63,7 @@ def test_an_engine_is_restarted_only_where_somebody_said_how(scenario_text, monk
     monkeypatch.setenv("DILOCO_CHAOS_ENGINE_RESTART", command)
     monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
     plan = freeze(parse(scenario_text("{restart_engine: syncer, at: 1s}")), 0)
-    found = backends.compose().refusals(plan)
+    found = named("compose").refusals(plan)
     assert found == [] if command else "set DILOCO_CHAOS_ENGINE_RESTART" in found[0]
 
 
@@ -89,7 +89,7 @@ faults: [{{kill: worker, at: 1s}}]
 def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, store, worker, progress, why):
     monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
     plan = freeze(parse(COMMANDS.format(store=store, worker=worker, progress=progress)), 0)
-    found = "; ".join(backends.compose().refusals(plan))
+    found = "; ".join(named("compose").refusals(plan))
     assert all(part in found for part in why)
     assert bool(found) == bool(why)
 
@@ -101,24 +101,23 @@ def test_commands_run_in_containers_of_images_that_somebody_names(monkeypatch, s
     (", cwd: /only/there", "")])
 def test_commands_run_in_jobs_as_they_are_on_their_machines_and_not_on_this_one(more, why):
     plan = freeze(parse(COMMANDS.format(store=more, worker="", progress="written: true")), 0)
-    found = "; ".join(backends.slurm().refusals(plan))
+    found = "; ".join(named("slurm").refusals(plan))
     assert (why in found) if why else not found
 
 
 # -- by name, ours and other packages' --------------------------------------------------------------------------
 
-ENTRY = "[diloco_chaos.backends]\nacme = acme_backends:make\n"
+ENTRY = "[diloco_chaos.backends]\nacme = acme_backends:Far\n"
 FAR = """
-    from dataclasses import replace
-    from diloco_chaos.chaos.runner.backends import simulated
+    from diloco_chaos.harness.places.simulated.place import Simulated
 
-    def make():
-        return replace(simulated(), name="acme")
+    class Far(Simulated):
+        name = "acme"
 """
 
 
 def test_ours_come_by_name():
-    assert sorted(names()) == ["compose", "kubernetes", "local", "simulated", "slurm"]
+    assert [place.name for place in places()] == ["compose", "kubernetes", "local", "simulated", "slurm"]
     assert named("local").name == "local"
     assert named("simulated").virtual
 
@@ -134,7 +133,7 @@ def test_an_unknown_one_is_told_with_the_nearest():
         named("simulatd")
 
 
-@pytest.mark.parametrize("source", ["make = 7", "def make():\n    return 7", FAR.replace('"acme"', '"other"')])
+@pytest.mark.parametrize("source", ["Far = 7", "def Far():\n    return 7", FAR.replace('"acme"', '"other"')])
 def test_what_is_no_backend_of_that_name_is_told(tmp_path, source):
     with installed(tmp_path, "acme-backends", ENTRY, acme_backends=source), \
             pytest.raises(ProviderError, match=r"acme of acme-backends 1.2 is no backend"):

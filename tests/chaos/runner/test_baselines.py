@@ -7,7 +7,7 @@ import pytest
 
 from diloco_chaos.chaos.report.live import NullAudience
 from diloco_chaos.chaos.runner import baselines
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.baselines import NoReferenceError
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
@@ -34,7 +34,7 @@ def run(tmp_path, monkeypatch):
 
     def perform():
         heard = Heard()
-        result = run_plan(PLAN, tmp_path / "runs", heard, simulated())
+        result = run_plan(PLAN, tmp_path / "runs", heard, named("simulated"))
         return [line for line in heard.lines if "reference" in line], result, cache
     perform()
     return perform

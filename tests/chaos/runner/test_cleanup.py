@@ -14,7 +14,8 @@ import pytest
 
 from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
 from diloco_chaos.harness.base.processes import identity, state
-from diloco_chaos.harness.record.undo_log import Continue, Remove, UndoLog, read, undo_logs_folder
+from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
+from diloco_chaos.harness.record.undos import Continue, Remove
 
 DEAD = secrets.token_hex(16)
 

@@ -51,7 +51,8 @@ while True:
 def main(run, settings, tied, toxiproxy):
     from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
     from diloco_chaos.harness.places.base import NodeSpec
-    from diloco_chaos.harness.places.local.cluster import LocalCluster
+    from diloco_chaos.harness.places.cluster import Cluster
+    from diloco_chaos.harness.places.local.site import LocalSite
     (run / "tape").mkdir(parents=True)
     (run / "state").mkdir()
     for name in ("fragment-00.safetensors", "fragment-00.mirror.safetensors"):
@@ -61,7 +62,8 @@ def main(run, settings, tied, toxiproxy):
         return NodeSpec(name, (sys.executable, "-c", STUB, name, str(run), tied, port, "{incarnation}"), **more)
     clean()
     with cleanup_guard() as undo_log:
-        cluster = LocalCluster(run, lambda event: None, undo_log, toxiproxy=toxiproxy)
+        site = LocalSite(run, lambda event: None, undo_log, toxiproxy=toxiproxy)
+        cluster = Cluster(site)
         cluster.start([node("syncer", "{listen}", listens=True, state="state"),
                        node("learner-1", "", connects_to="syncer"), node("learner-2", "", connects_to="syncer")])
         sensing = None
@@ -81,9 +83,9 @@ def main(run, settings, tied, toxiproxy):
             planned.fault.inject(sensing.hit(planned))
             sensing.observe(planned)
         print(json.dumps({
-            "token": undo_log.token, "undo_log": str(undo_log.path), "api": cluster._server.api,
+            "token": undo_log.token, "undo_log": str(undo_log.path), "api": site.server.server.api,
             "links": [cluster.address(link) for link in ("learner-1", "learner-2")],
-            "pids": [cluster._server.process.pid, *(one.pid for one in cluster.states().values() if one.pid)]}),
+            "pids": [site.server.pid, *(one.pid for one in cluster.states().values() if one.pid)]}),
             flush=True)
         while True:
             cluster.poll()
@@ -110,7 +112,7 @@ class Harness:
         return with_token(self.told["token"])
 
     def reapers(self):
-        return [who for who in marked(self.mark) if b"diloco_chaos.harness.reaper" in command_line(who)]
+        return [who for who in marked(self.mark) if b"diloco_chaos.harness.record.reaper" in command_line(who)]
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.exploration.generate import ByChance, allowing, choose, drawable, plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.baselines import synchronous
 from diloco_chaos.chaos.runner.simulate import data_file, initial_values, performed, record, simulate
 from diloco_chaos.chaos.scenario.loading import load, parse
@@ -70,7 +70,7 @@ def quick(name, seed):
 def test_the_library_passes_under_virtual_time(name):
     frozen = quick(name, 0)
     if name in ("restart-engine", "node-power-loss"):  # of what runs are on, and a simulation has none of that
-        assert simulated().refusals(frozen)
+        assert named("simulated").refusals(frozen)
         return
     result = simulate(frozen)
     assert result.outcome.kind == "finished"

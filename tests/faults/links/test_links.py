@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.runner.backends import local
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -154,7 +154,7 @@ def test_a_rate_that_links_share_is_felt_by_all_of_them_and_over_afterwards():
 
 
 def test_a_rate_that_links_share_is_for_a_simulation():
-    [why] = local().refusals(freeze(parse(SHARED), 0))
+    [why] = named("local").refusals(freeze(parse(SHARED), 0))
     assert why == "bandwidth: only a simulation can do that: run it with --on simulated"
 
 

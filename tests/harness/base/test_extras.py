@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from diloco_chaos.chaos.doctor import examine
-from diloco_chaos.chaos.runner.backends import compose, local
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
@@ -39,13 +39,13 @@ def test_a_folder_of_its_name_is_no_package(monkeypatch, tmp_path):
 def test_a_plan_whose_model_needs_torch_is_refused_and_a_quadratic_one_is_not(bare):
     plan = freeze(load("kill-one")[0], 0)
     with pytest.raises(ScenarioError, match=r"model tiny needs torch.*diloco-chaos\[trainer\]"):
-        local().refuse(plan)
-    local().refuse(plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"model": "quadratic"})}))
+        named("local").refuse(plan)
+    named("local").refuse(plan.model_copy(update={"cluster": plan.cluster.model_copy(update={"model": "quadratic"})}))
 
 
 def test_containers_need_docker_py(bare):
     with pytest.raises(MissingExtraError, match=r"--on compose needs docker.*diloco-chaos\[compose\]"):
-        compose()
+        named("compose")
 
 
 def test_the_doctor_tells_both(bare):

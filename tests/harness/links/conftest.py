@@ -87,8 +87,8 @@ def real_server() -> Iterator[LinkServerProcess]:
 def container_server() -> Iterator[LinkServerProcess]:
     """The image that runs in containers use, on this machine's own network: the links' two ends are here."""
     from diloco_chaos.harness.places.compose import compose_file
-    from diloco_chaos.harness.places.compose.cluster import must_be_ready
     from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+    from diloco_chaos.harness.places.compose.readiness import must_be_ready
     try:
         must_be_ready()
     except EngineError as error:

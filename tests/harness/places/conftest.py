@@ -9,9 +9,11 @@ import time
 import pytest
 
 from diloco_chaos.harness.places.base import NodeSpec
-from diloco_chaos.harness.places.compose.cluster import ComposeCluster, must_be_ready
+from diloco_chaos.harness.places.cluster import Cluster
 from diloco_chaos.harness.places.compose.engine import Engine, EngineError, run_label
-from diloco_chaos.harness.places.local.cluster import LocalCluster
+from diloco_chaos.harness.places.compose.readiness import must_be_ready
+from diloco_chaos.harness.places.compose.site import ComposeSite
+from diloco_chaos.harness.places.local.site import LocalSite
 from diloco_chaos.harness.record.undo_log import UndoLog, read
 
 HUB = """
@@ -44,7 +46,8 @@ class Ground:
         (path / "tape").mkdir()
         self.path, self.events = path, []
         self.undo_log = UndoLog(path / "undo_log.jsonl", "c0ffee" * 4)
-        self.cluster = LocalCluster(path, self.record, self.undo_log, **options)
+        self.site = LocalSite(path, self.record, self.undo_log, **options)
+        self.cluster = Cluster(self.site)
 
     def record(self, event):
         self.events.append((event.event, dict(event.payload())))
@@ -149,7 +152,8 @@ class ContainedGround:
         self.token = secrets.token_hex(16)
         self.run = run_label(self.token)
         self.undo_log = UndoLog(folder.parent / f"{folder.name}.jsonl", self.token)
-        self.cluster = ComposeCluster(folder, self.record, self.undo_log)
+        self.site = ComposeSite(folder, self.record, self.undo_log)
+        self.cluster = Cluster(self.site)
 
     def record(self, event):
         self.events.append((event.event, dict(event.payload())))

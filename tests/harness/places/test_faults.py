@@ -45,7 +45,7 @@ def test_a_node_that_is_asked_to_end_ends_in_good_order_and_is_started_again(gro
 
 
 def test_a_node_that_does_not_listen_is_killed(ground, monkeypatch):
-    monkeypatch.setattr("diloco_chaos.harness.places.incarnation.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("diloco_chaos.harness.places.nodes.incarnation.STOP_TIMEOUT_S", 0.2)
     cluster = ground.start(PATIENT)
     ground.until(ground.count)
     cluster.terminate("worker", None)

@@ -11,18 +11,9 @@ import sys
 import pytest
 
 from diloco_chaos.harness.base.processes import Identity
-from diloco_chaos.harness.record.undo_log import (
-    Continue,
-    Enable,
-    Lift,
-    Remove,
-    Toxin,
-    UndoLog,
-    UndoLogError,
-    in_charge,
-    read,
-    undo_logs_folder,
-)
+from diloco_chaos.harness.places.links.undos import Enable, Toxin
+from diloco_chaos.harness.record.undo_log import UndoLog, UndoLogError, in_charge, read, undo_logs_folder
+from diloco_chaos.harness.record.undos import Continue, Lift, Remove
 
 TOKEN = "c0ffee" * 4
 WHO = Identity(4711, 815)
@@ -181,7 +172,8 @@ def test_a_undo_log_that_is_not_there_is_told(path):
 FULL = """
 import resource, sys
 from pathlib import Path
-from diloco_chaos.harness.record.undo_log import Continue, UndoLog
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.record.undos import Continue
 from diloco_chaos.harness.base.processes import Identity
 path = Path(sys.argv[1])
 undo_log = UndoLog(path, "c0ffee" * 4)

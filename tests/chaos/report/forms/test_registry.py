@@ -6,7 +6,7 @@ import pytest
 
 from diloco_chaos.chaos.report.forms.registry import find
 from diloco_chaos.chaos.report.live import NullAudience
-from diloco_chaos.chaos.runner.backends import simulated
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.runner.run import run_plan
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
@@ -19,7 +19,7 @@ SMALL = "diloco_chaos: 1\nname: small\ncluster: {learners: 2, model: quadratic, 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return run_plan(freeze(parse(SMALL), 0), tmp_path_factory.mktemp("runs"), NullAudience(), simulated())
+    return run_plan(freeze(parse(SMALL), 0), tmp_path_factory.mktemp("runs"), NullAudience(), named("simulated"))
 
 
 def test_json_is_what_stands_in_the_folder(result):

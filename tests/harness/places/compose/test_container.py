@@ -5,13 +5,9 @@ import types
 import pytest
 import requests
 
-from diloco_chaos.harness.places.base import NodeSpec
 from diloco_chaos.harness.places.compose import container as containers
-from diloco_chaos.harness.places.compose.container import Node, _status
+from diloco_chaos.harness.places.compose.container import ContainerProcess, _status
 from diloco_chaos.harness.places.compose.engine import EngineError
-from diloco_chaos.harness.record.undo_log import UndoLog
-
-TOKEN = "c0ffee" * 4
 
 
 class Container:
@@ -39,8 +35,7 @@ def made(tmp_path, monkeypatch):
     monkeypatch.setattr(containers, "cpu_seconds", lambda pid: used["seconds"])
     watch = types.SimpleNamespace(exits={}, out_of_memory=set(), meddled={})
     container = Container()
-    node = Node(NodeSpec("worker", ()), 0, UndoLog(tmp_path / "undo_log.jsonl", TOKEN), watch, tmp_path / "log",
-                lambda: container, quota=100_000)
+    node = ContainerProcess("worker", watch, tmp_path / "log", lambda: container, quota=100_000)
     assert node.container is container
     return node, container, used
 
@@ -57,7 +52,7 @@ def test_a_share_is_one_of_what_the_node_has_been_using(made):
     works(node, used, 0, 6, 0.4)
     node.throttle(0.5, 0.0, 0)
     assert container.asked == [20_000]
-    node.throttle(None, 0.0, 0)
+    node.unthrottle()
     assert container.asked == [20_000, 100_000]
 
 
@@ -72,7 +67,7 @@ def test_the_time_in_which_a_node_was_held_back_is_no_measure_of_what_it_uses(ma
     works(node, used, 0, 6, 0.8)
     node.throttle(0.25, 0.0, 0)
     works(node, used, 6, 60, 0.2)
-    node.throttle(None, 0.0, 0)
+    node.unthrottle()
     works(node, used, 66, 3, 0.8)
     node.throttle(0.25, 0.0, 0)
     assert container.asked[-1] in (20_000, 25_000), "or a straggler that is made one twice gets slower and slower"
@@ -98,4 +93,4 @@ def test_an_engine_that_went_away_is_told_as_such_whatever_was_asked_of_it(made)
         raise requests.ConnectionError("Connection aborted.", FileNotFoundError(2, "No such file or directory"))
     container.logs = away
     with pytest.raises(EngineError, match=r"read the log of worker: the Docker engine does not answer \(.*aborted"):
-        node.gone(1, 0.0)
+        node.over(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diloco_chaos.harness.places.remote.cluster import AwayError
+from diloco_chaos.harness.places.remote.hosts import AwayError
 from diloco_chaos.harness.places.slurm.queue import Job, Slurm, SlurmError, job_name
 
 

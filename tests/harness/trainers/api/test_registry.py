@@ -1,18 +1,19 @@
 """Trainers by name, from whichever package provides them; what a scenario says is read by its trainer."""
 
+from unittest.mock import Mock
+
 import pytest
 
 import diloco_chaos.harness.trainer.plugin
 from diloco_chaos.chaos.exploration import scenario_writer as writer
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import written
-from diloco_chaos.chaos.runner.backends import Backend, local
+from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.harness.base.registries import ProviderError
-from diloco_chaos.harness.places.base import CONTAINERS
 from diloco_chaos.harness.trainer.plugin import DecoupledDiLoCo
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.trainer import TrainerError, at
@@ -66,13 +67,13 @@ def test_what_an_exploration_writes_names_the_trainer_and_is_read_as_the_same_ag
             assert (again.trainer, again.cluster) == ("walk", base.cluster)
 
 
-def test_containers_refuse_a_trainer_that_their_image_does_not_have(tmp_path):
+def test_containers_refuse_a_trainer_that_their_image_does_not_have(tmp_path, monkeypatch):
+    monkeypatch.setattr("diloco_chaos.harness.places.compose.engine.Engine", Mock())
     with installed(tmp_path, "walkers", POINTS, walking=WALK):
         plan = freeze(scenario(), 0)
-        compose = Backend("compose", CONTAINERS, lambda *_: None)
-        [why] = compose.refusals(plan)
+        [why] = named("compose").refusals(plan)
         assert "has the built-in trainer only; run it with --on local or --on simulated" in why
-        assert local().refusals(plan) == []
+        assert named("local").refusals(plan) == []
 
 
 def test_a_loss_that_there_is_nothing_to_hold_against_is_refused(tmp_path):

@@ -1,0 +1,207 @@
+"""What only some places have, each a protocol of its own that one of a site's `parts` implements."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from diloco_chaos.harness.base.machine import Sample
+from diloco_chaos.harness.links.probe import Sounding
+from diloco_chaos.harness.places.base import Ability
+from diloco_chaos.harness.record.tape.events import Machine
+
+
+@runtime_checkable
+class MemoryLimits(Protocol):
+    """Nodes have memory of their own that can be used up."""
+
+    def exhaust_memory(self, node: str, restart_after: float | None) -> None:
+        """Have the kernel kill the node's process for want of memory; it is started again as after a kill."""
+        ...
+
+
+@runtime_checkable
+class Network(Protocol):
+    """Nodes are on a network that they can be taken off."""
+
+    def disconnect(self, node: str, off: bool) -> None:
+        """Take a node off the network, or put it back: nobody is told, packets vanish."""
+        ...
+
+
+@runtime_checkable
+class Disks(Protocol):
+    """A node's state lies on a small disk of its own."""
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Fill the disk that the node's state lies on, until nothing fits any more; bytes that were written. It may die
+        of it; then it is started again."""
+        ...
+
+    def empty_disk(self, node: str) -> None:
+        """Take back what `fill_disk` wrote; harmless where there is nothing."""
+        ...
+
+
+@runtime_checkable
+class LinkServer(Protocol):
+    """The links' server can be restarted while nodes go on."""
+
+    def restart_links(self) -> float:
+        """End the link server and start it again with the same links and toxics; seconds that it took. Every connection
+        breaks."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """All nodes run on something that can be restarted under them."""
+
+    def restart_engine(self) -> None:
+        """Begin to restart what all nodes run on, by the command that the user gave for it."""
+        ...
+
+
+@runtime_checkable
+class Power(Protocol):
+    """What is not on stable storage can be lost."""
+
+    def lose_power(self, node: str, restart_after: float | None) -> None:
+        """As `kill`, and with it goes what was not on stable storage."""
+        ...
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """The processes that a node has started can be told apart."""
+
+    def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
+        """Signal one of them, and not what it has started in turn.
+
+        Args:
+            node: whose it is.
+            process: NAME-ID, by what the scenario calls it.
+            number: the signal.
+
+        Returns:
+            The pids of those that were signalled; none where there is no such process.
+        """
+        ...
+
+
+@runtime_checkable
+class Clocks(Protocol):
+    """A node sees a clock of its own."""
+
+    def jump_clock(self, node: str, seconds: float) -> None:
+        """Set the clock that the node sees forward by so much, as when a machine was suspended."""
+        ...
+
+
+@runtime_checkable
+class SharedLinks(Protocol):
+    """Links can share a rate."""
+
+    def share_links(self, links: Sequence[str], rate: float | None, streams: Sequence[str]) -> None:
+        """Let these links carry so many bytes per second all together, in each of these directions (`upstream`,
+        `downstream`); None: as if they shared nothing."""
+        ...
+
+
+@runtime_checkable
+class Carries(Protocol):
+    """What its links carry is counted. Not asked for by faults: where nobody counts, the trainer's protocol tells."""
+
+    def carried(self, links: Sequence[str]) -> int | None:
+        """Bytes that these links have taken from both sides since they were made, all together; None: not known."""
+        ...
+
+    def connections(self, links: Sequence[str]) -> int | None:
+        """How many stand on these links now, all together; None: not known."""
+        ...
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """Its links are measured from where its nodes are. Not asked for by faults."""
+
+    def ask(self, link: str, reply_bytes: int, send_bytes: int, watch_close: bool) -> Sounding:
+        """See `diloco_chaos.harness.trainers.wire.probe.probe`; may be called from any thread.
+
+        Raises:
+            ClusterError: nobody there can be asked.
+        """
+        ...
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """Its nodes are on other machines than the harness. Not asked for by faults."""
+
+    def machines(self, here: Sample) -> list[Machine]:
+        """What these machines did lately, for the tape. `here`: what this one did."""
+        ...
+
+
+@runtime_checkable
+class Pods(Protocol):
+    """Nodes run in pods, which can be taken away."""
+
+    def delete_pod(self, node: str, restart_after: float | None, *, evict: bool = False) -> None:
+        """Delete a node's pod, or evict it: SIGTERM, and SIGKILL after its grace period. The next incarnation gets a
+        new pod, and an empty disk."""
+        ...
+
+
+@runtime_checkable
+class Drains(Protocol):
+    """Pods can be kept from a machine."""
+
+    def drain(self, node: str, restart_after: float | None) -> None:
+        """Evict all pods of this run from the machine that a node is on, and put none there any more."""
+        ...
+
+
+@runtime_checkable
+class Jobs(Protocol):
+    """Nodes run in jobs of a queue."""
+
+    def requeue(self, node: str, restart_after: float | None) -> None:
+        """End a node's job and put it back into the queue. The next incarnation starts after so many seconds, and not
+        before its job does; on an empty disk, and maybe elsewhere."""
+        ...
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """Nodes are on several machines."""
+
+    def lose_machine(self, node: str, restart_after: float | None) -> None:
+        """Take the power from the machine that a node is on, by the command that the user gave for it."""
+        ...
+
+    def part_machine(self, node: str, off: bool) -> None:
+        """Cut the machine that a node is on off from all others, or let it back, by the user's commands."""
+        ...
+
+
+@runtime_checkable
+class ControlPlane(Protocol):
+    """Something manages the pods, and can be gone while they run."""
+
+    def restart_control_plane(self) -> None:
+        """Begin to restart it, by the command that the user gave for it."""
+        ...
+
+    def control_plane_away(self, within: float) -> float:
+        """Wait until it is gone and back; seconds that it did not answer, 0 where it always did for so many seconds."""
+        ...
+
+
+CAPABILITIES: dict[Ability, type] = {
+    "exhaust_memory": MemoryLimits, "disconnect": Network, "fill_disk": Disks, "restart_links": LinkServer,
+    "restart_engine": Engine, "lose_power": Power, "jump_clock": Clocks, "share_links": SharedLinks,
+    "signal_process": Processes, "delete_pod": Pods, "evict": Pods, "drain_node": Drains, "requeue": Jobs,
+    "node_power_loss": Machines, "node_partition": Machines, "restart_control_plane": ControlPlane}
+"""What only some backends can do -> what their cluster then has."""

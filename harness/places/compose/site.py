@@ -1,0 +1,227 @@
+"""A run in containers: docker-compose.yml's services, one run's own networks and volumes, the real Toxiproxy.
+
+Nodes listen inside an internal network; every link goes through Toxiproxy, which has a second network, where the
+harness reaches it. The run's folder is a named volume at the same path as outside: the tape is followed as on local.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from docker.types import Mount
+
+from diloco_chaos.harness.base.processes import TOKEN
+from diloco_chaos.harness.links.client import LinkError
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, Recorder
+from diloco_chaos.harness.places.catching import Catcher
+from diloco_chaos.harness.places.commands import CaughtLinks, Commands, meets, must_have_caught
+from diloco_chaos.harness.places.compose import compose_file
+from diloco_chaos.harness.places.compose.addresses import ANY, LISTEN, PYTHON, ContainerAddresses
+from diloco_chaos.harness.places.compose.container import ContainerProcess
+from diloco_chaos.harness.places.compose.container_faults import ContainerMemory, ContainerNetwork
+from diloco_chaos.harness.places.compose.engine import Engine, EngineError
+from diloco_chaos.harness.places.compose.engine_restart import EngineRestart
+from diloco_chaos.harness.places.compose.outside import Outside
+from diloco_chaos.harness.places.compose.project import Project
+from diloco_chaos.harness.places.compose.small_disk import SmallDisks
+from diloco_chaos.harness.places.compose.toxiproxy import Toxiproxy
+from diloco_chaos.harness.places.compose.undos import Containers
+from diloco_chaos.harness.places.links.numbered import LinkRestart, NumberedLinks
+from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.nodes.incarnation import Incarnation
+from diloco_chaos.harness.places.nodes.nodes import Nodes, end_of_log, log_of
+from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.record.tape.events import Warning
+from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
+from diloco_chaos.harness.trainers.core.programs import LINKS, Program
+from diloco_chaos.harness.trainers.wire.echo import EchoServer
+from diloco_chaos.harness.trainers.wire.probe import probe
+
+_SERVICES = {True: "syncer", False: "learner-1"}  # listens -> whose service of the compose file says what it may use
+_LOADS_S = 10.0
+_CATCHES, _CATCHES_AT = "catches", "/run/diloco-chaos"
+"""What catches connections: its folder in the run's, and where containers find it."""
+_NOT_LOADED = ("{node}: peers: caught: nothing is caught in its container: its program is linked statically. Take "
+               "another image, or leave `peers: caught` out")
+_SILENT = ("{link} can't be asked: Toxiproxy's container does not reach this machine at {address}. Does a firewall "
+           "keep containers from it? Let in what comes from Docker's networks, or run with --on local")
+
+
+class ComposeSite(Site):
+    """See the module."""
+
+    nodes: Nodes[ContainerProcess]
+
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, url: str = "") -> None:
+        """`links_port`: where Toxiproxy's API is published on 127.0.0.1, 0 for any. `url`: the engine's. The rest: see
+        `diloco_chaos.harness.places.place.Place.site`.
+
+        Raises:
+            EngineError: there is no engine that can be used.
+        """
+        (run / "logs").mkdir(parents=True, exist_ok=True)
+        self._run, self._record, self._token, self._links_port = run, record, undo_log.token, links_port
+        self._undos = OpenUndos(undo_log)
+        self._engine = Engine(url)
+        self._project = Project(self._engine, run, undo_log.token)
+        self.outside = Outside(self._engine, self._project.labels.run, run)
+        self._toxiproxy = Toxiproxy(self._project, self.outside)
+        self.nodes = Nodes(run, record, undo_log, self._spawn, last_lines=self._last_lines, on_end=self._on_end)
+        server = NumberedLinks(lambda: self._toxiproxy.links, LINKS, self._asked_at, self._toxiproxy.pid)
+        self.links = RunLinks(server, self.nodes, undo_log)
+        self.files = self._disks = SmallDisks(self._project, run, self.nodes)
+        self._addresses = ContainerAddresses(self._project, self.nodes, lambda: self._toxiproxy.inside)
+        self._network = ContainerNetwork(self._project, self.nodes, self.links, self._addresses)
+        self._commands = Commands(run, self.nodes, self.links, self._addresses)
+        self.parts = (self.links, self._disks, self._network, ContainerMemory(self.nodes), EngineRestart(),
+                      LinkRestart(self.links, self._toxiproxy.restart))
+        self._catcher: Catcher | None = None
+        self._echo: EchoServer | None = None
+
+    # -- the beginning -------------------------------------------------------------------------------------------------
+
+    def start(self, nodes: Sequence[NodeSpec]) -> None:
+        """Networks, volumes, the links, the nodes that listen, then all others."""
+        self._undos.record("everything", Containers, engine=self._engine.url, run=self._project.labels.run)
+        self.outside.begin()
+        self._project.begin()
+        self._toxiproxy.begin(self._links_port)
+        if any(spec.program for spec in nodes):
+            self._start_commands(nodes)
+            return
+        for spec in (node for node in nodes if node.listens):
+            if spec.disk:
+                self._disks.make(spec.disk)
+            started = self.nodes.start(spec, spec.incarnation)
+            _ = started.process.container  # one that could not be started says so first
+            self.nodes.await_listening(spec.name)
+        for spec in (node for node in nodes if not node.listens):
+            self.join(spec)
+
+    def join(self, node: NodeSpec) -> None:
+        """Make the link, start the node."""
+        if node.disk:
+            raise ClusterError(f"{node.name}: only a node that others connect to can have a disk of its own")
+        self.links.make(node.name, f"{node.connects_to}:{LISTEN}")
+        self.nodes.start(node, node.incarnation)
+
+    def _start_commands(self, nodes: Sequence[NodeSpec]) -> None:
+        if caught := meets(nodes):
+            (self._run / _CATCHES).mkdir(exist_ok=True)
+            way = CaughtLinks(self.links, self._addresses).way
+            self._catcher = Catcher(self._run / _CATCHES, self._token, way, there=_CATCHES_AT)
+        self._echo = EchoServer(self._token, self._project.gateway())
+        self._commands.start(nodes, self._echo.address)
+        for link in list(self.links.addresses)[:1]:  # links of commands are measured by an echo on this machine
+            if not probe(self.links.asked_at(link), self._token).answered:
+                raise ClusterError(_SILENT.format(link=link, address=self._echo.address))
+        if self._catcher is not None:
+            self._must_be_loaded(self._catcher, caught)
+
+    def _must_be_loaded(self, catcher: Catcher, nodes: Sequence[str]) -> None:
+        """Where the library is not, nothing is caught, and nothing says so."""
+        self.outside.wait_for(_LOADS_S, lambda: catcher.loaded.issuperset(nodes))
+        for name in nodes:
+            if name not in catcher.loaded and self.nodes[name].process.ended() is None:
+                raise ClusterError(_NOT_LOADED.format(node=name))
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, spec: NodeSpec, number: int) -> ContainerProcess:
+        if spec.program is None:
+            stated = self._project.stated(_SERVICES[spec.listens]) | {"user": self._project.user}
+            create = partial(self._made, spec, number, stated)
+        else:
+            stated = {"user": self._project.user,
+                      **compose_file.of_command(spec.program.image, spec.program.service), "init": True}
+            create = partial(self._made_of_command, spec, spec.program, number, stated)
+        return ContainerProcess(spec.name, self.outside.watch, log_of(self._run, spec.name, number), create,
+                                stated.get("cpu_quota", -1), follow=spec.program is not None)
+
+    def _made(self, spec: NodeSpec, number: int, stated: dict[str, Any]) -> Any:
+        """Make and start the container of an incarnation; called in the node's own thread."""
+        command = spec.command(number, python=PYTHON, host=ANY, listen=LISTEN,
+                               connect=self.links.addresses.get(spec.name, ""))
+        mounts = [self._project.run_mount(), *self._disks.mounts(spec),
+                  *(Mount(str(path), str(path), type="bind", read_only=True) for path in spec.reads)]
+        return self._project.container(spec.name, f"{spec.name}-{number}", stated, command, mounts=mounts,
+                                       env={TOKEN: self._token})
+
+    def _made_of_command(self, spec: NodeSpec, program: Program, number: int, stated: dict[str, Any]) -> Any:
+        """The same for somebody's command, with what its image or service says."""
+        started = self._commands.started(spec, program, number)
+        env = {**stated.pop("environment", {}), **started.env, TOKEN: self._token}
+        mounts = [self._project.run_mount(), *stated.pop("mounts", [])]
+        if self._catcher is not None and program.meets:
+            env |= self._catcher.environment(env.get("LD_PRELOAD", ""))
+            mounts.append(Mount(_CATCHES_AT, str(self._run / _CATCHES), type="bind", read_only=True))
+        if started.cwd:
+            stated["working_dir"] = started.cwd
+        return self._project.container(spec.name, f"{spec.name}-{number}", stated, started.argv, mounts=mounts, env=env)
+
+    def _on_end(self, node: Incarnation[ContainerProcess], status: int) -> None:
+        if not (node.expected_exit or status == 0 or node.spec.program):  # a command may end as it likes
+            self.outside.must_have_ended_by_itself(node.name, node.process.id)
+
+    def _last_lines(self, name: str, number: int) -> str:
+        if (node := self.nodes.get(name)) is not None and node.number == number and not node.spec.program:
+            self._quietly(node.process.log.save)
+        return end_of_log(self._run, name, number)
+
+    def _asked_at(self, address: str) -> str:
+        return f"{self._toxiproxy.host}:{address.rpartition(':')[2]}"
+
+    # -- what goes on --------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Notice deaths, restart what is due; and what others do to our containers, or to the engine."""
+        try:
+            self._poll()
+        except EngineError as error:
+            if self.outside.has_gone():
+                raise self.outside.went_away() from error
+            raise
+
+    def _poll(self) -> None:
+        self.outside.must_be_there()
+        now = time.monotonic()
+        for node in self.nodes.everyone():
+            node.process.sample(now)
+            self.outside.must_be_left_alone(node.name, node.process.id)
+        must_have_caught(self._catcher)
+        self.nodes.poll()
+        self._toxiproxy.must_live()
+
+    def residue(self) -> list[str]:
+        """As everywhere, and who is off the network, and what fills the small disk."""
+        return [*super().residue(), *self._network.residue(), *self._disks.residue()]
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """SIGTERM, SIGKILL after two seconds, and everything is removed. Where the engine does not answer, that stays
+        owed: the reaper does it once the engine is back."""
+        if self._catcher is not None:
+            self._catcher.close()
+        self.outside.over()
+        self.nodes.end((ClusterError, LinkError, OSError), lambda why: self._record(Warning(reason=why)))
+        self.outside.close()
+        if self._echo is not None:
+            self._echo.close()
+            self._echo = None
+        if "everything" in self._undos and self._quietly(self._project.remove):
+            self._undos.complete("everything")
+        self._engine.close()
+
+    def _quietly(self, act: Callable[[], object]) -> bool:
+        """Whether it could be done; where it could not, removal does what is needed."""
+        try:
+            act()
+        except (ClusterError, LinkError, OSError) as error:
+            self._record(Warning(reason=str(error)))
+            return False
+        return True

@@ -1,0 +1,1 @@
+"""A run's links, and what is done to them."""

@@ -1,0 +1,69 @@
+"""All processes of an incarnation that is somebody's command: the first one, and all that it has started.
+
+A fault means all of them, as a scheduler's cgroup does. Children are found through their parents, and those whose
+parent is gone by a variable that each of them has inherited; one that cleared its environment and lost its parent is
+not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from diloco_chaos.harness.base.processes import Identity, family, identity, parent, send, with_token, words
+from diloco_chaos.harness.trainers.core.programs import NODE
+
+
+class Family:
+    """See the module. Implements `diloco_chaos.harness.places.nodes.duty_cycle.Signalled`."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], token: str, started_as: str) -> None:
+        """`popen`: the first. `token`: of the run. `started_as`: NAME.NUMBER of the incarnation."""
+        self._popen, self._token, self._started_as = popen, token, started_as
+
+    @property
+    def pid(self) -> int:
+        """Of the first."""
+        return self._popen.pid
+
+    def send_signal(self, sig: int) -> None:
+        """To all; those who were started meanwhile, too. Nobody is signalled once the first was waited for."""
+        done: set[int] = set()
+        while self._popen.poll() is None and (left := set(family(self.pid)) - done):
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, sig)
+            done |= left
+
+    def sweep(self) -> None:
+        """End every process that still carries its name."""
+        for carrier in self._carriers():
+            if identity(carrier.pid) == carrier:
+                with suppress(OSError):
+                    os.kill(carrier.pid, signal.SIGKILL)
+
+    def signal_process(self, expression: str, which: str, number: signal.Signals) -> list[int]:
+        """Signal the process of which a word matches this expression, with a group that is `which`; the pids that were
+        signalled. What it has started has inherited its environment: the one above counts."""
+        found = {carrier.pid: carrier for carrier in self._carriers()
+                 if any((match := re.fullmatch(expression, word)) and match[1] == which for word in words(carrier.pid))}
+        return [pid for pid, carrier in found.items()
+                if parent(pid) not in found and send(carrier, self._token, number)]
+
+    def _carriers(self) -> list[Identity]:
+        """Every process that was started as this incarnation, or by it."""
+        return [carrier for carrier in with_token(self._token) if started_as(carrier.pid) == self._started_as]
+
+
+def started_as(pid: int) -> str:
+    """NAME.NUMBER of the command that a process belongs to; empty where it belongs to none."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((entry.partition(b"=")[2].decode("ascii", "replace") for entry in environment
+                 if entry.startswith(f"{NODE}=".encode())), "")

@@ -1,0 +1,102 @@
+"""Processes of this machine: no root, no engine, nothing but Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from diloco_chaos.harness.base.errors import nearest
+from diloco_chaos.harness.places.base import EVERYWHERE, Ability
+from diloco_chaos.harness.places.place import Option, OptionError, Part, Place, Requirement
+from diloco_chaos.harness.trainers.core.programs import compiler
+
+if TYPE_CHECKING:
+    from diloco_chaos.harness.places.base import Recorder
+    from diloco_chaos.harness.places.site import Site
+    from diloco_chaos.harness.record.undo_log import UndoLog
+    from diloco_chaos.harness.record.undos import Undo
+
+LOOPBACK = "127.0.0.1"
+EMBEDDED, REAL = "embedded", "real"
+TOXIPROXY = Option("toxiproxy", "The proxy of the links between nodes: embedded (ours), real (the toxiproxy-server on "
+                                "the PATH), or a path of one.", EMBEDDED)
+TOXIPROXY_PORT = Option("toxiproxy_port", "Port of the link proxy's API, to inspect with toxiproxy-cli; 0: any free "
+                                          "port.", 0, between=(0, 65535))
+
+
+class Local(Place):
+    """See the module."""
+
+    name = "local"
+    nodes = "processes"
+    can: ClassVar[frozenset[Ability]] = EVERYWHERE | {"signal_process"}
+    unable = "processes alone can't do that"
+    alone: ClassVar[Mapping[Ability, str]] = {
+        "signal_process": "the processes of a node can be told apart on this machine only"}
+    takes: ClassVar[frozenset[Part]] = frozenset({"peers: caught"})
+    options = (TOXIPROXY, TOXIPROXY_PORT)
+
+    def __init__(self, links_port: int = 0, toxiproxy: str = "") -> None:
+        """`links_port`: of Toxiproxy's API, 0 for any. `toxiproxy`: the real server's binary, empty for the embedded
+        one."""
+        self._links_port, self._toxiproxy = links_port, toxiproxy
+
+    @classmethod
+    def chosen(cls, given: Mapping[str, Any]) -> Self:
+        """With a port that is free, and a server that is there."""
+        return cls(free(given.get("toxiproxy_port", 0)), _binary(given.get("toxiproxy", EMBEDDED)))
+
+    def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
+        """Processes in this one's care."""
+        from diloco_chaos.harness.places.local.site import LocalSite
+        return LocalSite(run, record, undo_log, links_port=self._links_port, toxiproxy=self._toxiproxy)
+
+    @classmethod
+    def requirements(cls, given: Mapping[str, Any]) -> list[Requirement]:
+        """Nothing is needed, but for what only some runs use."""
+        from diloco_chaos.harness.places.local.link_server import VARIABLE
+        server = os.environ.get(VARIABLE) or shutil.which("toxiproxy-server")
+        return [Requirement("toxiproxy-server", "ok", server) if server else
+                Requirement("toxiproxy-server", "optional", "not installed", "not needed: links are embedded on local"),
+                Requirement("C compiler", "ok", compiler()) if compiler() else
+                Requirement("C compiler", "optional", "not installed",
+                            "only for `peers: caught` of a trainer of commands")]
+
+    @classmethod
+    def undos(cls) -> tuple[type[Undo], ...]:
+        """Of links beside the harness, which other places have, too."""
+        from diloco_chaos.harness.places.links.undos import Enable, Toxin
+        return Toxin, Enable
+
+
+def free(port: int) -> int:
+    """A port of the link proxy's API, which nobody has.
+
+    Raises:
+        OptionError: somebody has it.
+    """
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        raise OptionError(f"--toxiproxy-port {port}: {os.strerror(error.errno or 0)}; choose another one, or leave it "
+                          f"out for any") from error
+    return port
+
+
+def _binary(choice: str) -> str:
+    """The real server's; empty for the embedded one."""
+    from diloco_chaos.harness.places.base import ClusterError
+    from diloco_chaos.harness.places.local.link_server import real_server
+    if choice == EMBEDDED:
+        return ""
+    if choice != REAL and "/" not in choice:
+        raise OptionError(f"--toxiproxy {choice}: {EMBEDDED}, {REAL}, or a path such as ./toxiproxy-server"
+                          f"{nearest(choice, [EMBEDDED, REAL])}")
+    try:
+        return real_server("" if choice == REAL else choice)
+    except ClusterError as error:
+        raise OptionError(f"--toxiproxy {choice}: {error}") from error

@@ -1,0 +1,126 @@
+"""A run as processes on this machine: no root, no Docker, nothing but Python."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from diloco_chaos.harness.places.base import NodeSpec, Recorder
+from diloco_chaos.harness.places.catching import Catcher
+from diloco_chaos.harness.places.commands import CaughtLinks, Commands, meets, must_have_caught
+from diloco_chaos.harness.places.files import RunFiles
+from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.local.addresses import LocalAddresses
+from diloco_chaos.harness.places.local.family import Family
+from diloco_chaos.harness.places.local.links import LinksBeside
+from diloco_chaos.harness.places.local.process import LocalProcess
+from diloco_chaos.harness.places.local.spawning import LOOPBACK, OURS, spawned
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.places.site import Site
+from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.core.programs import Program, search_path
+from diloco_chaos.harness.trainers.wire.echo import EchoServer
+
+
+class LocalSite(Site):
+    """Nodes die with the thread that made it (PR_SET_PDEATHSIG), so make it in a thread that lives as long as the
+    run."""
+
+    nodes: Nodes[LocalProcess]
+
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, *, links_port: int = 0, toxiproxy: str = "",
+                 launcher: Callable[[NodeSpec], Sequence[str]] = lambda _: ()) -> None:
+        """`links_port`: the port of Toxiproxy's API, 0 for any. `toxiproxy`: the real server's binary, empty for the
+        embedded one. `launcher(node)`: a program, with its arguments, that becomes the node's command, as `nice` does.
+        The rest: see `diloco_chaos.harness.places.place.Place.site`."""
+        (run / "logs").mkdir(parents=True, exist_ok=True)
+        self._run, self._undo_log, self._launcher = run, undo_log, launcher
+        self._links_port, self._toxiproxy = links_port, toxiproxy
+        self.nodes = Nodes(run, record, undo_log, self._spawn)
+        self.server = LinksBeside(run, undo_log.token)
+        self.links = RunLinks(self.server, self.nodes, undo_log)
+        self.files = RunFiles(run, self.nodes)
+        self.parts = (self.links, NodeProcesses(self.nodes))
+        self._addresses = LocalAddresses(self.nodes, undo_log.token)
+        self._commands = Commands(run, self.nodes, self.links, self._addresses)
+        self._catcher: Catcher | None = None
+        self._echo: EchoServer | None = None
+
+    def start(self, nodes: Sequence[NodeSpec]) -> None:
+        """Start the links, the nodes that listen, then all others; commands in their own order."""
+        self.server.begin(self._toxiproxy, self._links_port)
+        if meets(nodes):
+            self._catcher = Catcher(self._run, self._undo_log.token, CaughtLinks(self.links, self._addresses).way)
+        if any(spec.program for spec in nodes):
+            self._echo = EchoServer(self._undo_log.token, LOOPBACK)
+            self._commands.start(nodes, self._echo.address)
+            return
+        for spec in (node for node in nodes if node.listens):
+            self.nodes.ports[spec.name] = self._addresses.hold_port()
+            self.nodes.start(spec, spec.incarnation)
+            self.nodes.await_listening(spec.name)
+        for spec in (node for node in nodes if not node.listens):
+            self.join(spec)
+
+    def join(self, node: NodeSpec) -> None:
+        """Make the link, start the node."""
+        self.links.make(node.name, f"{LOOPBACK}:{self.nodes.ports[node.connects_to]}")
+        self.nodes.start(node, node.incarnation)
+
+    def poll(self) -> None:
+        """And tell what could not be caught."""
+        must_have_caught(self._catcher)
+        super().poll()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL after two seconds; what was owed for these processes is owed no more."""
+        if self._catcher is not None:
+            self._catcher.close()
+        self.nodes.end()
+        self.server.end()
+        self.links.close()
+        self._addresses.close()
+        if self._echo is not None:
+            self._echo.close()
+            self._echo = None
+
+    def _spawn(self, spec: NodeSpec, number: int) -> LocalProcess:
+        if spec.program is not None:
+            return self._command(spec, spec.program, number)
+        argv = spec.command(number, python=sys.executable, host=LOOPBACK, listen=self.nodes.ports.get(spec.name, 0),
+                            connect=self.links.addresses.get(spec.name, ""))
+        popen = self._popen(spec, number, [*argv, "--parent", str(os.getpid())], OURS)
+        return LocalProcess(popen, self._undo_log)
+
+    def _command(self, spec: NodeSpec, program: Program, number: int) -> LocalProcess:
+        started = self._commands.started(spec, program, number)
+        env = started.env
+        env["PATH"] = search_path(env.get("PATH") or os.environ.get("PATH", ""))
+        if self._catcher is not None and program.meets:
+            env |= self._catcher.environment(env.get("LD_PRELOAD") or os.environ.get("LD_PRELOAD", ""))
+        tied = [sys.executable, "-m", "diloco_chaos.harness.base.parent_death", str(os.getpid())]
+        popen = self._popen(spec, number, [*tied, *started.argv], env, started.cwd or None)
+        token = self._undo_log.token
+        return LocalProcess(popen, self._undo_log, Family(popen, token, f"{spec.name}.{number}"))
+
+    def _popen(self, spec: NodeSpec, number: int, argv: Sequence[str], env: dict[str, str],
+               cwd: str | None = None) -> subprocess.Popen[bytes]:
+        return spawned(self._run, self._undo_log.token, [*self._launcher(spec), *argv], spec.name, number, env, cwd)
+
+
+class NodeProcesses:
+    """Implements `diloco_chaos.harness.places.capabilities.Processes`."""
+
+    def __init__(self, nodes: Nodes[LocalProcess]) -> None:
+        self._nodes = nodes
+
+    def signal_process(self, node: str, process: str, number: signal.Signals) -> list[int]:
+        """Of a command; others have none that could be told apart."""
+        running, (name, _, which) = self._nodes[node], process.rpartition("-")
+        if running.process.family is None or running.spec.program is None:
+            return []
+        return running.process.family.signal_process(running.spec.program.processes[name], which, number)

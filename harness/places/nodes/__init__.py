@@ -1,0 +1,1 @@
+"""A run's nodes: their processes and incarnations, which follow each other."""

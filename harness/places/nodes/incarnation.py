@@ -1,0 +1,178 @@
+"""One incarnation of a node, wherever it runs: what is known of it, and how faults bring its end about."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from diloco_chaos.harness.base.processes import Identity, identity
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState
+from diloco_chaos.harness.places.nodes.process import Process
+from diloco_chaos.harness.record.undo_log import OpenUndos, UndoLog
+from diloco_chaos.harness.record.undos import Lift
+
+STOP_TIMEOUT_S = 2.0
+Clock = Callable[[], float]
+P = TypeVar("P", bound=Process)
+_POLL_S = 0.005
+
+
+class Incarnation(Generic[P]):
+    """What is done to one that has ended is done to nobody."""
+
+    def __init__(self, spec: NodeSpec, number: int, process: P, undo_log: UndoLog,
+                 clock: Clock = time.monotonic) -> None:
+        """`clock`: seconds, as `time.monotonic` counts them."""
+        self.spec, self.number, self.process = spec, number, process
+        self.expected_exit = False
+        """A fault brings its end about: its death is no error."""
+        self.restart_after: float | None = None
+        """Seconds from its end to the start of the next incarnation; None: there is none."""
+        self.restart_at: float | None = None
+        self.status: int | None = None
+        """Exit status, once it was seen to be gone; negative: the signal that ended it."""
+        self.paused = False
+        self._clock, self._undos = clock, OpenUndos(undo_log)
+        self._kill_at: float | None = None
+        self._limits: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.spec.name
+
+    @property
+    def alive(self) -> bool:
+        """Whether it was not seen to be gone."""
+        return self.status is None
+
+    def known(self) -> NodeState:
+        """Its state."""
+        if self.alive:
+            paused = self.paused or self.process.held
+            return NodeState("paused" if paused else "running", self.number, self.process.known_pid)
+        return NodeState("finished" if self.status == 0 else "dead", self.number, None)
+
+    @property
+    def next_at(self) -> float:
+        """When there is something to be done to it that nothing announces: seconds of its clock, infinite for never."""
+        return min((at for at in (self._kill_at, self.restart_at) if at is not None), default=float("inf"))
+
+    def residue(self) -> list[str]:
+        """What of any fault is still on it, in words; one whose end has been brought about is on its way."""
+        if not self.alive or (self.expected_exit and self._kill_at is not None):
+            return []
+        return [f"{self.name} {words}" for words, present in (
+            ("is throttled", self.process.throttled), ("is stopped", self.process.stands_still()),
+            ("may write no large file", self._limits is not None)) if present]
+
+    def look(self, now: float) -> int | None:
+        """The exit status, the first time that it is seen; a SIGTERM that was ignored becomes a SIGKILL."""
+        if not self.alive:
+            return None
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            self.process.send(signal.SIGKILL)
+        status = self.process.ended()
+        if status is not None:
+            self._gone(status, now)
+        return status
+
+    def end(self, number: signal.Signals, restart_after: float | None) -> None:
+        """Bring its end about; SIGTERM is followed by SIGKILL after two seconds."""
+        if self.alive:
+            self.expect_exit(restart_after)
+            self.process.send(number)
+            if number == signal.SIGTERM:
+                self._kill_at = self._clock() + STOP_TIMEOUT_S
+
+    def expect_exit(self, restart_after: float | None) -> None:
+        """It is about to end by a fault; the next incarnation starts after so many seconds, None: none does."""
+        self.expected_exit, self.restart_after = True, restart_after
+
+    def wait(self) -> int:
+        """Wait for the end that was brought about; the exit status.
+
+        Raises:
+            ClusterError: it is still there after two seconds.
+        """
+        until = time.monotonic() + STOP_TIMEOUT_S
+        while (status := self.process.ended()) is None:
+            if time.monotonic() > until:
+                raise ClusterError(f"{self.name} does not end")
+            time.sleep(_POLL_S)
+        self._gone(status, self._clock())
+        return status
+
+    def pause(self) -> None:
+        """Stop it where it is; one that stopped itself is taken over."""
+        if self.alive and not self.paused:
+            self.process.freeze()
+            self.paused = True
+
+    def resume(self) -> None:
+        """Let it go on where it was paused."""
+        if self.paused:
+            self.process.thaw()
+            self.paused = False
+
+    def throttle(self, share: float | None, spread: float = 0.0, seed: int = 0) -> None:
+        """Let it run only this share of the time; None: all of it again."""
+        self.process.unthrottle()
+        if share is not None and self.alive:
+            self.process.throttle(share, spread, seed)
+
+    def limit_writes(self, size: int, restart_after: float) -> None:
+        """Set the soft limit RLIMIT_FSIZE from outside; it may die of it."""
+        if self.alive and self._limits is None:
+            try:
+                soft, hard = self.process.file_limits(None)
+            except ProcessLookupError:
+                return  # it is gone, and was not seen to be yet
+            if pid := self.process.pid:  # else it ends with what it runs in
+                self._undos.record("limit", Lift, process=identity(pid) or Identity(pid, 0), soft=soft, hard=hard)
+            self._limits = (soft, hard)
+            self.expect_exit(restart_after)
+            with suppress(ProcessLookupError):
+                self.process.file_limits((size, hard))
+
+    def unlimit_writes(self) -> None:
+        """The limits from before."""
+        if self._limits is not None:
+            limits, self._limits = self._limits, None
+            with suppress(ProcessLookupError):
+                self.process.file_limits(limits)
+            self.clear_expected_exit()
+            self._undos.complete("limit")
+
+    def clear_expected_exit(self) -> None:
+        """What might have ended it is over; where it did, or another fault is about to, its end is still to be seen."""
+        self.expected_exit = self._kill_at is not None or self._limits is not None or self.process.is_gone()
+
+    def stop(self) -> None:
+        """The run is over: let it go and ask it to end. Wait for it with `process.reap`."""
+        self.restart_at = None
+        if not self.process.reachable:
+            return
+        self.process.unthrottle()
+        if self.process.ended() is None:
+            self.resume()
+            self.process.send(signal.SIGCONT)
+            self.process.send(signal.SIGTERM)
+
+    def reap(self, until: float) -> None:
+        """The run is over: wait for its end until then, and kill it; nothing is owed to it any more."""
+        self.process.reap(until)
+        self._undos.complete_all()
+
+    def _gone(self, status: int, now: float) -> None:
+        """It has ended: nothing is owed to it any more."""
+        self.process.over(self.expected_exit)
+        self.status, self.paused, self._limits = status, False, None
+        self.process.unthrottle()
+        self._undos.complete_all()
+        if self.expected_exit and self.restart_after is not None:
+            self.restart_at = now + self.restart_after

@@ -1,0 +1,199 @@
+"""A run's nodes on any place: their incarnations, which follow each other, are watched, restarted and hit by faults."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Generic
+
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec, NodeState, Recorder, status_words
+from diloco_chaos.harness.places.nodes.incarnation import STOP_TIMEOUT_S, Clock, Incarnation, P
+from diloco_chaos.harness.record.storage.files import last_lines
+from diloco_chaos.harness.record.tape.events import Exit, Listening, Spawn
+from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.undo_log import UndoLog
+
+START_TIMEOUT_S = 30.0
+_AGAIN_S = 1.0
+Spawner = Callable[[NodeSpec, int], P | None]
+"""spawn(node, number): start this incarnation; None where the place can't be asked now: that is done again."""
+LastLines = Callable[[str, int], str]
+"""last_lines(node, number): the end of an incarnation's log, to be shown."""
+
+
+def log_of(run: Path, node: str, number: int) -> Path:
+    """Where the log of an incarnation lies."""
+    return run / "logs" / f"{node}.{number}.log"
+
+
+def end_of_log(run: Path, node: str, number: int, count: int = 12) -> str:
+    """The last lines of an incarnation's log, to be shown."""
+    lines = last_lines(log_of(run, node, number))[-count:]
+    return "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
+
+
+class Nodes(Mapping[str, Incarnation[P]], Generic[P]):
+    """Each node's newest incarnation, by the node's name."""
+
+    def __init__(self, run: Path, record: Recorder, undo_log: UndoLog, spawn: Spawner[P], *,
+                 clock: Clock = time.monotonic, last_lines: LastLines | None = None,
+                 on_end: Callable[[Incarnation[P], int], None] = lambda *_: None) -> None:
+        """`clock`: seconds, as `time.monotonic` counts them. `last_lines`: of a log that is not in the run's folder.
+        `on_end(node, status)`: is told of every end before it is recorded, and may raise what is behind it."""
+        self.ports: dict[str, int] = {}
+        """Node -> where it listens."""
+        self.superseded: dict[str, Incarnation[P]] = {}
+        """Node -> an incarnation that stands beside its successor."""
+        self._run, self._record, self._undo_log, self._spawn = run, record, undo_log, spawn
+        self._clock, self._on_end = clock, on_end
+        self.last_lines: LastLines = last_lines or (lambda node, number: end_of_log(run, node, number))
+        self._newest: dict[str, Incarnation[P]] = {}
+        self._no_space: dict[str, float] = {}  # node -> seconds after which it is started again
+
+    def __getitem__(self, node: str) -> Incarnation[P]:
+        return self._newest[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._newest)
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def everyone(self) -> list[Incarnation[P]]:
+        """And those that were superseded."""
+        return [*self._newest.values(), *self.superseded.values()]
+
+    # -- their beginning and their end ---------------------------------------------------------------------------------
+
+    def start(self, spec: NodeSpec, number: int) -> Incarnation[P]:
+        """Start this incarnation, and record it; where the place can't be asked, the one before waits a second more.
+
+        Raises:
+            ClusterError: it can't be started.
+        """
+        process = self._spawn(spec, number)
+        if process is None:
+            self._newest[spec.name].restart_at = self._clock() + _AGAIN_S
+            return self._newest[spec.name]
+        self._newest[spec.name] = started = Incarnation(spec, number, process, self._undo_log, self._clock)
+        self._record(Spawn(target=spec.name, incarnation=number, **process.whereabouts()))
+        return started
+
+    def poll(self) -> None:
+        """Notice deaths, restart what is due.
+
+        Raises:
+            ClusterError: a node died that nobody killed.
+        """
+        now = self._clock()
+        for node in self.everyone():
+            if (status := node.look(now)) is not None:
+                self._ended(node, status)
+            if node.restart_at is not None and now >= node.restart_at:
+                node.restart_at = None
+                self.start(node.spec, node.number + 1)
+                if node.name in self._no_space:  # it comes back to a full disk: another fault had ended it before
+                    self.expect_no_space(node.name, self._no_space[node.name])
+
+    def wait_gone(self, node: str) -> None:
+        """Wait for the end that was brought about.
+
+        Raises:
+            ClusterError: it is still there after two seconds.
+        """
+        if self[node].alive:
+            self._ended(self[node], self[node].wait())
+
+    def end(self, passing: tuple[type[Exception], ...] = (), warn: Callable[[str], None] = lambda _: None) -> None:
+        """SIGTERM, and SIGKILL after two seconds. `passing`: what keeps one from being asked to end, and no other; it
+        ends with what it runs in. `warn` is told of it."""
+        for node in self.everyone():
+            try:
+                node.stop()
+            except passing as error:
+                warn(str(error))
+        until = time.monotonic() + STOP_TIMEOUT_S
+        for node in self.everyone():
+            node.reap(until)
+
+    def await_listening(self, name: str) -> int:
+        """The port that a node that was just started says it listens on.
+
+        Raises:
+            ClusterError: it ended before, or took too long.
+        """
+        until, number = time.monotonic() + START_TIMEOUT_S, self[name].number
+        while time.monotonic() < until:
+            for event in Tape.read(self._run / "tape").of(Listening, node=name):
+                if event.inc == number:
+                    return event.port
+            if (status := self[name].process.ended()) is not None:
+                raise ClusterError(f"{name} did not start ({status_words(status)}):\n{self.last_lines(name, number)}")
+            time.sleep(0.02)
+        raise ClusterError(f"{name} did not listen within {START_TIMEOUT_S:.0f} s:\n{self.last_lines(name, number)}")
+
+    def _ended(self, node: Incarnation[P], status: int) -> None:
+        """Record an end. A command's scheduler may start it again; where it does not, the others go on."""
+        self._on_end(node, status)
+        program = node.spec.program
+        if program is not None and not node.expected_exit and (
+                program.restart == "always" or (program.restart == "on-failure" and status != 0)):
+            node.restart_at = self._clock() + program.restart_delay
+        self._record(Exit(target=node.name, incarnation=node.number, status=status, killed=node.expected_exit,
+                          again=None if program is None else node.restart_at is not None, **node.process.details()))
+        if status != 0 and not node.expected_exit and program is None:
+            raise ClusterError(f"{node.name} died on its own ({status_words(status)}):\n"
+                               f"{self.last_lines(node.name, node.number)}")
+
+    # -- what faults do to them ----------------------------------------------------------------------------------------
+
+    def states(self) -> dict[str, NodeState]:
+        """Every node's state."""
+        return {name: node.known() for name, node in self._newest.items()}
+
+    def supersede(self, node: str) -> None:
+        """Stop it, and start the next incarnation beside it."""
+        current, before = self[node], self.superseded.get(node)
+        if current.alive and not (before and before.alive):
+            current.pause()
+            current.expect_exit(None)  # nobody is to follow its successor
+            self.superseded[node] = current
+            self.start(current.spec, current.number + 1)
+
+    def revive(self, node: str) -> None:
+        """Let the old one go on. Until its successor is heard of it is the rightful one; then it has to see that, or it
+        stays to the end of the run. One that stopped itself at a failpoint goes on, too."""
+        if node in self.superseded:
+            self.superseded[node].pause()  # takes it over
+            self.superseded[node].resume()
+
+    def unlimit_writes(self, node: str) -> None:
+        """The limit from before. What its processes may end of beside that stands."""
+        self[node].unlimit_writes()
+        if node in self._no_space:
+            self.expect_no_space(node, self._no_space[node])
+
+    def expect_no_space(self, node: str, restart_after: float) -> None:
+        """Its processes end because nothing can be written, until there is room again."""
+        self._no_space[node] = restart_after
+        if self[node].alive:
+            self[node].expect_exit(restart_after)
+
+    def space_again(self, node: str) -> None:
+        """There is room; harmless where there always was."""
+        self._no_space.pop(node, None)
+        if self[node].alive:
+            self[node].clear_expected_exit()
+
+    def residue(self) -> list[str]:
+        """What of any fault is still on them, in words."""
+        return [words for node in self.everyone() for words in node.residue()]
+
+    def dump_stacks(self) -> None:
+        """SIGUSR1: nodes write their stacks to their logs (a stopped one does so when it is ended); commands would die
+        of it."""
+        for node in self._newest.values():
+            if node.alive and node.spec.program is None:
+                node.process.send(signal.SIGUSR1)

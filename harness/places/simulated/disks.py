@@ -1,0 +1,57 @@
+"""The simulated disks of nodes that keep a state."""
+
+from __future__ import annotations
+
+from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.files import Change
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+from diloco_chaos.harness.places.simulated.process import VirtualProcess
+from diloco_chaos.harness.simulation.client import SimulatedClient
+from diloco_chaos.harness.simulation.disk import MemoryDisk
+from diloco_chaos.harness.trainers.core.memory import Corruption
+
+
+class SimulatedDisks:
+    """Implements `diloco_chaos.harness.places.files.NodeFiles` and `diloco_chaos.harness.places.capabilities.Disks`."""
+
+    def __init__(self, nodes: Nodes[VirtualProcess]) -> None:
+        self._nodes = nodes
+        self.of_node: dict[str, MemoryDisk] = {}
+
+    def state(self, node: str) -> dict[str, int]:
+        """What is on its disk."""
+        disk = self._disk(node)
+        return {name: len(disk.data(name)) for name in disk.names()}
+
+    def alter(self, node: str, name: str, change: Change) -> None:
+        """Rewrite or remove a file."""
+        disk = self._disk(node)
+        disk.alter(name, change(disk.data(name)))
+
+    def tape_size(self, node: str) -> int:
+        """None: the tape lies on no simulated disk, and no limit concerns it."""
+        return 0
+
+    def corrupt_memory(self, node: str, corruption: Corruption) -> None:
+        """The simulated process does it itself."""
+        process = self._nodes[node].process.simulated
+        assert isinstance(process, SimulatedClient), "only learners train"
+        process.corruptions.append(corruption)
+
+    def fill_disk(self, node: str, restart_after: float) -> int:
+        """Nothing more can be written."""
+        disk = self.of_node[node]
+        self._nodes.expect_no_space(node, restart_after)
+        disk.full = True
+        return sum(len(disk.data(name)) for name in disk.names())
+
+    def empty_disk(self, node: str) -> None:
+        """There is room again."""
+        if self.of_node[node].full:
+            self.of_node[node].full = False
+            self._nodes.space_again(node)
+
+    def _disk(self, node: str) -> MemoryDisk:
+        if node not in self.of_node:
+            raise ClusterError(f"{node} keeps no state")
+        return self.of_node[node]

@@ -1,0 +1,50 @@
+"""One run's nodes, links and files at a place: how they begin, what goes on, and how they end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from diloco_chaos.harness.places.base import NodeSpec
+from diloco_chaos.harness.places.files import NodeFiles
+from diloco_chaos.harness.places.links.run_links import RunLinks
+from diloco_chaos.harness.places.nodes.nodes import Nodes
+
+
+class Site(ABC):
+    """What a place puts together for a run. Faults act on its parts: `diloco_chaos.harness.places.cluster.Cluster`."""
+
+    nodes: Nodes[Any]
+    links: RunLinks
+    files: NodeFiles
+    parts: Sequence[object] = ()
+    """What has the capabilities of this place (`diloco_chaos.harness.places.capabilities`)."""
+
+    @abstractmethod
+    def start(self, nodes: Sequence[NodeSpec]) -> None:
+        """Start all nodes, and whatever they need.
+
+        Raises:
+            ClusterError: one of them did not come up.
+        """
+
+    @abstractmethod
+    def join(self, node: NodeSpec) -> None:
+        """Start a node that was not there from the beginning, and its link."""
+
+    def poll(self) -> None:
+        """Supervise: notice deaths, restart what is due.
+
+        Raises:
+            ClusterError: a node died that nobody killed, or the place can't go on.
+        """
+        self.nodes.poll()
+
+    def residue(self) -> list[str]:
+        """What of any fault is still there, in words; empty when all is undone."""
+        return [*self.nodes.residue(), *self.links.residue()]
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End every node and link, and remove what the run has made; can be called at any time, twice too."""

@@ -1,0 +1,337 @@
+"""The cluster in pods, with an API server that is made up: its pods are agents on this machine, each in a folder of its
+own. What a real one does differently, tests/alone/test_kubernetes.py sees."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import remote_runs
+from diloco_chaos.harness.base.machine import Sample
+from diloco_chaos.harness.links.client import LinkError
+from diloco_chaos.harness.places.base import ClusterError, NodeSpec
+from diloco_chaos.harness.places.capabilities import Drains, Machines, Pods, Watched
+from diloco_chaos.harness.places.cluster import Cluster
+from diloco_chaos.harness.places.kubernetes import site as module
+from diloco_chaos.harness.places.kubernetes.api import PART, AwayError, KubernetesError
+from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.remote import agent
+from diloco_chaos.harness.record.tape.events import Start
+from remote_runs import TOKEN
+
+HUB = """
+import json, os, sys, time
+os.makedirs("tape", exist_ok=True)
+with open(f"tape/hub.{sys.argv[1]}.jsonl", "a") as tape:
+    told = {"t": 0, "node": "hub", "inc": int(sys.argv[1]), "event": "listening", "port": 7000}
+    tape.write(json.dumps(told) + chr(10))
+os.makedirs("state", exist_ok=True)
+open("state/kept", "w").write("kept")
+time.sleep(600)
+"""
+WORKER = """
+import json, os, sys, time
+os.makedirs("tape", exist_ok=True)
+with open(f"tape/worker.{sys.argv[1]}.jsonl", "a") as tape:
+    t = time.monotonic() - float(sys.argv[2])
+    tape.write(json.dumps({"t": t, "node": "worker", "inc": int(sys.argv[1]), "event": "start"}) + chr(10))
+time.sleep(600)
+"""
+
+
+class FakeApi:
+    """See the module. Pods are placed on two machines in turn."""
+
+    def __init__(self, folder):
+        self.folder, self.there, self.made, self.resized = folder, {}, [], []
+        self.away, self.refuses, self.removed = False, False, False
+
+    def _must_answer(self):
+        if self.away:
+            raise AwayError("the API server does not answer")
+
+    def make(self, namespace, what):
+        self._must_answer()
+        self.made.append(what)
+        if what["kind"] == "Pod":
+            self._run(what["metadata"]["name"], what["metadata"]["labels"][PART])
+        return SimpleNamespace(metadata=SimpleNamespace(uid="uid"))
+
+    def let_go_on(self, namespace, job):
+        self._run("owner-x", "owner")
+
+    def _run(self, name, part):
+        folder = self.folder / name
+        folder.mkdir()
+        process = subprocess.Popen([sys.executable, agent.__file__, "--run", str(folder), "--port", "0"], cwd=folder,
+                                   env=os.environ | {"DILOCO_CHAOS_TOKEN": TOKEN}, stdout=subprocess.PIPE, text=True)
+        port = int(process.stdout.readline().split()[-1])
+        self.there[name] = SimpleNamespace(name=name, part=part, port=port, process=process,
+                                           machine=f"m{len(self.there) % 2 + 1}")
+
+    def pods(self, namespace, run, part=""):
+        self._must_answer()
+        return [SimpleNamespace(
+            metadata=SimpleNamespace(name=pod.name, creation_timestamp=0, deletion_timestamp=None),
+            spec=SimpleNamespace(node_name=pod.machine),
+            status=SimpleNamespace(phase="Running" if pod.process.poll() is None else "Failed", reason="Gone",
+                                   container_statuses=[], conditions=[]))
+            for pod in list(self.there.values()) if part in ("", pod.part)]
+
+    def delete_pod(self, namespace, name, grace=0):
+        self._must_answer()
+        if (pod := self.there.pop(name, None)) is not None:
+            pod.process.terminate() if grace else pod.process.kill()
+            self.folder.joinpath(f"{name}.deleted").touch()
+            pod.process.wait(20)
+        return pod is not None
+
+    def evict_pod(self, namespace, name):
+        self.delete_pod(namespace, name, grace=2)
+
+    def resize(self, namespace, pod, resources):
+        self.resized.append((pod, resources["limits"]))
+
+    def dial(self, namespace, pod, port):
+        self._must_answer()
+        try:
+            return socket.create_connection(("127.0.0.1", self.there[pod].port), 1.0)
+        except (KeyError, OSError) as error:
+            raise KubernetesError(str(error)) from error
+
+    def answers(self):
+        return not self.away
+
+    def remove(self, namespace, run):
+        self._must_answer()
+        for pod in list(self.there):
+            self.delete_pod(namespace, pod)
+        self.removed = True
+        return True
+
+    def wait_removed(self, namespace, run, seconds):
+        return ["namespace, which is being terminated"] if self.refuses else []
+
+    def close(self):
+        for pod in self.there.values():
+            pod.process.kill()
+            pod.process.wait()
+
+
+class FakeLinks:
+    """Toxiproxy, as far as it is asked."""
+
+    def __init__(self, address):
+        self.proxies = {}
+
+    def version(self):
+        return "2.12.0"
+
+    def create(self, side, upstream, listen="", enabled=True):
+        self.proxies[side] = upstream
+        return listen
+
+    def toxics(self, side):
+        return []
+
+    def enabled(self, side):
+        if side not in self.proxies:
+            raise LinkError("no such link")
+        return True
+
+
+class Ground(remote_runs.Ground):
+    """Of pods."""
+
+    def __init__(self, path, api, **settings):
+        super().__init__(path)
+        self.api = api
+        self.site = module.KubernetesSite(self.run, self.record, self.undo_log,
+                                          KubernetesSettings(context="c", start_within=20, **settings))
+        self.cluster = Cluster(self.site)
+
+    def start(self):
+        hub = NodeSpec("hub", (sys.executable, "-c", HUB, "{incarnation}"), listens=True, state="state")
+        worker = NodeSpec("worker", (sys.executable, "-c", WORKER, "{incarnation}", "{epoch}"), connects_to="hub",
+                          epoch=self.epoch)
+        self.cluster.start([hub, worker])
+        return self.cluster
+
+    def back(self):
+        """The worker's next incarnation has begun."""
+        self.until(lambda: any(event.inc == 1 for event in self.tape().of(Start, node="worker")))
+
+
+@pytest.fixture
+def make_ground(tmp_path, monkeypatch):
+    (tmp_path / "pods").mkdir()
+    api = FakeApi(tmp_path / "pods")
+    monkeypatch.setattr(module, "Api", lambda context: api)
+    monkeypatch.setattr("diloco_chaos.harness.places.kubernetes.toxiproxy.Links", FakeLinks)
+    made = []
+
+    def make(**settings):
+        made.append(Ground(tmp_path, api, **settings))
+        return made[0]
+    yield make
+    api.away = api.refuses = False
+    for ground in made:
+        ground.cluster.stop()
+        ground.undo_log.close()
+    api.close()
+
+
+@pytest.fixture
+def ground(make_ground):
+    found = make_ground()
+    found.start()
+    return found
+
+
+def test_nodes_run_in_pods_and_what_they_write_is_here(ground):
+    assert [fields["host"] for fields in (*ground.of("spawn", "hub"), *ground.of("spawn"))] == ["hub-0", "worker-0"]
+    started = ground.until(lambda: ground.tape().of(Start, node="worker"))
+    assert 0 < started[0].t < 60
+    assert ground.cluster.state_files("hub") == {"kept": 4}
+
+
+def test_one_that_was_killed_comes_back_in_the_same_pod(ground):
+    ground.cluster.kill("worker", 0.1)
+    ground.back()
+    assert [(one["status"], one["killed"]) for one in ground.of("exit")] == [(-signal.SIGKILL, True)]
+    assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-0"]
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_one_whose_pod_is_taken_away_comes_back_in_another(ground, evict):
+    ground.cluster.having(Pods).delete_pod("worker", 0.1, evict=evict)
+    ground.back()
+    assert ground.of("exit")[0]["status"] in (-signal.SIGTERM, -signal.SIGKILL)
+    assert [one["host"] for one in ground.of("spawn")] == ["worker-0", "worker-1"]
+
+
+def test_a_pod_that_is_gone_and_nobody_took_ends_the_run_with_a_sentence(ground):
+    ground.api.there["worker-0"].process.kill()
+    with pytest.raises(ClusterError, match=r"worker died on its own \(killed by SIGKILL\)"):
+        ground.until(lambda: False, seconds=20)
+    assert ground.of("exit")[0]["lost"] == "its pod ended: Gone"
+
+
+def test_where_the_api_server_is_away_a_pod_is_made_once_it_is_back(ground):
+    ground.cluster.having(Pods).delete_pod("worker", 0.1)
+    ground.api.away = True
+    ground.until(lambda: ground.of("exit"))
+    end = time.monotonic() + 1.5
+    ground.until(lambda: time.monotonic() > end)
+    assert len(ground.of("spawn")) == 1
+    ground.api.away = False
+    ground.back()
+
+
+def test_another_pod_of_the_run_s_own_stands_beside_the_nodes_again(ground):
+    asked = []
+    ask = ground.site.owner.host.agent.soon
+    ground.site.owner.host.agent.soon = lambda do, **fields: (asked.append(do), ask(do, **fields))
+    ground.api.delete_pod("", "owner-x")
+    (ground.path / "pods/owner-x").rename(ground.path / "pods/owner-w")
+    ground.api.let_go_on("", "owner")
+    ground.until(lambda: asked == ["spawn"])
+
+
+def test_clocks_are_compared_and_told(ground):
+    told = ground.until(lambda: ground.of("clock"))
+    assert abs(told[0]["ahead"]) <= 2 * told[0]["error"] + 0.01  # it is one and the same clock
+    assert 0 < told[0]["error"] < 1
+
+
+def test_what_pods_use_is_the_run_s(ground):
+    here = Sample(1.0, 2, 0.5, 0.3, 1.2, 0.0, 0.02, 0.4, 0.1, 0.0, 1.0, 2.0, 0.1, 0.5, 0.01)
+    found, = ground.until(lambda: ground.cluster.having(Watched).machines(here))
+    assert found["machine"] == "harness"  # all pods are on this machine
+    assert found["ours"] >= 0.3
+
+
+def test_a_drained_machine_gets_no_pod_any_more(ground):
+    machine = ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
+    ground.cluster.having(Drains).drain("worker", 0.1)
+    ground.back()
+    newest = [made for made in ground.api.made if made["kind"] == "Pod"][-1]
+    assert machine in str(newest["spec"]["affinity"]["nodeAffinity"])
+    assert (ground.path / "pods/worker-0.deleted").exists()
+
+
+def test_a_machine_whose_power_was_taken_is_brought_back_at_the_end(make_ground, tmp_path):
+    ground = make_ground(commands={"node_power_loss": f"touch {tmp_path}/off-{{machine}}",
+                                   "node_power_return": f"touch {tmp_path}/on-{{machine}}"})
+    ground.start()
+    machine = ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
+    ground.cluster.having(Machines).lose_machine("worker", 0.1)
+    assert (tmp_path / f"off-{machine}").exists()
+    assert "command" in ground.owed()
+    ground.back()
+    assert ground.of("exit")[0]["lost"] == f"{machine}, which it was on, has lost its power"
+    ground.cluster.stop()
+    assert (tmp_path / f"on-{machine}").exists()
+    assert ground.owed() == []
+
+
+def test_a_command_of_the_user_s_that_fails_is_told_with_what_it_said(make_ground):
+    ground = make_ground(commands={"node_partition": "sh -c 'echo no such switch >&2; exit 3'",
+                                   "node_partition_heal": "true"})
+    ground.start()
+    ground.until(lambda: ground.site.hosts.machine(ground.site.hosts["worker"]))
+    with pytest.raises(ClusterError, match="exit status 3: no such switch"):
+        ground.cluster.having(Machines).part_machine("worker", True)
+    ground.cluster.having(Machines).part_machine("worker", False)
+    assert "command" not in ground.owed()
+
+
+def test_a_straggler_s_pod_may_use_less_for_a_while(ground):
+    ground.cluster.throttle("worker", 0.5)
+    pod, limits = ground.api.resized[-1]
+    assert (pod, limits["cpu"]) == ("worker-0", "500m")  # half of one, for nobody knows yet what it uses
+    assert "worker is throttled" in ground.cluster.residue()
+    ground.cluster.throttle("worker", None)
+    assert ground.api.resized[-1][1]["cpu"] == "1"
+    assert ground.cluster.residue() == []
+
+
+def test_a_straggler_that_is_killed_leaves_no_limit_to_the_next_one_in_its_pod(ground):
+    ground.cluster.throttle("worker", 0.5)
+    ground.cluster.kill("worker", 0.1)
+    ground.back()
+    assert [(pod, limits["cpu"]) for pod, limits in ground.api.resized] == [("worker-0", "500m"), ("worker-0", "1")]
+
+
+def test_a_paused_one_stands_still_until_it_is_let_go_on(ground):
+    ground.cluster.pause("worker")
+    ground.until(lambda: ground.cluster.residue() == ["worker is stopped"])
+    ground.cluster.resume("worker")
+    ground.until(lambda: ground.cluster.residue() == [])
+
+
+def test_files_of_state_are_altered_where_they_are(ground):
+    ground.cluster.alter("hub", "kept", lambda content: content.upper())
+    assert (ground.path / "pods/hub-0/state/kept").read_bytes() == b"KEPT"
+    ground.cluster.alter("hub", "kept", lambda content: None)
+    assert ground.cluster.state_files("hub") == {}
+
+
+def test_what_could_not_be_removed_stays_owed_and_is_told(ground):
+    ground.api.refuses = True
+    ground.cluster.stop()
+    assert ground.owed() == ["namespace"]
+    assert ("warning", {"reason": "not removed yet: namespace, which is being terminated"}) in ground.events
+
+
+def test_so_it_is_while_the_api_server_is_away(ground):
+    ground.api.away = True
+    ground.cluster.stop()
+    assert ground.owed() == ["namespace"]
