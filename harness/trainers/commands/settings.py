@@ -263,6 +263,20 @@ class CommandSettings(SimpleSettings):
 
     # -- who there is --------------------------------------------------------------------------------------------------
 
+    @classmethod
+    def outline(cls, given: Mapping[str, Any], wrong: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+        """All nodes, with what is right about them; `true` for a command that is wrong. None where it is wrong which
+        nodes there are, or which of them listen."""
+        nodes = given.get("nodes")
+        mistakes = [where[1:] for where in wrong if where and where[0] == "nodes"]
+        if not isinstance(nodes, Mapping) or any(
+                len(where) < 2 or where[1] not in NodeKind.model_fields or where[1] in ("count", "listens")
+                for where in mistakes):
+            return None
+        spoilt = {tuple(where[:2]) for where in mistakes}
+        return {"nodes": {kind: {"run": "true"} | {key: item for key, item in one.items() if (kind, key) not in spoilt}
+                          for kind, one in nodes.items()}}
+
     @property
     def names(self) -> list[str]:
         """The workers."""
