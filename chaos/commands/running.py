@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from diloco_chaos.chaos.commands.allowing import AllowOption, must_be_allowed
 from diloco_chaos.chaos.commands.common import (
     Failure,
     JsonOption,
@@ -75,6 +76,7 @@ def run(
                                                       "it is inconclusive. A failed run is never repeated.")] = 0,
     evidence: Annotated[str, typer.Option(help="How much of what nodes compute with is kept, for it to be computed "
                                           "again: sampled (64 MB at the most), full, or off.")] = "sampled",
+    allow_commands: AllowOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,6 +87,8 @@ def run(
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
     wanted = _frozen(scenario, plan, seed, repeat)
+    if plan is not None:
+        must_be_allowed(wanted[0], str(plan), allow_commands)
     amount = _amount(evidence)
     _must_be_free(toxiproxy_port)
     backend = _backend(on, toxiproxy_port, toxiproxy, place, context, yes)
@@ -118,6 +122,7 @@ def resume(
                                                   "given.")] = None,
     toxiproxy: Annotated[str, typer.Option(help="Same as for `run`.")] = "embedded",
     toxiproxy_port: Annotated[int, typer.Option(min=0, max=65535, help="Same as for `run`.")] = 0,
+    allow_commands: AllowOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -140,6 +145,7 @@ def resume(
         ran_in = "pods" if on == "kubernetes" else "jobs"
         raise Failure(f"{folder}: it ran in {ran_in}, and what these kept is gone with them: run its plan again "
                       f"(diloco-chaos run --plan {folder / 'plan.json'} --on {on})", 2)
+    must_be_allowed(origin.plan, str(folder), allow_commands)
     _must_be_free(toxiproxy_port)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
