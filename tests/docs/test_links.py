@@ -29,8 +29,8 @@ def test_a_link_leads_somewhere(page, link):
         assert anchor in anchors(target)
 
 
-FOLDERS = ("chaos/", "faults/", "harness/", "scenarios/", "tests/", "docs/", "examples/", "benchmarks/", "docker/", ".ci/",
-           "src/")
+FOLDERS = ("chaos/", "faults/", "harness/", "scenarios/", "tests/", "docs/", "examples/", "benchmarks/", "docker/",
+           ".ci/", "src/")
 NAMED = [(page, path) for page in PAGES if page.name != "CHANGELOG.md"
          for path in re.findall(r"`([\w./*-]+/[\w./*-]*)`", page.read_text())
          if path.startswith(FOLDERS) and path not in OF_A_TUTORIAL]
