@@ -2,53 +2,78 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 from kubernetes.client import ApiClient, Configuration, CoreV1Api
 from kubernetes.client.exceptions import ApiException
-from kubernetes.stream import ws_client
-from websocket import ABNF, WebSocketException
 
 from diloco_chaos.harness.places.kubernetes import port_forward
 
 PORT, WITHIN_S = 7000, 5.0
+DATA, ERROR = 0, 1
+"""Channels of the port."""
 
 
-class Websocket:
-    """One end of a pair of sockets, as far as a port forward uses a websocket: a packet is a frame."""
+class ApiServer:
+    """As much of one as a port forward needs: a websocket (RFC 6455) whose frames begin with a channel."""
 
     def __init__(self):
-        self.sock, self.api_server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.connected = True
-        self.broken_by = None
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.asked = ""
+        self.status = "101 Switching Protocols"
+        self._accepting = threading.Thread(target=self._accept)
+        self._accepting.start()
 
-    def fileno(self):
-        return self.sock.fileno()
+    def _accept(self):
+        self._socket, _ = self._listening.accept()
+        self._socket.settimeout(WITHIN_S)
+        while "\r\n\r\n" not in self.asked:
+            self.asked += self._socket.recv(1 << 16).decode()
+        [key] = re.findall(r"(?i)sec-websocket-key: (\S+)", self.asked)
+        accept = base64.b64encode(hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()
+        self._socket.sendall((f"HTTP/1.1 {self.status}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                              f"Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n"
+                              ).encode())
+        for channel in (DATA, ERROR):
+            self.send(channel, PORT.to_bytes(2, "little"))
 
-    def recv_data_frame(self, _control):
-        data = self.sock.recv(1 << 16)
-        if self.broken_by is not None:
-            raise self.broken_by
-        return ABNF.OPCODE_BINARY, SimpleNamespace(data=data)
+    def send(self, channel, data):
+        self._socket.sendall(bytes([0x82, 1 + len(data), channel]) + data)
 
-    def shutdown(self):
-        self.connected = False
-        self.sock.close()
+    def received(self):
+        """What a frame of the client's says."""
+        self._accepting.join(WITHIN_S)
+        frame = self._socket.recv(1 << 16)
+        mask, masked = frame[2:6], frame[6:6 + (frame[1] & 0x7F)]
+        return bytes(byte ^ mask[index % 4] for index, byte in enumerate(masked))
 
-    close = shutdown
+    def breaks(self, how):
+        self._accepting.join(WITHIN_S)
+        if how == "reset":
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self._socket.close()
+        else:
+            self._socket.sendall(how)
+
+    def close(self):
+        self._accepting.join(WITHIN_S)
+        self._socket.close()
+        self._listening.close()
 
 
 @pytest.fixture
-def websocket(monkeypatch):
-    made = Websocket()
-    monkeypatch.setattr(ws_client, "create_websocket", lambda _configuration, _url, _headers: made)
+def api_server():
+    made = ApiServer()
     yield made
-    made.api_server.close()
+    made.close()
 
 
 @pytest.fixture
@@ -59,8 +84,8 @@ def raised(monkeypatch):
     return found
 
 
-def connection():
-    method = CoreV1Api(ApiClient(Configuration(host="http://127.0.0.1:1"))).connect_get_namespaced_pod_portforward
+def connection(api_server):
+    method = CoreV1Api(ApiClient(Configuration(host=api_server.url))).connect_get_namespaced_pod_portforward
     made = port_forward.connection(method, "training", "learner-1", PORT, WITHIN_S)
     made.settimeout(WITHIN_S)
     return made
@@ -73,37 +98,29 @@ def joined():
             assert not thread.is_alive()
 
 
-def unmasked(frame):
-    """The payload of a short websocket frame (RFC 6455, 5.2)."""
-    length, mask = frame[1] & 0x7F, frame[2:6]
-    return ABNF.mask(mask, frame[6:6 + length])
-
-
-def test_bytes_are_carried_both_ways(websocket, raised):
-    with connection() as ours:
-        for channel in (0, 1):  # what the API server begins each with
-            websocket.api_server.sendall(bytes([channel]) + PORT.to_bytes(2, "little"))
-        websocket.api_server.sendall(b"\x00answer")
-        assert ours.recv(10) == b"answer"
+def test_bytes_are_carried_both_ways_to_the_port_of_the_pod(api_server, raised):
+    with connection(api_server) as ours:
         ours.sendall(b"ask")
-        assert unmasked(websocket.api_server.recv(100)) == b"\x00ask"
+        assert api_server.received() == bytes([DATA]) + b"ask"
+        api_server.send(DATA, b"answer")
+        assert ours.recv(10) == b"answer"
     joined()
+    assert api_server.asked.startswith(f"GET /api/v1/namespaces/training/pods/learner-1/portforward?ports={PORT} ")
     assert not raised
 
 
-@pytest.mark.parametrize("error", [WebSocketException("broken"), OSError("reset"), RuntimeError("odd frame")])
-def test_a_broken_connection_ends_quietly_and_its_end_is_noticed(websocket, raised, error):
-    with connection() as ours:
-        websocket.broken_by = error
-        websocket.api_server.sendall(b"anything")
+@pytest.mark.parametrize("how", ["reset", b"\x82\x00", b"\x82\x03\x07ab", b"\x8f\x00"],
+                         ids=["reset", "an empty frame", "a channel that there is not", "an unknown opcode"])
+def test_a_broken_connection_ends_quietly_and_its_end_is_noticed(api_server, raised, how):
+    with connection(api_server) as ours:
+        api_server.breaks(how)
         assert ours.recv(10) == b""
     joined()
     assert not raised
-    assert websocket.sock.fileno() == -1
 
 
-def test_other_threads_still_tell_of_what_they_raise(websocket, raised):
-    with connection():
+def test_other_threads_still_tell_of_what_they_raise(api_server, raised):
+    with connection(api_server):
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
@@ -111,12 +128,10 @@ def test_other_threads_still_tell_of_what_they_raise(websocket, raised):
     assert [what.exc_type for what in raised] == [ZeroDivisionError]
 
 
-def test_no_connection_is_told_as_the_client_tells_it(monkeypatch):
-    def refused(_configuration, _url, _headers):
-        raise WebSocketException("Handshake status 403 Forbidden")
-    monkeypatch.setattr(ws_client, "create_websocket", refused)
+def test_no_connection_is_told_as_the_client_tells_it(api_server):
+    api_server.status = "403 Forbidden"
     with pytest.raises(ApiException, match="Handshake status 403"):
-        connection()
+        connection(api_server)
 
 
 def test_importing_it_changes_nothing_of_this_process():
