@@ -42,7 +42,7 @@ class ApiServer:
         self._socket.sendall((f"HTTP/1.1 {self.status}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                               f"Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n"
                               ).encode())
-        for channel in (DATA, ERROR):
+        for channel in (DATA, ERROR) if self.status.startswith("101") else ():
             self.send(channel, PORT.to_bytes(2, "little"))
 
     def send(self, channel, data):
