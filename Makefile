@@ -61,7 +61,8 @@ QUICK = tests/faults tests/chaos/scenario tests/chaos/checks tests/chaos/evidenc
   tests/harness/base tests/harness/record tests/harness/trainers/core tests/harness/trainers/api \
   tests/harness/trainer/algorithm tests/harness/trainer/config tests/harness/trainer/reference \
   tests/harness/trainer/model tests/harness/trainer/learner tests/harness/trainer/coordinator \
-  tests/harness/trainer/data_parallel tests/docker tests/docs
+  tests/harness/trainer/data_parallel tests/docker \
+  $(filter-out tests/docs/test_python_blocks.py, $(wildcard tests/docs/test_*.py))
 
 check: lint
 	$(BIN)/pytest $(QUICK) --quiet --numprocesses 2 --dist loadfile

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from diloco_chaos.chaos.commands.allowing import AllowOption, must_be_allowed
 from diloco_chaos.chaos.commands.common import (
     Failure,
     JsonOption,
@@ -58,6 +59,7 @@ def run(
                                                       "it is inconclusive. A failed run is never repeated.")] = 0,
     evidence: Annotated[str, typer.Option(help="How much of what nodes compute with is kept, for it to be computed "
                                           "again: sampled (64 MB at the most), full, or off.")] = "sampled",
+    allow_commands: AllowOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,6 +71,8 @@ def run(
     from diloco_chaos.chaos.report.saved import kept
     from diloco_chaos.chaos.runner.run import run_again_if_inconclusive, run_plan
     wanted = _frozen(scenario, plan, seed, repeat)
+    if plan is not None:
+        must_be_allowed(wanted[0], str(plan), allow_commands)
     amount = _amount(evidence)
     backend = backend_of(on, given)
     frozen = [with_options(one, corpus, deadline, step_time, device, backend.most_load) for one in wanted]
@@ -100,6 +104,7 @@ def resume(
                                                  "newest that is whole.")] = 0,
     runs_dir: Annotated[Path | None, typer.Option(help="Where the new folder is made; beside the old one if not "
                                                   "given.")] = None,
+    allow_commands: AllowOption = False,
     given: Any = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -119,6 +124,7 @@ def resume(
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
         told, otherwise = told_of(origin), changed(run.manifest())
+    must_be_allowed(origin.plan, str(folder), allow_commands)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)
     backend = backend_of(run.place or DEFAULT, given)

@@ -17,6 +17,7 @@ from diloco_chaos.chaos.scenario.bounds import LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario
 from diloco_chaos.chaos.scenario.plan import Plan, freeze
 from diloco_chaos.chaos.scenario.problems import Numbers
+from diloco_chaos.chaos.scenario.salvage import Rest
 from diloco_chaos.chaos.scenario.validation import validate_semantics
 from diloco_chaos.faults import FAULTS, Drawn
 from diloco_chaos.harness.places.simulated.place import Simulated
@@ -131,7 +132,7 @@ def with_faults(scenario: Scenario, faults: Sequence[Document]) -> Scenario | No
     except ValidationError:
         return None
     numbers = Numbers(list(range(len(faults))), [f"f{number}" for number in range(1, len(faults) + 1)])
-    return None if any(validate_semantics(made, sorted(Simulated.can), numbers)) else made
+    return None if any(validate_semantics(Rest(made, numbers), sorted(Simulated.can))) else made
 
 
 def _scenario(scenario: Scenario, faults: Sequence[Document]) -> Scenario:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, environment
+from diloco_chaos.chaos.runner import own_commands
 from diloco_chaos.chaos.runner.backends import Backend
 from diloco_chaos.chaos.runner.cleanup import clean, settled
 from diloco_chaos.chaos.runner.experiment import Experiment
@@ -88,6 +89,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
     for line in clean():
         audience.say(f"left behind by an earlier run: {line}")
     with backend.cleanup_guard() as undo_log:
+        own_commands.remember(origin.plan)
         new = _copied(folder, origin, runs, backend)
         stage = backend.stage(origin.plan, new, settings.model_copy(
             update={"checkpoint": origin.checkpoint, "elapsed": origin.time}), undo_log)

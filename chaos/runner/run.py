@@ -18,6 +18,7 @@ from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.run_folder import FolderError, RunFolder, cache_folder, environment
 from diloco_chaos.chaos.evidence.traffic import Crossed, crossed
+from diloco_chaos.chaos.runner import own_commands
 from diloco_chaos.chaos.runner.backends import Backend, named
 from diloco_chaos.chaos.runner.baselines import (
     NoReferenceError,
@@ -108,6 +109,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
     for line in clean() if not backend.virtual else ():
         audience.say(f"left behind by an earlier run: {line}")
     with backend.cleanup_guard() as undo_log:
+        own_commands.remember(plan)
         return _run(plan, runs, audience, backend, undo_log, evidence, director)
 
 

@@ -13,6 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.record.storage.files import bytes_of
+from diloco_chaos.harness.trainers.api.registry import BUILT_IN
 
 HEADER = "diloco_chaos: 1"
 _MOST_BYTES, _MOST_PARTS, _DEEPEST, _MOST_OPEN = 1 << 20, 20_000, 30, 100
@@ -87,6 +88,17 @@ def plain(value: Any, file: Path | str) -> dict[str, Any]:
     whole = part(value, 0)
     assert isinstance(whole, dict), "looked at when it was read"
     return whole
+
+
+def settled(document: dict[str, Any]) -> dict[str, Any]:
+    """`trainer: {kind: commands, nodes: ...}` says both which trainer it is and what its settings are, as `trainer:
+    commands` and `cluster: {nodes: ...}` do."""
+    trainer = document.get("trainer")
+    if not isinstance(trainer, dict):
+        return document
+    return document | {"trainer": trainer.get("kind", BUILT_IN),
+                       "cluster": {key: item for key, item in trainer.items() if key != "kind"}
+                       | (document.get("cluster") or {})}
 
 
 def _writable(value: Any) -> str:

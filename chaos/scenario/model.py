@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationInfo,
+    field_validator,
+)
 
 from diloco_chaos.chaos.scenario.bounds import Bounds
-from diloco_chaos.chaos.scenario.under_test import AnySettings, TrainerName
 from diloco_chaos.faults import FAULTS, AbortWhen, AnyEntry, Fault
-from diloco_chaos.harness.base.errors import printable
+from diloco_chaos.harness.base.errors import nearest, printable
 from diloco_chaos.harness.base.units import Seconds, Size, Written, between
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
@@ -20,6 +28,25 @@ from diloco_chaos.harness.trainers.core.roles import SYNCER as SYNCER
 _NAME = Written(r"^[a-z0-9][a-z0-9-]*$", "a name: it has small letters, digits and hyphens, and no hyphen is first")
 LEARNERS = "learners"
 """As a target: every learner."""
+
+
+def _known(name: str) -> str:
+    if name in TRAINERS:
+        return name
+    there = printable(f"no trainer {name[:80]!r}{nearest(name, list(TRAINERS)) or '.'} There are {', '.join(TRAINERS)}")
+    raise ValueError(". ".join([there, *TRAINERS.broken()]))
+
+
+def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
+    if "trainer" not in info.data:  # there is no such trainer, which is told at its own place
+        return TrainerSettings.model_construct()  # type: ignore[call-arg]
+    return TRAINERS[info.data["trainer"]].settings.model_validate(given)
+
+
+TrainerName = Annotated[str, AfterValidator(_known)]
+"""The field `trainer` of a model ..."""
+AnySettings = Annotated[SerializeAsAny[TrainerSettings], BeforeValidator(_of_the_trainer)]
+"""... and, behind it, the settings of that trainer."""
 
 
 class Scenario(BaseModel):

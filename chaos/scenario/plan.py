@@ -14,9 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.availability import losses, predicted
 from diloco_chaos.chaos.scenario.bounds import Bounds
-from diloco_chaos.chaos.scenario.model import Scenario, joiners
+from diloco_chaos.chaos.scenario.model import AnySettings, Scenario, TrainerName, joiners
 from diloco_chaos.chaos.scenario.problems import Problem, ScenarioError
-from diloco_chaos.chaos.scenario.under_test import AnySettings, TrainerName
 from diloco_chaos.faults import FAULTS, AbortWhen, AnyFault, Composite, Fault
 from diloco_chaos.harness.base.errors import first, printable
 from diloco_chaos.harness.base.registries import Registry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +39,13 @@ class Numbers(NamedTuple):
     """Index in the file of each."""
     names: list[str]
     """What every fault of the file is called."""
+
+
+def fault_names(document: Mapping[str, Any]) -> list[str]:
+    """What the faults of a file are called, everywhere: by their id, or f1, f2, ..."""
+    entries = document.get("faults")
+    return [str((entry.get("id") if isinstance(entry, dict) else "") or f"f{number}")
+            for number, entry in enumerate(entries, 1)] if isinstance(entries, list) else []
 
 
 def place(raw: Any, where: Sequence[Any]) -> tuple[int, int]:

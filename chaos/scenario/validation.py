@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
-from diloco_chaos.chaos.scenario.problems import Numbers
 from diloco_chaos.chaos.scenario.renamed import renamed_event
+from diloco_chaos.chaos.scenario.salvage import Known, Rest
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.base.units import show_seconds
@@ -40,25 +40,39 @@ class Stretch(NamedTuple):
     """Infinite: for ever."""
 
 
-def validate_semantics(scenario: Scenario, abilities: Sequence[str], numbers: Numbers) -> list[Objection]:
-    """Everything that can't work. `numbers`: where the scenario's faults stand in its file."""
-    found = list(_of_cluster(scenario))
-    names = numbers.names
+def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
+    """Everything that can't work, as far as the scenario is known."""
+    scenario, (places, names) = rest.scenario, rest.numbers
+    found = [*_of_names(scenario)] if rest.known else []
+    found += _of_cluster(scenario) if rest.known is Known.ALL else _of_texts(scenario) if rest.known else []
     found += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
               if name in names[:index]]
-    ids = {names[place]: index for index, place in enumerate(numbers.places)}
-    wrong: list[Objection] = []
-    for index, fault in enumerate(scenario.faults):
-        wrong += [(["faults", index], message) for message in (
-            *_targets(scenario, fault), *_joiners(scenario, fault), *_trigger(scenario, fault, names),
-            *_of_mode(scenario, fault), *_beyond(fault, abilities))]
-    wrong += [(["faults", index], "after: this comes after itself, in turn") for index in _circular(scenario, ids)]
-    wrong += [(["faults", index], message) for index, message in _held_twice(scenario)]
-    if not wrong:
+    found += [(["faults", index], message) for index, fault in rest.outlines
+              for message in _alone(rest, fault, abilities)]
+    ids = {names[place]: index for index, place in enumerate(places)}
+    circular = _circular(scenario, ids)
+    wrong = [(index, message) for index, fault in enumerate(scenario.faults)
+             for message in _alone(rest, fault, abilities)]
+    wrong += [(index, "after: this comes after itself, in turn") for index in circular]
+    wrong += _held_twice(scenario)
+    if rest.known and not circular:
         stretches = _stretches(scenario, ids)
-        wrong = [(["faults", stretch.number], message) for stretch in stretches
-                 for message in (*_too_late(scenario, stretch), *_in_the_way(stretch, stretches, scenario))]
-    return found + [(["faults", numbers.places[where[1]], *where[2:]], message) for where, message in wrong]
+        wrong += [(stretch.number, message) for stretch in stretches
+                  for message in (*(_too_late(scenario, stretch) if rest.known is Known.ALL else ()),
+                                  *_in_the_way(stretch, stretches, scenario))]
+    return found + [(["faults", places[index]], message) for index, message in wrong]
+
+
+def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
+    """What is wrong with a fault, whatever other faults do."""
+    scenario, names = rest.scenario, rest.numbers.names
+    if rest.known is Known.ALL:
+        counted = len(rest.numbers.places) == len(names)  # else one that is left out may have joined, too
+        yield from (*_targets(scenario, fault), *(_joiners(scenario, fault) if counted else ()),
+                    *_after(fault, names), *_when(scenario, fault), *_of_mode(scenario, fault))
+    else:
+        yield from (*(_strangers(scenario, fault) if rest.known else ()), *_after(fault, names))
+    yield from _beyond(fault, abilities)
 
 
 def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names: Sequence[str],
@@ -71,7 +85,7 @@ def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names
     if fault.when is not None and fault.when.failpoint is not None:
         yield f"a node holds at a failpoint only for a fault that stands in the scenario: write {fault.kind} there"
     else:
-        yield from _trigger(scenario, fault, names)
+        yield from (*_after(fault, names), *_when(scenario, fault))
     if fault.brings_target or "fill_disk" in fault.requires():
         yield f"{fault.kind}: the cluster must be prepared for it: write it in the scenario"
     for other in on:
@@ -88,6 +102,22 @@ def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
         yield ["cluster", "seed"], "seed: a scenario has none; give it with `run --seed 7`"
     if "joining" in scenario.cluster.model_fields_set:
         yield ["cluster", "joining"], "joining: follows from the faults; write `- join: learner-5`"
+
+
+def _of_texts(scenario: Scenario) -> Iterator[Objection]:
+    """What is wrong with single texts of a cluster, as with a placeholder in a command: of one whose other parts may
+    not be the file's."""
+    document = scenario.cluster.model_dump(mode="json")
+    for *where, message in scenario.under_test.objections(scenario.cluster):
+        part: Any = document
+        for key in where:
+            part = part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, str):
+            yield ["cluster", *where], message
+
+
+def _of_names(scenario: Scenario) -> Iterator[Objection]:
+    """What is said of learners, outside of faults."""
     learners = scenario.cluster.names
     for index, bound in enumerate(scenario.checks.participation):
         if bound.learner not in learners:
@@ -141,8 +171,7 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                 yield f"{fault.kind}: {name} is a link; nodes are {', '.join(valid)}"
             continue
         if name in scenario.cluster.groups:
-            yield (f"{fault.kind}: {name} is several nodes: name them, "
-                   f"[{', '.join(scenario.cluster.groups[name])}], or one of them")
+            yield _several(scenario, fault, name)
             continue
         if name in scenario.nodes and name not in valid:
             whom = "a learner" if fault.target_role == "learner" else (
@@ -159,6 +188,11 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
             yield f"{fault.kind}: {kind} can hit the syncer only"
 
 
+def _several(scenario: Scenario, fault: Fault, name: str) -> str:
+    return (f"{fault.kind}: {name} is several nodes: name them, [{', '.join(scenario.cluster.groups[name])}], or one "
+            f"of them")
+
+
 def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -> str:
     links = scenario.cluster.link_names
     there = [*valid, *links] if fault.on_links else valid
@@ -170,12 +204,16 @@ def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -
             f"(this cluster has {', '.join(there)})")
 
 
-def strangers(scenario: Scenario, numbers: Numbers) -> list[Objection]:
-    """Targets that the cluster does not have, and nothing else: of a scenario of which no more is known than who is
-    there."""
-    known = {*scenario.nodes, *scenario.cluster.link_names, *scenario.cluster.groups}
-    return [(["faults", numbers.places[index]], _nobody(scenario, fault, name, scenario.nodes))
-            for index, fault in enumerate(scenario.faults) for name in fault.targets if name not in known]
+def _strangers(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """Nodes that are not in a cluster of which no more is known than its nodes, not even its links."""
+    nodes = scenario.nodes
+    for name in fault.targets:
+        if name in scenario.cluster.groups:
+            yield _several(scenario, fault, name)
+        elif not set(ends(name)) <= set(nodes):
+            yield _nobody(scenario, fault, name, nodes)
+    if fault.when is not None:
+        yield from _no_node(scenario, fault)
 
 
 def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:
@@ -188,18 +226,28 @@ def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:
                    f"called stands at their node, as in `processes: {{{name}: 'RANK=(\\d+)'}}`")
 
 
-def _trigger(scenario: Scenario, fault: Fault, names: Sequence[str]) -> Iterator[str]:
+def _after(fault: Fault, names: Sequence[str]) -> Iterator[str]:
     if fault.after is not None and fault.after.fault not in names:
         yield (f"after: there is no fault {fault.after.fault!r}{nearest(fault.after.fault, names)} "
                f"(faults are {', '.join(names[:20])})")
+
+
+def _no_node(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """A trigger at a node that the cluster does not have."""
+    when = fault.when
+    if when is not None and when.empty and when.node not in scenario.nodes:
+        yield (f"{fault.kind}: there is no node {when.node!r} here{nearest(when.node, scenario.nodes)} "
+               f"(this cluster has {', '.join(scenario.nodes)})")
+
+
+def _when(scenario: Scenario, fault: Fault) -> Iterator[str]:
+    """A trigger that never comes."""
     when = fault.when
     if when is None or not when.empty:
         return
-    if when.node not in scenario.nodes:
-        yield (f"{fault.kind}: there is no node {when.node!r} here{nearest(when.node, scenario.nodes)} "
-               f"(this cluster has {', '.join(scenario.nodes)})")
-        return
-    if when.event:
+    if missing := [*_no_node(scenario, fault)]:
+        yield from missing
+    elif when.event:
         yield from _event(scenario, when.node, when.event, when.count)
     else:
         yield from _hold(scenario, fault)

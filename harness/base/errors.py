@@ -36,17 +36,21 @@ def all_printable(content: Any) -> Any:
     return [all_printable(item) for item in content] if isinstance(content, list) else content
 
 
+def close(name: object, names: Iterable[str]) -> list[str]:
+    """The one of these that may be meant by a name that none of them has, if there is one."""
+    return difflib.get_close_matches(str(name), list(names), 1)
+
+
 def nearest(name: object, names: Iterable[str]) -> str:
     """`; did you mean ...?`, or nothing."""
-    found = difflib.get_close_matches(str(name), list(names), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    return "".join(f"; did you mean {known!r}?" for known in close(name, names))
 
 
 def first(error: BaseException) -> str:
-    """The first thing that is wrong, in one line."""
+    """The first thing that is wrong, in one line; what stands in a list is counted from 1."""
     from pydantic import ValidationError  # most of those who raise errors don't need it
     if isinstance(error, ValidationError):
         detail = error.errors()[0]
-        place = ".".join(str(part) for part in detail["loc"])
+        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in detail["loc"])
         return f"{place}: {detail['msg']}" if place else str(detail["msg"])
     return (str(error).splitlines() or [type(error).__name__])[0] or type(error).__name__

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.base.parent_death import die_with_parent
 
 _MOST_DEATHS = 20
@@ -122,10 +123,9 @@ class Ray(Generic[Job, Result]):
         Raises:
             WorkersError: Ray is not installed, or there is no cluster at that address.
         """
-        try:
-            import ray
-        except ImportError as error:
-            raise WorkersError("Ray is not installed: pip install 'diloco-chaos[ray]'") from error
+        if why := lacking("ray", "ray", "a Ray cluster"):
+            raise WorkersError(why)
+        import ray
         self._ray: Any = ray
         try:
             if address:

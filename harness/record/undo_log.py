@@ -50,9 +50,16 @@ class Done(Entry):
 _OURS: Mapping[str, type[Entry]] = {"opened": Opened, "done": Done}
 
 
+def state_folder() -> Path:
+    """What is kept of this user's runs (XDG_STATE_HOME; a path that is not absolute is ignored, as its specification
+    wants it: it would be another folder in every folder)."""
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (named if named.is_absolute() else Path("~/.local/state").expanduser()) / "diloco-chaos"
+
+
 def undo_logs_folder() -> Path:
-    """Where undo logs lie (XDG_STATE_HOME)."""
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "diloco-chaos" / "undo-logs"
+    """Where undo logs lie."""
+    return state_folder() / "undo-logs"
 
 
 class UndoLog:

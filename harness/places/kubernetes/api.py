@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any
 
 import urllib3
-from kubernetes import client, config, stream
+from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 from websocket import WebSocketException
@@ -23,6 +23,7 @@ from yaml import YAMLError
 
 from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.places.base import ClusterError
+from diloco_chaos.harness.places.kubernetes import port_forward
 from diloco_chaos.harness.places.remote import hosts as remote
 
 RUN, PART, MACHINE = "diloco-chaos/run", "diloco-chaos/part", "diloco-chaos/machine"
@@ -37,21 +38,6 @@ _REMEDIES = {"exceeded quota": "Ask for less (cpu, memory, fewer learners), name
              "violates PodSecurity": "The namespace must allow such pods: name another one"}
 _AWAY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
          HTTPStatus.TOO_MANY_REQUESTS)
-
-
-_FORWARDING = "Kubernetes port forward proxy"
-"""How the client's threads are called that carry connections: an exception ends one of them, and with it the
-connection, which is where it is noticed."""
-
-
-def _ends_in_silence(hook: Callable[[threading.ExceptHookArgs], Any]) -> Callable[[threading.ExceptHookArgs], Any]:
-    def told(what: threading.ExceptHookArgs) -> None:
-        if what.thread is None or not what.thread.name.startswith(_FORWARDING):
-            hook(what)
-    return told
-
-
-threading.excepthook = _ends_in_silence(threading.excepthook)
 
 
 class KubernetesError(ClusterError):
@@ -226,11 +212,8 @@ class Api:
             KubernetesError: there is none.
         """
         with asked(f"connect with {pod}"), self._streaming:  # it replaces a method of the client while it is made
-            forward = stream.portforward(self._dialler.connect_get_namespaced_pod_portforward, pod, namespace,
-                                         ports=str(port), _request_timeout=_ASK_S)
-        made: socket.socket = forward.socket(port)._socket
-        made.setblocking(True)
-        return made
+            return port_forward.connection(self._dialler.connect_get_namespaced_pod_portforward, namespace, pod, port,
+                                           _ASK_S)
 
     # -- what carries a label ------------------------------------------------------------------------------------------
 

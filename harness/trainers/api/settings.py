@@ -118,6 +118,14 @@ class TrainerSettings(BaseModel):
 
     # -- who there is --------------------------------------------------------------------------------------------------
 
+    @classmethod
+    def outline(cls, given: Mapping[str, Any], wrong: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+        """The part of a scenario's `cluster` that says which nodes there are, so that faults can be held against them
+        though other parts are wrong; None where this one is. `wrong`: locations of what is wrong; an empty one is the
+        whole."""
+        decisive = {key: given[key] for key in ("learners",) if key in given}
+        return None if any(where and where[0] == "learners" for where in wrong) else decisive
+
     @property
     def names(self) -> list[str]:
         """learner-1 ... learner-M."""

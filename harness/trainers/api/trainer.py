@@ -249,6 +249,11 @@ class Trainer(ABC):
         """(key, ..., sentence) for each setting that a scenario can't have, although a plan may, by where it stands."""
         return ()
 
+    def commands(self, settings: Any) -> Mapping[str, str]:
+        """What stands in the settings and is executed, for people to read before they allow it: a name -> a command
+        line. A trainer whose code is all that runs has none."""
+        return {}
+
     def idle(self, settings: Any) -> list[str]:
         """Settings that mean nothing beside the others, as sentences."""
         return []

@@ -55,6 +55,11 @@ class Commands(Trainer):
                                f"{', '.join(dict.fromkeys(one.node for one in settings.progress)) or 'nobody'}")
         return lint(lines, [source.reader for source in sources], written)
 
+    def commands(self, settings: Any) -> Mapping[str, str]:
+        """Those of all nodes, and of the baseline."""
+        found: Mapping[str, str] = settings.commands
+        return found
+
     def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
         """What can't work."""
         for key in _OURS:

@@ -117,6 +117,14 @@ class InContainer(_Part):
     service: ServiceOf | None = None
     """A service that says the image, and what else the container may use."""
 
+    def command(self, run: str, env: Mapping[str, str], cwd: str, asks: str = "") -> str:
+        """What is executed, for people, in one line. `asks`: an address that the harness asks whether it is ready."""
+        around = {"in": cwd, "image": self.image, "asks": asks,
+                  "service": f"{self.service.name} of {self.service.file}" if self.service else ""}
+        told = ", ".join(f"{what} {value}" for what, value in around.items() if value)
+        return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), run,
+                         *([f"({told})"] if told else [])])
+
     @model_serializer(mode="wrap")
     def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A plan that says nothing of containers has the digest that it had before there were any."""
@@ -263,6 +271,20 @@ class CommandSettings(SimpleSettings):
 
     # -- who there is --------------------------------------------------------------------------------------------------
 
+    @classmethod
+    def outline(cls, given: Mapping[str, Any], wrong: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+        """All nodes, with what is right about them; `true` for a command that is wrong. None where it is wrong which
+        nodes there are, or which of them listen."""
+        nodes = given.get("nodes")
+        mistakes = [where[1:] for where in wrong if where and where[0] == "nodes"]
+        if not isinstance(nodes, Mapping) or any(
+                len(where) < 2 or where[1] not in NodeKind.model_fields or where[1] in ("count", "listens")
+                for where in mistakes):
+            return None
+        spoilt = {tuple(where[:2]) for where in mistakes}
+        return {"nodes": {kind: {"run": "true"} | {key: item for key, item in one.items() if (kind, key) not in spoilt}
+                          for kind, one in nodes.items()}}
+
     @property
     def names(self) -> list[str]:
         """The workers."""
@@ -386,6 +408,14 @@ class CommandSettings(SimpleSettings):
                                   "cwd": self.baseline.cwd, "image": self.baseline.image,
                                   "service": self.baseline.service}},
             "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+
+    @property
+    def commands(self) -> Mapping[str, str]:
+        """By kind of node; `baseline` has one of its own."""
+        found = {kind: one.command(one.run, one.env, one.cwd, one.ready.url if one.ready else "")
+                 for kind, one in self.nodes.items()}
+        return found | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
+                                                                 self.baseline.cwd)} if self.baseline else {})
 
     @property
     def keepers(self) -> Sequence[str]:

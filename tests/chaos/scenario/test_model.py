@@ -109,7 +109,7 @@ def test_a_wrong_fault_is_told_with_what_to_write_instead(fault, message):
     (HEAD + "checks: {uptime: {at_least: 150%}}\n", "checks.uptime.at_least: it must be at most 100%"),
     (HEAD + "checks: {goodput: {at_least: 150%}}\n", "checks.goodput.at_least: it must be at most 100%"),
     (HEAD + "checks: {blast_radius: {at_least: 1.5}}\n", "checks.blast_radius.at_least: it must be at most 100%"),
-    (HEAD + "faults: [{kill: learner-1, at: 1s, id: 7up}]\n", "faults.0.id: '7up' is not a fault's id: a letter, and"),
+    (HEAD + "faults: [{kill: learner-1, at: 1s, id: 7up}]\n", "f1.id: '7up' is not a fault's id: a letter, and"),
 ])
 def test_what_is_wrong_is_told_in_words_of_ours(text, message):
     assert message in problems(text)[0]

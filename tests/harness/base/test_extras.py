@@ -1,6 +1,9 @@
 """What lacks a package says which extra brings it, before anything starts."""
 
+import json
 import sys
+from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,14 +12,44 @@ from diloco_chaos.chaos.runner.backends import named
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
-from diloco_chaos.harness.base.extras import MissingExtraError, lacking, require
+from diloco_chaos.harness.base import extras
+from diloco_chaos.harness.base.extras import MissingExtraError, installing, lacking, require
 
 
 @pytest.fixture
-def bare(monkeypatch):
-    """As if nothing but what `pip install diloco-chaos` brings were there."""
+def came_from(monkeypatch):
+    """came_from(record): what the installer has recorded of where the package came from."""
+    def says(record):
+        monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(
+            read_text=lambda _: json.dumps(record) if record else None))
+    return says
+
+
+@pytest.fixture
+def bare(monkeypatch, came_from):
+    """As if the package had come from an index, and nothing but what it needs were there."""
+    came_from(None)
     for name in ("torch", "docker"):
         monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(("record", "command"), [
+    (None, "pip install 'diloco-chaos[ray]'"),
+    ({"url": "file:///home/me/my%20clone", "dir_info": {}}, "pip install '/home/me/my clone[ray]'"),
+    ({"url": "file:///clone", "dir_info": {"editable": True}}, "pip install --editable '/clone[ray]'"),
+    ({"url": "file:///dist/diloco_chaos-1-py3-none-any.whl", "archive_info": {}},
+     "pip install 'diloco-chaos[ray] @ file:///dist/diloco_chaos-1-py3-none-any.whl'"),
+])
+def test_an_extra_is_installed_from_where_the_package_came_from(came_from, record, command):
+    came_from(record)
+    assert installing("ray") == command
+
+
+def test_sources_that_were_never_installed_name_the_package(monkeypatch):
+    def missing(_):
+        raise PackageNotFoundError
+    monkeypatch.setattr(extras, "distribution", missing)
+    assert installing("png") == "pip install 'diloco-chaos[png]'"
 
 
 def test_a_package_that_is_there_is_not_missed():
