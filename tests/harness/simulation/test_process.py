@@ -187,7 +187,8 @@ def test_a_commit_goes_on_after_a_long_stop(machines):
 
 
 def test_what_is_told_while_it_saves_waits_until_it_has_saved(machines):
-    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]], "on_message": [[Custom(kind="told", fields={})]]},
+    both = machines(server={"start": [[commit(2), Custom(kind="committed", fields={})]],
+                            "on_message": [[Custom(kind="told", fields={})]]},
                     client={"on_connected": [[Send(CLOCK)]]})
     both.at(20.0)
     assert [event.event for event in both.events if event.event in ("told", "committed")] == ["committed", "told"]
@@ -212,7 +213,8 @@ def test_a_checkpoint_that_is_refused_ends_the_process(machines):
 # -- failpoints -------------------------------------------------------------------------------------------------------
 
 def test_held_in_the_middle_of_a_frame_it_sends_the_rest_once_it_is_thawed(machines):
-    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload()), Custom(kind="next", fields={})]]},
+    both = machines(client={"on_connected": [[Send(ANSWER, BIG, half="half", sent=Upload()),
+                                              Custom(kind="next", fields={})]]},
                     holds={"half": 1})
     both.at(5.0)
     [connection] = both.server._open.values()
