@@ -205,6 +205,6 @@ def zero(history: History) -> float:
 
 def rules_of(history: History) -> FragmentRules:
     """What the trainer promises of fragments; asked for by checks that need some."""
-    rules = history.plan.under_test.fragment_rules(history.plan.cluster)
+    rules = history.plan.trainer.fragment_rules()
     assert rules is not None, "asked of trainers that exchange fragments"
     return rules

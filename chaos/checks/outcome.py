@@ -98,7 +98,7 @@ def _wrong_reference(history: History, reference: Reference) -> str:
     """How the synchronous run differs from what the formulas give for it: it was made by the trainer under test. Empty
     where it does not, or nothing but that trainer could tell."""
     cluster = history.plan.cluster
-    expected = history.plan.under_test.synchronous_loss(cluster)
+    expected = history.plan.trainer.synchronous_loss()
     ended = max(reference.curve, key=lambda point: point.number).loss
     if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - cluster.loss_floor):
         return ""

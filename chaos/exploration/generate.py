@@ -85,7 +85,7 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    points = scenario.under_test.failpoints(scenario.cluster, role_of(target))
+    points = scenario.trainer.failpoints(role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":
@@ -99,7 +99,7 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
         usual = tuple(point for point in points if point != "donate.half")
         return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": chooser.pick(OFTEN)}}
     node = chooser.pick((*scenario.cluster.starters, SYNCER))
-    events = scenario.under_test.drawn_events(scenario.cluster, role_of(node))
+    events = scenario.trainer.drawn_events(role_of(node))
     event = chooser.pick(tuple(events))
     return {"when": {"node": node, "event": event, "count": chooser.pick(events[event])}}
 

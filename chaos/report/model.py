@@ -202,8 +202,8 @@ def model_of(result: Result) -> ReportModel:
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
-        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, place=result.folder.place, plan=plan.digest,
-        verdict=WORDS[exit_code(result)],
+        trainer=plan.cluster.algorithm or plan.trainer.name, seed=plan.seed, place=result.folder.place,
+        plan=plan.digest, verdict=WORDS[exit_code(result)],
         why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
         change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
         end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",

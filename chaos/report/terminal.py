@@ -64,7 +64,7 @@ def show_interrupted(result: Result, console: Console) -> None:
 def _head(result: Result) -> RenderableType:
     plan = result.history.plan
     text = Text.assemble((f"\n{plan.scenario}", "bold"),
-                         f"  {plan.cluster.algorithm or plan.trainer}, seed {plan.seed}, plan {plan.digest[:12]}")
+                         f"  {plan.cluster.algorithm or plan.trainer.name}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of(Continued, node="harness"):
