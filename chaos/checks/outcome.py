@@ -54,7 +54,7 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget",
          "more time (`deadline`)")
     floor = history.plan.cluster.loss_floor
-    unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
+    unit = history.plan.trainer.counting.unit
     names = {"fault-free": history.plan.cluster.baseline_name}
     measured, allowed, evidence, holds = [], [], [
         f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
@@ -150,7 +150,7 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 def goodput(history: History, bound: Goodput) -> Finding | None:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
     that tells of rounds, those that it made, of as many as at its own pace before the first fault."""
-    if history.plan.cluster.tells_rounds:
+    if history.plan.trainer.tells_rounds:
         return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
     wall = history.seconds(start, history.end)

@@ -165,17 +165,12 @@ class References:
 
 
 def _too_short(plan: Plan, run: RunFolder) -> str:
-    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it made all its
-    rounds, or its trainer knows of none."""
-    if not plan.cluster.tells_rounds:
-        return ""
+    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it is whole."""
     ends = run.tape().of(Finished, node=SYNCER)
-    made = (ends[0].processed or 0) if ends else 0
-    if made >= plan.cluster.budget_tokens:
+    if not (why := plan.trainer.unfinished((ends[0].processed or 0) if ends else 0)):
         return ""
     said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]
-    return (f"ended with round {made} of {plan.cluster.budget_tokens}; the last that it said:"
-            f"{''.join(said) or ' nothing'}")
+    return f"{why}; the last that it said:{''.join(said) or ' nothing'}"
 
 
 def _kept(folder: Path) -> Reference | str:

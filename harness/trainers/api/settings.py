@@ -167,11 +167,6 @@ class TrainerSettings(BaseModel):
         """Evidence that its event log has not, and might: what would bring it."""
         return {}
 
-    @property
-    def tells_rounds(self) -> bool:
-        """Whether workers number their rounds, and nobody counts tokens."""
-        return "rounds" in self.evidence
-
     # -- pace ----------------------------------------------------------------------------------------------------------
 
     def speed_of(self, learner: str) -> float:

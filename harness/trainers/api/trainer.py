@@ -23,6 +23,7 @@ from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
+from diloco_chaos.harness.trainers.api.counting import TOKENS, Counting
 from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
@@ -171,6 +172,8 @@ class Trainer(ABC):
     own_failpoints: ClassVar[bool] = False
     """Whether its learners' code names failpoints of its own (`diloco_chaos.progress.hold`), which the plan can't
     know."""
+    counting: ClassVar[Counting] = TOKENS
+    """What its event log counts."""
     all_failpoints: ClassVar[tuple[str, ...]] = ()
     """Named points at which any of its nodes can be stopped."""
 
@@ -182,6 +185,11 @@ class Trainer(ABC):
     def path(self) -> str:
         """`module:class`, by which a node's process finds it."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    @property
+    def tells_rounds(self) -> bool:
+        """Whether workers number their rounds, and nobody counts tokens."""
+        return self.counting.unit == "rounds"
 
     # -- what is trained -----------------------------------------------------------------------------------------------
 
@@ -237,6 +245,11 @@ class Trainer(ABC):
         """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
         do."""
         return None
+
+    @property
+    def writers(self) -> Sequence[str]:
+        """Nodes that write the event log themselves."""
+        return self.settings.all_nodes
 
     def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
         """What a run would find in a node's log that was last written then, and what is wrong with it. `node`: whose it
@@ -327,6 +340,10 @@ class Trainer(ABC):
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """The loss curve, where nodes tell it."""
         return ()
+
+    def unfinished(self, processed: int) -> str:
+        """Why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it is."""
+        return ""
 
     baselines_are_kept: ClassVar[bool] = True
     """Whether everything that a baseline depends on is known, so that one serves many runs."""

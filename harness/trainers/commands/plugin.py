@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.trainers.api.counting import ROUNDS, Counting
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
 from diloco_chaos.harness.trainers.commands.losses import curve
@@ -34,6 +35,8 @@ class Commands(Trainer):
     baselines_are_kept: ClassVar[bool] = False  # nobody knows what commands read
     tells_losses: ClassVar[bool] = True
     own_failpoints: ClassVar[bool] = True
+    counting: ClassVar[Counting] = ROUNDS
+    writers: ClassVar[Sequence[str]] = ()
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
@@ -74,6 +77,11 @@ class Commands(Trainer):
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """By their `step` events."""
         return curve(tape.of(Step), self.settings.rounds) if self.settings.rounds else ()
+
+    def unfinished(self, processed: int) -> str:
+        """It made fewer rounds than are wanted."""
+        wanted = self.settings.budget_tokens
+        return f"ended with round {processed} of {wanted}" if processed < wanted else ""
 
     def events(self, role: Role) -> frozenset[str]:
         """A `step` is a round that a worker told of."""
