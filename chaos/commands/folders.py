@@ -77,7 +77,7 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
         try:
             settings = run.settings(run.plan())
             initial, history = settings.initial_values(), recorded(run)
-            if why := settings.cluster.lacking():
+            if why := settings.trainer.lacking():
                 raise MissingExtraError(why)
         except (ValueError, CheckpointError, OSError) as error:
             raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "

@@ -167,7 +167,7 @@ def allowing(scenario: Scenario) -> Scenario:
     nothing else. What a learner takes part in is not asked, for that is meant of the scenario's own faults; and where
     the least loss is known, losses are compared by what they have beyond it, with margins of their own."""
     changed: dict[str, Any] = {"outages": "excused", "participation": ()}
-    if (parity := scenario.checks.loss_parity) and scenario.cluster.loss_floor:
+    if (parity := scenario.checks.loss_parity) and scenario.trainer.loss_floor:
         changed["loss_parity"] = LossParity(against_baseline=parity.against_baseline and _MORE_THAN_FAULT_FREE,
                                             against_synchronous=parity.against_synchronous and _MORE_THAN_SYNCHRONOUS)
     return scenario.model_copy(update={"checks": scenario.checks.model_copy(update=changed)})

@@ -201,7 +201,7 @@ def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
         return []
     zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
-    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"
+    return [f"{history.plan.trainer.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
 
 

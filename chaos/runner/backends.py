@@ -104,12 +104,12 @@ class Backend:
         return [f"{name}: {why}" for name, program in programs.items() for why in refused_parts(self.place, program)]
 
     def _of_machine(self, plan: Plan) -> list[str]:
-        cluster, place = plan.cluster, self.place
+        place = self.place
         # what commands run is where the place is, and told from there where it is missing
         elsewhere = place.has_programs and plan.trainer.programs()
-        if why := "" if elsewhere else cluster.lacking(containers=place.in_images):
+        if why := "" if elsewhere else plan.trainer.lacking(containers=place.in_images):
             return [why]
-        device = cluster.computes_on
+        device = plan.trainer.computes_on
         why = place.only_cpu if place.only_cpu and device != "cpu" else unavailable(device)
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 

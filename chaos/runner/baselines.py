@@ -139,10 +139,10 @@ class References:
             if outcome.kind == "interrupted":
                 raise KeyboardInterrupt
             if outcome.kind != "finished":
-                name = plan.cluster.baseline_name if kind == "fault-free" else kind
+                name = plan.trainer.baseline_name if kind == "fault-free" else kind
                 raise NoReferenceError(f"the {name} reference run did not finish: {outcome.message}")
             if why := _too_short(bare, run):
-                raise NoReferenceError(f"the {plan.cluster.baseline_name} reference run {why}")
+                raise NoReferenceError(f"the {plan.trainer.baseline_name} reference run {why}")
             self._keep(kind, folder, run, alike=bare.cluster == same)
         finally:
             shutil.rmtree(work, ignore_errors=True)

@@ -131,7 +131,7 @@ def _of_names(scenario: Scenario) -> Iterator[Objection]:
 def _parity(scenario: Scenario) -> Iterator[Objection]:
     """What a loss can be held against must be there."""
     bound, trainer = scenario.checks.loss_parity, scenario.trainer
-    if bound is not None and not scenario.cluster.last_snapshot:
+    if bound is not None and not scenario.trainer.last_snapshot:
         yield (["checks", "loss_parity"],
                f"loss_parity: trainer {trainer.name} writes no snapshots to take a loss of")
     elif bound is not None and bound.against_synchronous is not None and trainer.synchronous() is None:
@@ -141,9 +141,9 @@ def _parity(scenario: Scenario) -> Iterator[Objection]:
 
 def _out_of_reach(scenario: Scenario) -> Iterator[Objection]:
     """Checks that are named, and that this trainer gives no evidence for."""
-    lacking = {"rounds": "of rounds"} | dict(scenario.cluster.evidence_wanting)
+    lacking = {"rounds": "of rounds"} | dict(scenario.trainer.evidence_wanting)
     for name in scenario.checks.model_fields_set & set(CHECKS):
-        if missing := [lacking[need] for need in sorted(CHECKS[name].needs - {"sound run"} - scenario.cluster.evidence)
+        if missing := [lacking[need] for need in sorted(CHECKS[name].needs - {"sound run"} - scenario.trainer.evidence)
                        if need in lacking]:
             yield (["checks", name], f"{name}: out of reach of trainer {scenario.trainer.name}, which does not tell "
                                      f"{' and '.join(missing)}; leave it out")
@@ -163,7 +163,7 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
     valid = list({"any": scenario.nodes, "learner": scenario.cluster.names,
-                  "syncer": scenario.cluster.keepers}[fault.target_role])
+                  "syncer": scenario.trainer.keepers}[fault.target_role])
     links = scenario.cluster.link_names
     for name in fault.targets:
         if name in links:
@@ -220,7 +220,7 @@ def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:
     """What a process is called must be said where its node is."""
     name = fault.process.rpartition("-")[0]
     for target in fault.targets:
-        known = scenario.cluster.process_names(target)
+        known = scenario.trainer.process_names(target)
         if name not in known:
             yield (f"{fault.kind}: no process of {target} is called {name!r}{nearest(name, known)}; what they are "
                    f"called stands at their node, as in `processes: {{{name}: 'RANK=(\\d+)'}}`")

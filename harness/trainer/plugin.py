@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ValidationError
 
 from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
-from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
+from diloco_chaos.harness.trainer.model.quadratic import FLOOR, QuadraticSpec
 from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import (
     OFTEN,
@@ -105,6 +106,21 @@ class DecoupledDiLoCo(Trainer):
     settings: TrainerConfig
     modes: ClassVar[tuple[str, ...]] = MODES
     all_failpoints: ClassVar[tuple[str, ...]] = (*_SYNCERS_POINTS, _HALF, _DONATE)
+
+    @property
+    def algorithm(self) -> str:
+        """Its mode."""
+        return self.settings.mode.replace("_", " ")
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be installed before this model can be trained, as a sentence; empty where it can."""
+        needless = isinstance(self.settings.spec, QuadraticSpec)
+        return "" if needless else lacking("torch", "trainer", f"model {self.settings.model}")
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return self.settings.device
 
     # -- what is trained -----------------------------------------------------------------------------------------------
 
@@ -245,6 +261,21 @@ class DecoupledDiLoCo(Trainer):
         """Data parallelism without pace, whatever else the settings say."""
         given = {name: getattr(self.settings, name) for name in _SYNCHRONOUS_FIELDS}
         return TrainerConfig(mode="synchronous", step_time=0.0, **given)
+
+    @property
+    def last_snapshot(self) -> int:
+        """At the end of the budget."""
+        return self.settings.snapshots
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the model."""
+        return self.settings.spec.loss_unit
+
+    @property
+    def loss_floor(self) -> float:
+        """Of the quadratic model."""
+        return FLOOR if isinstance(self.settings.spec, QuadraticSpec) else 0.0
 
     def synchronous_loss(self) -> float | None:
         """Of the quadratic model."""

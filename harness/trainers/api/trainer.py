@@ -24,7 +24,7 @@ from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainers.api.counting import TOKENS, Counting
-from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import Evidence, FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
 from diloco_chaos.harness.trainers.core.round_reports import Lint
@@ -169,6 +169,8 @@ class Trainer(ABC):
     settings: TrainerSettings
     """A subclass narrows it to its `settings_type`."""
 
+    ends_by_itself: ClassVar[bool] = True
+    """Whether every node ends when training is over; else the harness ends them."""
     own_failpoints: ClassVar[bool] = False
     """Whether its learners' code names failpoints of its own (`diloco_chaos.progress.hold`), which the plan can't
     know."""
@@ -185,6 +187,34 @@ class Trainer(ABC):
     def path(self) -> str:
         """`module:class`, by which a node's process finds it."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    @property
+    def algorithm(self) -> str:
+        """What reports call it, beside the trainer's name; empty: nothing."""
+        return ""
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
+        it can."""
+        return ""
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return "cpu"
+
+    # -- what its event log tells --------------------------------------------------------------------------------------
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What the event log tells."""
+        whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
+        return whole | {"fragments"} if self.settings.exchanges_fragments else whole
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """Evidence that its event log has not, and might: what would bring it."""
+        return {}
 
     @property
     def tells_rounds(self) -> bool:
@@ -245,6 +275,19 @@ class Trainer(ABC):
         """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
         do."""
         return None
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of whose state the files can be damaged."""
+        return [SYNCER]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """What the processes that a node starts are called, without their numbers."""
+        return ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """Statuses with which a node may end by itself before training is over."""
+        return ()
 
     @property
     def writers(self) -> Sequence[str]:
@@ -333,6 +376,26 @@ class Trainer(ABC):
         """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
         None: there is none."""
         return None
+
+    @property
+    def baseline_name(self) -> str:
+        """What `loss_parity: {against_baseline}` is against, for people."""
+        return "fault-free"
+
+    @property
+    def last_snapshot(self) -> int:
+        """Number of the snapshot that ends the loss curve."""
+        return 0
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the held-out loss."""
+        return ""
+
+    @property
+    def loss_floor(self) -> float:
+        """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
+        return 0.0
 
     tells_losses: ClassVar[bool] = False
     """Whether nodes tell the loss curve with their rounds; else snapshots are evaluated."""

@@ -11,9 +11,10 @@ from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainers.api.counting import ROUNDS, Counting
-from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import Evidence, TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
-from diloco_chaos.harness.trainers.commands.losses import curve
+from diloco_chaos.harness.trainers.commands.lacking import lacking_here, lacking_in_containers
+from diloco_chaos.harness.trainers.commands.losses import POINTS, curve
 from diloco_chaos.harness.trainers.commands.progress import lint
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
@@ -36,7 +37,35 @@ class Commands(Trainer):
     tells_losses: ClassVar[bool] = True
     own_failpoints: ClassVar[bool] = True
     counting: ClassVar[Counting] = ROUNDS
+    evidence: ClassVar[frozenset[Evidence]] = frozenset({"rounds"})
+    evidence_wanting: ClassVar[Mapping[Evidence, str]] = {
+        "tokens": "what became of every step", "fragments": "versions and digests of what is merged",
+        "protocol": "its word on who is gone and when training is over"}
     writers: ClassVar[Sequence[str]] = ()
+    ends_by_itself: ClassVar[bool] = False
+    loss_unit: ClassVar[str] = "as the trainer tells it"
+
+    @property
+    def algorithm(self) -> str:
+        """Whatever the commands do."""
+        return f"{len(self.settings.names)} workers, {len(self.settings.all_nodes)} nodes"
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """Programs and folders that are not there; in containers: what can't be done there."""
+        return "; ".join((lacking_in_containers if containers else lacking_here)(self.settings))
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of which the folder of state is known."""
+        return [name for kind, one in self.settings.nodes.items() if one.state for name in one.names(kind)]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """As its kind says."""
+        return list(one.processes) if (one := self.settings.kind_of(node)) else ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """As its kind says."""
+        return one.exits if (one := self.settings.kind_of(node)) else ()
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
@@ -74,6 +103,16 @@ class Commands(Trainer):
         """The command that a scenario has for it; else the same nodes."""
         return self.settings.alone or self.settings
 
+    @property
+    def baseline_name(self) -> str:
+        """A command of its own, or the same nodes."""
+        return "baseline" if self.settings.baseline else super().baseline_name
+
+    @property
+    def last_snapshot(self) -> int:
+        """Of the curve of losses, if there is one."""
+        return POINTS if self.settings.tells_losses else 0
+
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """By their `step` events."""
         return curve(tape.of(Step), self.settings.rounds) if self.settings.rounds else ()
@@ -97,6 +136,6 @@ class Commands(Trainer):
 
     def refusal(self, kind: str, part: str = "") -> str:
         """What needs the trainer's own protocol, memory or files."""
-        if kind in _OF_STATE and not self.settings.keepers:
+        if kind in _OF_STATE and not self.keepers:
             return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
         return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""
