@@ -69,7 +69,7 @@ def _blocked(history: History, moment: Moment) -> bool:
     away = {one.node for one in moment.absent}
     cluster = history.plan.cluster
     if history.plan.trainer.tells_rounds:
-        return bool(away - {SYNCER})
+        return bool(away)
     return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
 
 
@@ -101,8 +101,7 @@ def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
     found: dict[str, list[tuple[float, Absence]]] = {}
     for moment in moments:
         for one in moment.absent:
-            if one.node in history.plan.cluster.all_nodes:  # else it is no process: logs told of its merges
-                found.setdefault(one.node, []).append((moment.end - moment.start, one))
+            found.setdefault(one.node, []).append((moment.end - moment.start, one))
     told = []
     for node, pieces in found.items():
         states: dict[str, float] = {}

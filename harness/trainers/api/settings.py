@@ -282,9 +282,6 @@ class TrainerSettings(BaseModel):
         """The same with an interval of checkpoints, where there are any and none was given, for so many losses."""
         return self
 
-    # -- the machine ---------------------------------------------------------------------------------------------------
-
-
 
 class SimpleSettings(TrainerSettings):
     """The fields that every trainer has, and no others."""

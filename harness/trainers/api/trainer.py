@@ -169,6 +169,8 @@ class Trainer(ABC):
     settings: TrainerSettings
     """A subclass narrows it to its `settings_type`."""
 
+    coordinator: ClassVar[str | None] = SYNCER
+    """The node that merges; None: there is none, and logs tell of rounds."""
     ends_by_itself: ClassVar[bool] = True
     """Whether every node ends when training is over; else the harness ends them."""
     own_failpoints: ClassVar[bool] = False

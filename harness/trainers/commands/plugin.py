@@ -42,6 +42,7 @@ class Commands(Trainer):
         "tokens": "what became of every step", "fragments": "versions and digests of what is merged",
         "protocol": "its word on who is gone and when training is over"}
     writers: ClassVar[Sequence[str]] = ()
+    coordinator: ClassVar[str | None] = None
     ends_by_itself: ClassVar[bool] = False
     loss_unit: ClassVar[str] = "as the trainer tells it"
 
