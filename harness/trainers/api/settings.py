@@ -1,4 +1,5 @@
-"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for."""
+"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for: who there is, how quick
+they are, how far they depend on each other. Everything else it asks the trainer (`harness.trainers.api.trainer`)."""
 
 from __future__ import annotations
 
