@@ -83,14 +83,14 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
     """Those of these checks that the plan has a use for."""
-    there = history.plan.cluster.evidence
+    there = history.plan.trainer.evidence
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
             if check.needs - {"sound run"} <= there and (name not in foreign or name in named)}
 
 
 def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, list[str]]:
-    wanting = history.plan.cluster.evidence_wanting
+    wanting = history.plan.trainer.evidence_wanting
     found = {words: [name for name, check in checks.items() if evidence in check.needs]
              for evidence, words in wanting.items()}
     return {words: names for words, names in found.items() if names}

@@ -166,13 +166,12 @@ def need(condition: object, why: str, change: str = "") -> None:
 
 def nothing_told(history: History) -> bool:
     """Whether workers number their rounds, and nobody ever told of one: they may well have trained."""
-    return history.plan.cluster.tells_rounds and not history.tape.has(Step)
+    return history.plan.trainer.tells_rounds and not history.tape.has(Step)
 
 
 def longer(history: History) -> str:
     """What to change where a run ended too soon."""
-    key = "more `rounds`" if history.plan.cluster.tells_rounds else "a larger `budget`"
-    return f"a longer run: {key}, or earlier faults"
+    return f"a longer run: {history.plan.trainer.counting.longer}, or earlier faults"
 
 
 def beside(seconds: float, limit: float) -> tuple[str, str]:
@@ -198,13 +197,12 @@ def zero(history: History) -> float:
         Unknown: the cluster never was steady.
     """
     if history.zero is None:
-        raise Unknown("not every worker had a part in a round" if history.plan.cluster.tells_rounds else
-                      "the cluster never merged from every learner")
+        raise Unknown(history.plan.trainer.counting.unsteady)
     return history.zero
 
 
 def rules_of(history: History) -> FragmentRules:
     """What the trainer promises of fragments; asked for by checks that need some."""
-    rules = history.plan.under_test.fragment_rules(history.plan.cluster)
+    rules = history.plan.trainer.fragment_rules()
     assert rules is not None, "asked of trainers that exchange fragments"
     return rules

@@ -49,7 +49,7 @@ def no_unplanned_exit(history: History) -> Finding:
     for gone in judged:
         own = [event for event in history.tape.of(Finished, Superseded, Failed, RefusedCheckpoint, Exit,
                                                   node=gone.target) if event.inc == gone.incarnation]
-        if gone.status in history.plan.cluster.may_end_with(gone.target):
+        if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
             (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)

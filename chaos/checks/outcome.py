@@ -51,13 +51,13 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     """
     need(history.curve, "no loss of this run is known")
     final = history.final
-    need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget",
+    need(final.number == history.plan.trainer.last_snapshot, "training did not reach the end of its budget",
          "more time (`deadline`)")
-    floor = history.plan.cluster.loss_floor
-    unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
-    names = {"fault-free": history.plan.cluster.baseline_name}
+    floor = history.plan.trainer.loss_floor
+    unit = history.plan.trainer.counting.unit
+    names = {"fault-free": history.plan.trainer.baseline_name}
     measured, allowed, evidence, holds = [], [], [
-        f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
+        f"final loss {final.loss:.4f} {history.plan.trainer.loss_unit}"], True
     figures: list[Figure] = []
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
@@ -97,10 +97,10 @@ def relative_gap(final: Point, curve: Sequence[Point], count: str, floor: float 
 def _wrong_reference(history: History, reference: Reference) -> str:
     """How the synchronous run differs from what the formulas give for it: it was made by the trainer under test. Empty
     where it does not, or nothing but that trainer could tell."""
-    cluster = history.plan.cluster
-    expected = history.plan.under_test.synchronous_loss(cluster)
+    floor = history.plan.trainer.loss_floor
+    expected = history.plan.trainer.synchronous_loss()
     ended = max(reference.curve, key=lambda point: point.number).loss
-    if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - cluster.loss_floor):
+    if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - floor):
         return ""
     return f"the synchronous run ended at {ended:.6f}, and the formulas give {expected:.6f}"
 
@@ -150,7 +150,7 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 def goodput(history: History, bound: Goodput) -> Finding | None:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
     that tells of rounds, those that it made, of as many as at its own pace before the first fault."""
-    if history.plan.cluster.tells_rounds:
+    if history.plan.trainer.tells_rounds:
         return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
     wall = history.seconds(start, history.end)

@@ -70,14 +70,14 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     from diloco_chaos.chaos.report.live import counting
     from diloco_chaos.chaos.runner.run import recorded
     from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
-    from diloco_chaos.harness.trainers.api.trainer import TrainerError, at
+    from diloco_chaos.harness.trainers.api.trainer import TrainerError
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
         try:
             settings = run.settings(run.plan())
             initial, history = settings.initial_values(), recorded(run)
-            if why := settings.cluster.lacking():
+            if why := settings.trainer.lacking():
                 raise MissingExtraError(why)
         except (ValueError, CheckpointError, OSError) as error:
             raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
@@ -86,8 +86,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
             console.print(f"warning: {why}", style="yellow", markup=False)
         with counting(console, len(history.merges)) as bar:
             try:
-                found = at(settings.trainer).replay(settings.cluster, history, settings.data, initial,
-                                                    lambda versions: bar.update(bar.task_ids[0], completed=versions))
+                found = settings.trainer.replay(history, settings.data, initial,
+                                                lambda versions: bar.update(bar.task_ids[0], completed=versions))
             except OSError as error:
                 raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
                               f"{run.repeat}", 2) from error

@@ -90,7 +90,7 @@ class Search:
         bare = allowing(self.scenario.model_copy(update={"faults": ()}))  # it may name learners that are not drawn
         if self.draws_clusters and number != HEALTHY:
             chooser = ByChance(random.Random(f"{self.seed}/{number}/cluster"))
-            cluster = bare.under_test.varied(bare.cluster, chooser.pick)
+            cluster = bare.trainer.varied(chooser.pick)
             slowest = max(map(cluster.step_time_of, cluster.names))
             longest = _STANDS_S + _TIMES_AS_LONG * cluster.budget * slowest
             checks = bare.checks.model_copy(update={"loss_parity": None})  # its margins are not meant for any cluster

@@ -53,7 +53,7 @@ def why(there: Presence, start: float, end: float) -> list[str]:
     longest = max(worst, key=lambda one: one.end - one.start)
     away = {one.node for one in longest.absent}
     left = len(cluster.names) - len(away - {SYNCER})
-    if cluster.tells_rounds:
+    if history.plan.trainer.tells_rounds:
         head = f"{left} of {len(cluster.names)} workers were there"
     elif SYNCER in away:
         head = "the syncer was away"
@@ -68,8 +68,8 @@ def _blocked(history: History, moment: Moment) -> bool:
     """Whether nothing could be made of it: of a trainer that tells rounds, whether anybody was away."""
     away = {one.node for one in moment.absent}
     cluster = history.plan.cluster
-    if cluster.tells_rounds:
-        return bool(away - {SYNCER})
+    if history.plan.trainer.tells_rounds:
+        return bool(away)
     return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
 
 
@@ -101,8 +101,7 @@ def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
     found: dict[str, list[tuple[float, Absence]]] = {}
     for moment in moments:
         for one in moment.absent:
-            if one.node != SYNCER or not history.plan.cluster.tells_rounds:  # there it is no process: logs told it
-                found.setdefault(one.node, []).append((moment.end - moment.start, one))
+            found.setdefault(one.node, []).append((moment.end - moment.start, one))
     told = []
     for node, pieces in found.items():
         states: dict[str, float] = {}
@@ -161,7 +160,7 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
-        those = "all" if history.plan.cluster.tells_rounds else "enough"
+        those = "all" if history.plan.trainer.tells_rounds else "enough"
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
@@ -197,11 +196,11 @@ def _causes(there: Presence, verdict: Verdict) -> list[str]:
 
 def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Why who is hit costs the others, where that is how the mode works."""
-    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.cluster.tells_rounds:
+    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.trainer.tells_rounds:
         return []
     zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
-    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"
+    return [f"{history.plan.trainer.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
 
 

@@ -202,18 +202,18 @@ def model_of(result: Result) -> ReportModel:
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
-        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, place=result.folder.place, plan=plan.digest,
-        verdict=WORDS[exit_code(result)],
+        trainer=plan.trainer.algorithm or plan.trainer.name, seed=plan.seed, place=result.folder.place,
+        plan=plan.digest, verdict=WORDS[exit_code(result)],
         why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
         change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
-        end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",
+        end=history.end - zero, unit=plan.trainer.counting.worker,
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
         faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
         stalls=[(start - zero, end - zero) for start, end in stalls(history)],
         busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
-        merges=list(_merges(history, zero)), loss_unit=plan.cluster.loss_unit,
-        loss_by="rounds" if plan.cluster.tells_rounds else "tokens", curves=list(_curves(history)),
+        merges=list(_merges(history, zero)), loss_unit=plan.trainer.loss_unit,
+        loss_by=plan.trainer.counting.unit, curves=list(_curves(history)),
         tokens={"processed": accounting.processed, **dict(accounting.by_fate)},
         bytes_received=dict(traffic.received), bytes_sent=dict(traffic.sent), events=events, events_left_out=left_out,
         logs={name: tail for name in (*plan.cluster.all_nodes, "links")

@@ -286,7 +286,7 @@ class Orchestrator:
     def awaited(self) -> list[str]:
         """Who must end by itself now that training is over: the syncer, and whoever was connected; nobody that a fault
         is on."""
-        if not self.plan.cluster.ends_by_itself:
+        if not self.plan.trainer.ends_by_itself:
             return []
         hit = {node for planned in self.active() for node in planned.fault.affected_nodes(self._learners)}
         return [node for node in (SYNCER, *sorted(self._training.connected)) if node not in hit]

@@ -141,8 +141,8 @@ def _known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[st
     model: type[BaseModel] = FAULTS.get(kind, Scenario)
     for part in location[:-1]:
         if model is Scenario and part == "cluster":
-            under_test = TRAINERS.get(trainer) if isinstance(trainer, str) else None
-            model = (under_test or TRAINERS[BUILT_IN]).settings
+            found = TRAINERS.get(trainer) if isinstance(trainer, str) else None
+            model = (found or TRAINERS[BUILT_IN]).settings_type
             continue
         if model is Bounds and part in CHECKS.foreign():
             model = next(iter(_models(CHECKS[part].bound)), BaseModel)

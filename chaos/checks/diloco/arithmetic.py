@@ -11,7 +11,7 @@ def arithmetic_correct(history: History) -> Finding | None:
     """What was computed, computed again by a reference that shares no code with the trainer: on the quadratic model
     every version and every step, from the event log alone; else what nodes kept of what they computed with, held
     against the log's digests."""
-    found = history.plan.under_test.recomputed(history.plan.cluster, history)
+    found = history.plan.trainer.recomputed(history)
     if found is None:
         return None
     if found.missing and found.difference is None:

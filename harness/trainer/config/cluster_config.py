@@ -20,14 +20,13 @@ from pydantic import (
 )
 
 from diloco_chaos.harness.base.device import Device
-from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.base.units import MOST_STEPS, Seconds, Share, Steps, steps
 from diloco_chaos.harness.trainer.algorithm.codec import Codec, Precision
 from diloco_chaos.harness.trainer.algorithm.fragments import Fragment, Shape, plan_fragments
 from diloco_chaos.harness.trainer.config.decoupled import Decoupled, Settings
 from diloco_chaos.harness.trainer.config.diloco import DiLoCo
 from diloco_chaos.harness.trainer.config.streaming import Streaming
-from diloco_chaos.harness.trainer.model.quadratic import FLOOR, QuadraticSpec
+from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
 from diloco_chaos.harness.trainer.model.replica import GRADIENT
 from diloco_chaos.harness.trainer.model.spec import MODELS, ModelSpec
 from diloco_chaos.harness.trainers.api.settings import Coupling, TrainerSettings
@@ -286,11 +285,6 @@ class TrainerConfig(TrainerSettings):
         """Whether every step is one of the whole group, as in data parallelism: there are no fragments of one's own."""
         return self.mode in SYNCHRONOUS
 
-    @property
-    def algorithm(self) -> str:
-        """Its mode."""
-        return self.mode.replace("_", " ")
-
     def contributors_needed(self, there: int) -> int:
         """K, or all of them where the gradients of every step are averaged."""
         return there if self.mode in SYNCHRONOUS else self.quorum
@@ -395,26 +389,6 @@ class TrainerConfig(TrainerSettings):
         return self.warm_start
 
     @property
-    def last_snapshot(self) -> int:
-        """At the end of the budget."""
-        return self.snapshots
-
-    @property
-    def loss_unit(self) -> str:
-        """Of the model."""
-        return self.spec.loss_unit
-
-    @property
-    def loss_floor(self) -> float:
-        """Of the quadratic model."""
-        return FLOOR if isinstance(self.spec, QuadraticSpec) else 0.0
-
-    @property
-    def computes_on(self) -> str:
-        """The device."""
-        return self.device
-
-    @property
     def exchanges_with_all(self) -> bool:
         """Whether fragments are exchanged, and every learner is waited for."""
         return self.mode in BLOCKING
@@ -446,10 +420,6 @@ class TrainerConfig(TrainerSettings):
     def spec(self) -> ModelSpec | QuadraticSpec:
         """Shapes and initial values of the model."""
         return MODELS[self.model]
-
-    def lacking(self, *, containers: bool = False) -> str:
-        """What must be installed before this model can be trained, as a sentence; empty where it can."""
-        return "" if isinstance(self.spec, QuadraticSpec) else lacking("torch", "trainer", f"model {self.model}")
 
     def fragment_table(self) -> list[Fragment]:
         """The P fragments of the model, every node's own copy of the same table; one where gradients are averaged."""

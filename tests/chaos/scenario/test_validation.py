@@ -545,7 +545,7 @@ def extending(tmp_path):
 @pytest.mark.parametrize("kind", ["kind: commands, ", ""])
 def test_what_is_said_of_a_trainer_goes_over_what_is_extended_at_all_depths(extending, kind):
     found = extending(f'{{{kind}rounds: 5, nodes: {{worker: {{env: {{B: "3"}}}}}}}}')
-    assert found.trainer == "commands"
+    assert found.trainer.name == "commands"
     assert found.cluster.rounds == 5
     assert list(found.cluster.nodes) == ["hub", "worker"]
     worker = found.cluster.nodes["worker"]
@@ -554,7 +554,7 @@ def test_what_is_said_of_a_trainer_goes_over_what_is_extended_at_all_depths(exte
 
 def test_another_trainer_takes_no_settings_over(extending):
     found = extending("{kind: decoupled-diloco, quorum: 2}")
-    assert (found.trainer, found.cluster.quorum, found.cluster.learners) == ("decoupled-diloco", 2, 4)
+    assert (found.trainer.name, found.cluster.quorum, found.cluster.learners) == ("decoupled-diloco", 2, 4)
 
 
 def test_a_broken_file_that_is_extended_is_named(tmp_path):
