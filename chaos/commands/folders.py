@@ -97,7 +97,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
         found = replace(found, missing=found.missing or f"the event log is incomplete: {history.log_gaps[0]}")
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
-                    "difference": found.difference and asdict(found.difference), "missing": found.missing})
+                    "difference": found.difference and {"t": found.difference.t, "words": found.difference.words},
+                    "missing": found.missing})
     else:
         console.print(_replayed(found), highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)

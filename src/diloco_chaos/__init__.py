@@ -10,7 +10,9 @@ What is named here is the public interface; everything else may change from one 
 - run(plan, folder for runs, audience) -> Result; simulate(plan) -> Simulated
 - launch(scenario) -> a run that goes on beside the test's own lines: `Launched`
 - judge(history) -> Judgement; `History` is a recorded run
-- Fault, LinkFault, Drawn, Effect: what a fault is made from; check, Finding, Figure, Late, Unknown: what a check is
+- Fault, LinkFault, Drawn, Effect: what a fault is made from
+- check, Finding, Figure, Late, Unknown: what a check is made from; line: evidence with moments of the run in it;
+  at_most, at_least: what a check allows
 - Place: where runs are performed; Backend: one with its settings
 - Trainer, Workload, TrainerSettings: what a trainer is made from; RoundTrainer, SimpleSettings: one that works in
   rounds
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from diloco_chaos.chaos.checks.base import Finding as Finding
     from diloco_chaos.chaos.checks.base import Late as Late
     from diloco_chaos.chaos.checks.base import Unknown as Unknown
+    from diloco_chaos.chaos.checks.base import at_least as at_least
+    from diloco_chaos.chaos.checks.base import at_most as at_most
     from diloco_chaos.chaos.checks.base import check as check
     from diloco_chaos.chaos.evidence.history import History as History
     from diloco_chaos.chaos.launched import Launched as Launched
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from diloco_chaos.faults.base import Fault as Fault
     from diloco_chaos.faults.evidence import Effect as Effect
     from diloco_chaos.faults.links.base import LinkFault as LinkFault
+    from diloco_chaos.harness.base.lines import line as line
     from diloco_chaos.harness.places.place import Place as Place
     from diloco_chaos.harness.trainers.api.rounds import RoundTrainer as RoundTrainer
     from diloco_chaos.harness.trainers.api.settings import SimpleSettings as SimpleSettings
@@ -62,7 +67,8 @@ _PUBLIC = {
     "launch": "chaos.launched:launch", "Launched": "chaos.launched:Launched",
     "History": "chaos.evidence.history:History", "Backend": "chaos.runner.backends:Backend",
     "check": "chaos.checks.base:check", "Finding": "chaos.checks.base:Finding", "Figure": "chaos.checks.base:Figure",
-    "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown",
+    "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown", "line": "harness.base.lines:line",
+    "at_most": "chaos.checks.base:at_most", "at_least": "chaos.checks.base:at_least",
     "Fault": "faults.base:Fault", "Drawn": "faults.base:Drawn", "LinkFault": "faults.links.base:LinkFault",
     "Effect": "faults.evidence:Effect", "Place": "harness.places.place:Place",
     "Trainer": "harness.trainers.api.trainer:Trainer", "Workload": "harness.trainers.api.trainer:Workload",
