@@ -27,7 +27,7 @@ from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.extras import MissingExtraError
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.registry import DEFAULT
-from diloco_chaos.harness.record.reaper import NOT_UNDONE
+from diloco_chaos.harness.record.reaper import Healed
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.api.trainer import Replay
@@ -162,13 +162,13 @@ def clean(
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
     did = heal_all()
     if runs:
-        did += [f"{path} removed" for path in thin_out(runs_dir, keep)]
-    failed = any(line.startswith(NOT_UNDONE) for line in did)
+        did += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+    failed = not all(one.undone for one in did)
     if as_json:
-        print_json({"clean": not failed, "did": did})
+        print_json({"clean": not failed, "did": list(map(str, did))})
     else:
-        for line in did or ["nothing was left behind"]:
-            typer.echo(line)
+        for one in did or [Healed("nothing was left behind")]:
+            typer.echo(str(one))
     raise typer.Exit(2 if failed else 0)
 
 
