@@ -244,8 +244,8 @@ def all_undone(history: History) -> Finding:
     """Nothing of any fault is left."""
     residue = history.tape.of(Residue, node="harness")
     need(residue, "the harness did not look for what was left")
+    need(not residue[-1].unknown, f"not known: {residue[-1].unknown}")
     left = list(residue[-1].left)
-    need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
     left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
              if span.observed.get("back") is False and not _in_the_way(history, span)]
     left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from diloco_chaos.chaos.checks import judge
+from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Finding, Unknown, Verdict, at_least, at_most, check
 from diloco_chaos.chaos.evidence.presence import Presence
 from diloco_chaos.chaos.report.causes import causes, why
 from diloco_chaos.chaos.report.model import model_of
+from diloco_chaos.chaos.report.story import headline
 from diloco_chaos.chaos.report.terminal import show
+from diloco_chaos.chaos.runner.experiment import Outcome
 from diloco_chaos.harness.base.lines import line
 
 
@@ -132,6 +134,13 @@ def test_moments_are_moved_and_durations_are_not(results, words, shown_as):
     result = with_verdict(results[0], Finding(False, "too long", "none", [words]))
     assert at in lines_of(result)
     assert at in next(check for check in model_of(result).checks if check.name == "mine").evidence
+
+
+def test_a_deadline_is_no_moment(results):
+    passed = "the deadline of 12.25 s passed before training was over"
+    result = replace(results[0], judgement=Judgement(checks=[]), outcome=Outcome("deadline", passed))
+    assert headline(result) == passed
+    assert passed in lines_of(result)
 
 
 @pytest.mark.parametrize(("bound", "shown_as"), [
