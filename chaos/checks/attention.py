@@ -94,8 +94,7 @@ def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:
 def _silenced(history: History, span: Span) -> list[str]:
     """Learners of which nothing is heard while this fault lasts."""
     fault, names = span.planned.fault, history.plan.cluster.names
-    silent = fault.halts_target or (fault.cuts_off and getattr(fault, "direction", "both") != "downstream")
-    if not silent or not fault.reversible or getattr(fault, "restart_after", None) is not None:
+    if not fault.mutes_target() or not fault.reversible:
         return []
     return [name for name in fault.affected_nodes(names) if name in names]
 

@@ -197,7 +197,7 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
 def reintegration(history: History, bound: Within) -> Finding | None:
     """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
     whose memory failed, from then to the first merge of steps that it made later."""
-    kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
+    kills = [span for span in history.spans if span.planned.fault.starts_process()]
     failed = [span for span in history.spans if span.planned.fault.corrupts_memory]
     if not kills and not failed:
         return None

@@ -86,7 +86,7 @@ def test_the_fault_is_a_fault(package):
 CHECK = """
     from collections import Counter
     from pydantic import BaseModel
-    from diloco_chaos import Finding, History, Unknown, check
+    from diloco_chaos import Finding, History, Unknown, at_most, check
     """
 
 
