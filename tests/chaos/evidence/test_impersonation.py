@@ -24,7 +24,7 @@ def disconnected(t, incarnation=0):
 
 
 def found(*events):
-    history = History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events), {}))
+    history = History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events)))
     return [text(line) for line in usurpations(history)]
 
 
