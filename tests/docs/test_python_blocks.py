@@ -87,6 +87,7 @@ CHECK = """
     from collections import Counter
     from pydantic import BaseModel
     from diloco_chaos import Finding, History, Unknown, at_most, check
+    from diloco_chaos.harness.record.tape.events import Hello
     """
 
 
