@@ -136,17 +136,13 @@ def _one(check: Check, history: History) -> Verdict | None:
                        lines=[line(f"{why}; please report it with this run's folder")])
     if finding is None:
         return None
-    reason: Reason | None = None
-    excuse: Line = ()
-    if not finding.holds:
-        if excuse := _excuse(history, finding):
-            reason = "excused"
-        elif excuse := _within_clocks(history, finding):
-            reason = "clocks"
+    excuses: list[tuple[Reason, Line]] = [] if finding.holds else [
+        ("excused", _excuse(history, finding)), ("clocks", _within_clocks(history, finding))]
+    reason, excuse = next(((reason, why) for reason, why in excuses if why), (None, ()))
     return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if reason else "failed", reason=reason,
                    measured=finding.measured,
-                   allowed=finding.bound if isinstance(finding.bound, Bound) else Bound(finding.bound),
-                   lines=[*([excuse] if excuse else []), *map(line, finding.evidence)],
+                   allowed=finding.bound if isinstance(finding.bound, Bound) else Bound(str(finding.bound)),
+                   lines=[*filter(None, [excuse]), *map(line, finding.evidence)],
                    windows=[] if finding.holds else _windows(finding), figures=list(finding.figures))
 
 

@@ -205,8 +205,7 @@ def model_of(result: Result) -> ReportModel:
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
         trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, place=result.folder.place, plan=plan.digest,
         verdict=WORDS[exit_code(result)],
-        why=because(result),
-        change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
+        why=because(result), change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
         end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
