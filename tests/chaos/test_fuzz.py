@@ -666,7 +666,7 @@ def cleaned(place, content):
         with contextlib.suppress(UndoLogError):
             assert undo_log.read(path) is None or undo_log.read(path).opened
         for line in cleanup.clean(place / "undo-logs"):
-            assert line.startswith("NOT UNDONE: ")
+            assert str(line).startswith("NOT UNDONE: ")
     path.unlink(missing_ok=True)
 
 

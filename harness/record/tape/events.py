@@ -676,6 +676,8 @@ class Residue(Event):
     """What of any fault was left after all was undone."""
 
     left: list[str]
+    unknown: str = ""
+    """Why that can't be known; empty where it is."""
 
 
 class Clock(Event):
