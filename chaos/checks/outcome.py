@@ -6,8 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
     QUIET_S,
@@ -31,6 +29,7 @@ from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Residue
 
 _BACK_S = 3.0

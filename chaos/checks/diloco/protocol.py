@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-import numpy as np
-
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
     Figure,
@@ -26,6 +24,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line, text
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import (
     Continued,
     Hello,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
 from diloco_chaos.chaos.evidence.by_version import ByVersion
@@ -15,9 +12,12 @@ from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
 from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Finished, Hello, Initial, Lost, Merge, Received, Resumed
 from diloco_chaos.harness.record.tape.series import Series
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""
