@@ -176,14 +176,17 @@ def _twice(what: str, name: str, one: Provider, other: Provider) -> ProviderErro
 class Registry(Mapping[str, T]):
     """Name -> what is provided under it, ours first. Providers are imported when the first name is asked for."""
 
-    def __init__(self, group: str, what: str, contents: Callable[[Provided], Iterable[tuple[str, T]]]) -> None:
-        """`what` is in it, in one word; `contents`: all that an entry point of this group provides, by name."""
-        self._group, self._what, self._contents = group, what, contents
+    def __init__(self, group: str, what: str, contents: Callable[[Provided], Iterable[tuple[str, T]]], *,
+                 one_each: bool = False) -> None:
+        """`what` is in it, in one word; `contents`: all that an entry point of this group provides, by name.
+        `one_each`: that is one thing, under the entry point's own name; asked for by name, it is all that is
+        imported."""
+        self._group, self._what, self._contents, self._one_each = group, what, contents, one_each
         self._of: Offers | None = None
         self._known: dict[str, tuple[T, Provider]] = {}
 
     def __getitem__(self, name: str) -> T:
-        return self._found()[name][0]
+        return self._one(name)[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found())
@@ -193,7 +196,7 @@ class Registry(Mapping[str, T]):
 
     def provider(self, name: str) -> str:
         """The package that it comes from, with its version."""
-        return str(self._found()[name][1])
+        return str(self._one(name)[1])
 
     def foreign(self) -> dict[str, T]:
         """What comes from other packages."""
@@ -202,6 +205,13 @@ class Registry(Mapping[str, T]):
     def broken(self) -> list[str]:
         """Providers that can't be loaded, and why: what they would have provided is missed."""
         return [str(one) for one in offers(self._group).broken]
+
+    def _one(self, name: str) -> tuple[T, Provider]:
+        if self._one_each and name not in self._known:
+            named = [point for point in points(self._group) if point.name == name]
+            if len(named) == 1 and isinstance(provided := _load(named[0]), Provided):
+                return dict(self._contents(provided))[name], provided.provider
+        return self._found()[name]
 
     def _found(self) -> dict[str, tuple[T, Provider]]:
         there = offers(self._group)
