@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need
+from diloco_chaos.chaos.evidence.accounting.parts import parts_of
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.parts import parts_of
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.tensors import np

@@ -23,10 +23,10 @@ from diloco_chaos.chaos.checks.base import (
 )
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.tensors import np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Spawn

@@ -18,10 +18,10 @@ from diloco_chaos.chaos.checks.base import (
     rules_of,
     violations,
 )
-from diloco_chaos.chaos.evidence.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.tensors import np

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
-from diloco_chaos.chaos.evidence.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.tensors import Numbers, np

@@ -9,9 +9,9 @@ from math import inf, isclose
 from typing import TYPE_CHECKING
 
 from diloco_chaos.chaos.checks.base import Finding, Unknown, check, need, rules_of, violations
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, closing_intervals
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.token_accounting import Node, closing_intervals
 from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Disconnected, Event, Merge, OuterGradient, Received, Reset
 from diloco_chaos.harness.record.tape.reading import Tape

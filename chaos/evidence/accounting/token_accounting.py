@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.step_fates import Fates
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.step_fates import Fates
 from diloco_chaos.chaos.evidence.truncated import Truncated
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
