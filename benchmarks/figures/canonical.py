@@ -133,9 +133,9 @@ def _performed(plan: Plan, name: str) -> Performed:
     if plan.cluster.begun_tokens:
         initial = _performed(synchronous(plan.without_faults()), name).snapshots[0][0]
     else:
-        initial = plan.under_test.initial(plan.cluster)
+        initial = plan.trainer.initial()
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
-    workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
+    workload = plan.trainer.workload(data_file(plan), initial)
     stage = VirtualStage(plan, STEADY, workload, lambda tensors, meta: snapshots.append((tensors, meta)))
     stage.world.chance.seed(name)  # a plan's digest changes with every setting that is added
     outcome = Experiment(plan, stage, NullObserver()).perform()

@@ -35,7 +35,7 @@ ROUNDS = 3
 def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Interleaved runs without pace: bare, harnessed, bare, ...; the ratio of the medians, and of each pair."""
     plan = freeze(parse(SCENARIO), 0)
-    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data_file(plan),
+    settings = NodeSettings(trainer=plan.trainer.path, cluster=plan.cluster, data=data_file(plan),
                             evidence="sampled")
     bare, harnessed = [], []
     for number in range(ROUNDS):
@@ -52,7 +52,7 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
 
 def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:
     """The same processes, connected directly, recording nothing, with nobody who watches them."""
-    (folder.path / SETTINGS).write_text(settings.model_copy(update={"evidence": "off"}).model_dump_json())
+    (folder.path / SETTINGS).write_text(settings.model_copy(update={"evidence": "off"}).model_dump_json(by_alias=True))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     processes = []

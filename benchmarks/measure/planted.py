@@ -48,7 +48,7 @@ def counters_kept(patch: Patch) -> str:
 def fresh_donor(patch: Patch) -> str:
     """A syncer that comes back gives initial values for what it had committed."""
     restored = FragmentState.restored
-    initial = BASE.under_test.initial(BASE.cluster)
+    initial = BASE.trainer.initial()
 
     def fresh(tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
         found = restored(tensors, meta)

@@ -6,8 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
     QUIET_S,
@@ -15,6 +13,7 @@ from diloco_chaos.chaos.checks.base import (
     Finding,
     Late,
     Unknown,
+    at_least,
     check,
     longer,
     need,
@@ -24,12 +23,13 @@ from diloco_chaos.chaos.checks.base import (
 )
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Residue
 
 _BACK_S = 3.0
@@ -51,13 +51,13 @@ def loss_parity(history: History, bound: LossParity) -> Finding | None:
     """
     need(history.curve, "no loss of this run is known")
     final = history.final
-    need(final.number == history.plan.cluster.last_snapshot, "training did not reach the end of its budget",
+    need(final.number == history.plan.trainer.last_snapshot, "training did not reach the end of its budget",
          "more time (`deadline`)")
-    floor = history.plan.cluster.loss_floor
-    unit = "rounds" if history.plan.cluster.tells_rounds else "tokens"
-    names = {"fault-free": history.plan.cluster.baseline_name}
+    floor = history.plan.trainer.loss_floor
+    unit = history.plan.trainer.counting.unit
+    names = {"fault-free": history.plan.trainer.baseline_name}
     measured, allowed, evidence, holds = [], [], [
-        f"final loss {final.loss:.4f} {history.plan.cluster.loss_unit}"], True
+        f"final loss {final.loss:.4f} {history.plan.trainer.loss_unit}"], True
     figures: list[Figure] = []
     for kind, margin, count in (("fault-free", bound.against_baseline, "merged"),
                                 ("synchronous", bound.against_synchronous, "processed")):
@@ -97,10 +97,10 @@ def relative_gap(final: Point, curve: Sequence[Point], count: str, floor: float 
 def _wrong_reference(history: History, reference: Reference) -> str:
     """How the synchronous run differs from what the formulas give for it: it was made by the trainer under test. Empty
     where it does not, or nothing but that trainer could tell."""
-    cluster = history.plan.cluster
-    expected = history.plan.under_test.synchronous_loss(cluster)
+    floor = history.plan.trainer.loss_floor
+    expected = history.plan.trainer.synchronous_loss()
     ended = max(reference.curve, key=lambda point: point.number).loss
-    if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - cluster.loss_floor):
+    if expected is None or abs(ended - expected) <= _SAME_LOSS + _SAME_EXCESS * (expected - floor):
         return ""
     return f"the synchronous run ended at {ended:.6f}, and the formulas give {expected:.6f}"
 
@@ -150,7 +150,7 @@ def loss_at(curve: Sequence[Point], count: str, tokens: float) -> float:
 def goodput(history: History, bound: Goodput) -> Finding | None:
     """Share of learner time in inner steps whose tokens were merged, carried, or lost only to the overlap; of a trainer
     that tells of rounds, those that it made, of as many as at its own pace before the first fault."""
-    if history.plan.cluster.tells_rounds:
+    if history.plan.trainer.tells_rounds:
         return None if bound.at_least is None else goodput_of_rounds(history, bound.at_least)
     start = zero(history)
     wall = history.seconds(start, history.end)
@@ -160,7 +160,7 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
     least = 0.9 * predicted if bound.at_least is None else bound.at_least
     if history.plan.checks.excuses_outages:
         least = _left(history, start)
-    return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
+    return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", at_least(f"{least:.1%}"),
                    [*_never(predicted, least), _became(history),
                     f"measured over {wall:.1f} s of {history.plan.cluster.learners} learners from the steady state on"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
@@ -243,8 +243,8 @@ def all_undone(history: History) -> Finding:
     """Nothing of any fault is left."""
     residue = history.tape.of(Residue, node="harness")
     need(residue, "the harness did not look for what was left")
+    need(not residue[-1].unknown, f"not known: {residue[-1].unknown}")
     left = list(residue[-1].left)
-    need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
     left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
              if span.observed.get("back") is False and not _in_the_way(history, span)]
     left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans

@@ -40,10 +40,10 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if silent := _never_told(history):
         return silent
     if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
-        return Doubt() if history.plan.cluster.tells_rounds else Doubt(
+        return Doubt() if history.plan.trainer.tells_rounds else Doubt(
             "training was over before its budget of tokens was spent")
     if history.zero is None:
-        if history.plan.cluster.tells_rounds:
+        if history.plan.trainer.tells_rounds:
             return Doubt(f"there never was a steady state: not every worker had a part in a round"
                          f"{_nobody_told(history)}")
         return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
@@ -61,7 +61,7 @@ def ended_early(history: History) -> Doubt:
     on.
     """
     over = _over_too_soon(history)
-    if over is None or not history.plan.cluster.tells_rounds:
+    if over is None or not history.plan.trainer.tells_rounds:
         return Doubt()
     return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
                  f"{_nobody_told(history)}",
@@ -88,7 +88,7 @@ def _never_told(history: History) -> Doubt:
 
 def _nobody_told(history: History) -> str:
     """Of workers that number their rounds: who told of none, and how to find out why."""
-    if history.zero is not None or not history.plan.cluster.tells_rounds:
+    if history.zero is not None or not history.plan.trainer.tells_rounds:
         return ""
     heard = {node for node, _ in history.steps}
     started = {event.target for event in history.tape.of(Spawn, node="harness")}

@@ -38,9 +38,9 @@ def compare(
     backend = backend_of(on, {})
     plan = with_options(freeze(load(scenario)[0], seed), step_time=step_time, device=device,
                         most_load=backend.most_load)
-    all_modes = plan.under_test.modes
+    all_modes = plan.trainer.modes
     if not all_modes:
-        raise Failure(f"{scenario}: trainer {plan.trainer} has no modes to compare", 2)
+        raise Failure(f"{scenario}: trainer {plan.trainer.name} has no modes to compare", 2)
     asked = ",".join(all_modes) if modes is None else modes
     chosen = list(dict.fromkeys(name for mode in asked.split(",") if (name := mode.strip())))
     if not chosen:

@@ -53,11 +53,11 @@ def explore(
     from diloco_chaos.chaos.scenario.loading import load
     from diloco_chaos.harness.base.workers import WorkersError
     base = load(scenario)[0]
-    if base.under_test.programs(base.cluster):
-        raise Failure(f"{scenario}: schedules are tried under virtual time, and the commands of trainer {base.trainer} "
-                      f"are processes, which take real time: name a scenario of another trainer", 2)
+    if base.trainer.programs():
+        raise Failure(f"{scenario}: schedules are tried under virtual time, and the commands of trainer "
+                      f"{base.trainer.name} are processes, which take real time: name a scenario of another trainer", 2)
     if not torch:
-        base = base.model_copy(update={"cluster": base.under_test.cheapest(base.cluster), "faults": ()})
+        base = base.model_copy(update={"cluster": base.trainer.cheapest(), "faults": ()})
     one_of("--clusters", clusters, ["own", "drawn"])
     try:
         kinds = known([kind.strip() for kind in faults.split(",")] if faults else None)

@@ -27,7 +27,7 @@ from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.extras import MissingExtraError
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.registry import DEFAULT
-from diloco_chaos.harness.record.reaper import NOT_UNDONE
+from diloco_chaos.harness.record.reaper import Healed
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.api.trainer import Replay
@@ -70,14 +70,14 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
     from diloco_chaos.chaos.report.live import counting
     from diloco_chaos.chaos.runner.run import recorded
     from diloco_chaos.harness.record.storage.checkpoint import CheckpointError
-    from diloco_chaos.harness.trainers.api.trainer import TrainerError, at
+    from diloco_chaos.harness.trainers.api.trainer import TrainerError
     console = Console(stderr=as_json)
     with understood(folder):
         run = RunFolder.open(folder)
         try:
             settings = run.settings(run.plan())
             initial, history = settings.initial_values(), recorded(run)
-            if why := settings.cluster.lacking():
+            if why := settings.trainer.lacking():
                 raise MissingExtraError(why)
         except (ValueError, CheckpointError, OSError) as error:
             raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
@@ -86,8 +86,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
             console.print(f"warning: {why}", style="yellow", markup=False)
         with counting(console, len(history.merges)) as bar:
             try:
-                found = at(settings.trainer).replay(settings.cluster, history, settings.data, initial,
-                                                    lambda versions: bar.update(bar.task_ids[0], completed=versions))
+                found = settings.trainer.replay(history, settings.data, initial,
+                                                lambda versions: bar.update(bar.task_ids[0], completed=versions))
             except OSError as error:
                 raise Failure(f"{folder}: what it began from is not there any more: {first(error)}; run it again: "
                               f"{run.repeat}", 2) from error
@@ -97,7 +97,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
         found = replace(found, missing=found.missing or f"the event log is incomplete: {history.log_gaps[0]}")
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
-                    "difference": found.difference and asdict(found.difference), "missing": found.missing})
+                    "difference": found.difference and {"t": found.difference.t, "words": found.difference.words},
+                    "missing": found.missing})
     else:
         console.print(_replayed(found), highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)
@@ -161,13 +162,13 @@ def clean(
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
     did = heal_all()
     if runs:
-        did += [f"{path} removed" for path in thin_out(runs_dir, keep)]
-    failed = any(line.startswith(NOT_UNDONE) for line in did)
+        did += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+    failed = not all(one.undone for one in did)
     if as_json:
-        print_json({"clean": not failed, "did": did})
+        print_json({"clean": not failed, "did": list(map(str, did))})
     else:
-        for line in did or ["nothing was left behind"]:
-            typer.echo(line)
+        for one in did or [Healed("nothing was left behind")]:
+            typer.echo(str(one))
     raise typer.Exit(2 if failed else 0)
 
 

@@ -101,8 +101,8 @@ def validate(scenarios: Annotated[list[str], typer.Argument(help="Names or files
         try:
             loaded, path = load(name)
             faults = [planned.fault for planned in freeze(loaded, 0).faults]
-            lacking = loaded.cluster.lacking()
-            told = [*loaded.under_test.idle(loaded.cluster), *warnings_of(loaded.cluster, faults),
+            lacking = loaded.trainer.lacking()
+            told = [*loaded.trainer.idle(), *warnings_of(loaded.cluster, faults),
                     *([f"this machine can't run it: {lacking}"] if lacking else [])]
             warnings += [f"{path}: {text}" for text in told]
         except ScenarioError as error:

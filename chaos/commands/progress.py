@@ -44,7 +44,7 @@ def progress(
         whose = node or _named_after(file, loaded)
         lines, written = _log(file)
         try:
-            found.append((file, loaded.under_test.read_log(loaded.cluster, lines, whose, written)))
+            found.append((file, loaded.trainer.read_log(lines, whose, written)))
         except TrainerError as error:
             if node or not whose:
                 raise Failure(f"{scenario}: {error}", 2) from error

@@ -78,7 +78,7 @@ def run(
     frozen = [with_options(one, corpus, deadline, step_time, device, backend.most_load) for one in wanted]
     console = Console(stderr=as_json)
     faults = [planned.fault for planned in frozen[0].faults]
-    for warning in frozen[0].under_test.idle(frozen[0].cluster) + warnings_of(frozen[0].cluster, faults):
+    for warning in frozen[0].trainer.idle() + warnings_of(frozen[0].cluster, faults):
         console.print(f"warning: {warning}", style="yellow", markup=False)
     if step_time == AUTO:
         console.print(f"· pace of a learner: {frozen[0].cluster.step_time * 1e3:.0f} ms a step", markup=False)
@@ -171,7 +171,7 @@ def _frozen(scenario: str, plan: Path | None, seed: int | None, repeat: int) -> 
 
 def _with(plan: Plan, key: str, value: str) -> TrainerSettings:
     if key not in type(plan.cluster).model_fields:
-        raise Failure(f"--{key}: trainer {plan.trainer} has no such setting", 2)
+        raise Failure(f"--{key}: trainer {plan.trainer.name} has no such setting", 2)
     return plan.cluster.model_copy(update={key: value})
 
 

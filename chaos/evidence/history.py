@@ -10,12 +10,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns, parts_of
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns, parts_of
 from diloco_chaos.chaos.evidence.timeline import Lanes
-from diloco_chaos.chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
@@ -41,9 +41,6 @@ from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge, RecoveredPart
 from diloco_chaos.harness.record.tape.series import Series, times
 from diloco_chaos.harness.trainers.storage.workings import Kept
-
-_LEAST_ROUNDS = 8
-"""Of a worker before the first fault, for its pace to be known."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +119,9 @@ class History:
     def _cut(self) -> list[Node]:
         """Incarnations that ended by themselves and in good order, whose tapes lack their last word: a copy that
         stopped between two lines looks like silence else."""
-        if self.plan.cluster.tells_rounds:
-            return []  # there it is not the nodes that write
         said = {(event.node, event.inc) for event in self.tape.of(Exit) if not event.target}
         ended = [exited.process for exited in self.exits
-                 if exited.status == 0 and exited.target in self.plan.cluster.all_nodes]
+                 if exited.status == 0 and exited.target in self.plan.trainer.writers]
         return [node for node in ended if node not in said | self._killed | self.tape.torn.keys()]
 
     @cached_property
@@ -217,13 +212,13 @@ class History:
     @cached_property
     def _own_pace(self) -> dict[str, float]:
         """Learner -> median time from round to round before the first fault, where its trainer knows no nominal one."""
-        if not self.plan.cluster.tells_rounds or self.zero is None:
+        if self.zero is None:
             return {}
         moments: dict[str, list[float]] = {}
         for (name, _), events in self.steps.items():
             moments.setdefault(name, []).extend(t for t in times(events) if self.zero <= t < self.first_fault)
         return {name: median(later - earlier for earlier, later in pairwise(sorted(own)))
-                for name, own in moments.items() if len(own) >= _LEAST_ROUNDS}
+                for name, own in moments.items() if len(own) >= self.plan.trainer.counting.steps_for_pace}
 
     @cached_property
     def steps(self) -> Mapping[Node, Series[Step]]:

@@ -51,10 +51,10 @@ class Presence:
         self.history = history
         self._names = history.plan.cluster.names
         self._newest: dict[str, int] = {}
-        nodes = (*self._names, SYNCER)
+        nodes = [*self._names, *filter(None, [history.plan.trainer.coordinator])]
         self._changes: dict[str, list[tuple[float, str]]] = {name: [(0.0, "not started")] for name in nodes}
-        steps = [Step] if history.plan.cluster.tells_rounds else []  # else there are many, and merges tell
-        for event in history.tape.of(Spawn, Exit, Hello, Lost, Ready, Resumed, Merge, *steps):
+        signs = history.plan.trainer.counting.signs
+        for event in history.tape.of(Spawn, Exit, Hello, Lost, Ready, Resumed, Merge, *signs):
             self._on(event)
         self._hidden = {name: [(span, _HIDDEN[span.planned.fault.shown_as]) for span in history.spans
                                if span.injected is not None and span.planned.fault.shown_as in _HIDDEN

@@ -119,7 +119,7 @@ class RunFolder:
             FolderError: it is of another trainer or cluster, or can't be understood.
         """
         told = self.document(SETTINGS)
-        if told.get("trainer") == plan.under_test.path:
+        if told.get("trainer") == plan.trainer.path:
             try:
                 settings = NodeSettings.model_validate(told)
             except ValidationError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from diloco_chaos.chaos.checks import DOUBTED, Judgement, judge
+from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.exploration import coverage
 from diloco_chaos.chaos.exploration.corpus import Corpus, Seed, Tried
@@ -90,7 +90,7 @@ class Search:
         bare = allowing(self.scenario.model_copy(update={"faults": ()}))  # it may name learners that are not drawn
         if self.draws_clusters and number != HEALTHY:
             chooser = ByChance(random.Random(f"{self.seed}/{number}/cluster"))
-            cluster = bare.under_test.varied(bare.cluster, chooser.pick)
+            cluster = bare.trainer.varied(chooser.pick)
             slowest = max(map(cluster.step_time_of, cluster.names))
             longest = _STANDS_S + _TIMES_AS_LONG * cluster.budget * slowest
             checks = bare.checks.model_copy(update={"loss_parity": None})  # its margins are not meant for any cluster
@@ -280,7 +280,7 @@ def _undecided(verdict: Verdict) -> str:
     """Why a check could not be made at all; empty where it could. One that passed was made, also where it is doubted
     because a fault had no measurable effect."""
     why = verdict.evidence[0] if verdict.evidence else "it does not say why"
-    return why if verdict.verdict == "unknown" and DOUBTED not in why else ""
+    return why if verdict.verdict == "unknown" and not verdict.doubted else ""
 
 
 def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:

@@ -85,7 +85,7 @@ def document(chooser: Chooser, scenario: Scenario, kinds: Sequence[str], before:
 
 def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before: Sequence[Document]) -> Document:
     """When it comes: a time, an event, a failpoint, or soon after another fault."""
-    points = scenario.under_test.failpoints(scenario.cluster, role_of(target))
+    points = scenario.trainer.failpoints(role_of(target))
     ways = ["at", "when"] + (["failpoint"] if points and _drawn(kind).at_failpoints else []) + ["after"] * bool(before)
     way = chooser.pick(ways)
     if way == "at":
@@ -99,7 +99,7 @@ def trigger(chooser: Chooser, scenario: Scenario, kind: str, target: str, before
         usual = tuple(point for point in points if point != "donate.half")
         return {"when": {"node": target, "failpoint": chooser.pick(usual), "count": chooser.pick(OFTEN)}}
     node = chooser.pick((*scenario.cluster.starters, SYNCER))
-    events = scenario.under_test.drawn_events(scenario.cluster, role_of(node))
+    events = scenario.trainer.drawn_events(role_of(node))
     event = chooser.pick(tuple(events))
     return {"when": {"node": node, "event": event, "count": chooser.pick(events[event])}}
 
@@ -167,7 +167,7 @@ def allowing(scenario: Scenario) -> Scenario:
     nothing else. What a learner takes part in is not asked, for that is meant of the scenario's own faults; and where
     the least loss is known, losses are compared by what they have beyond it, with margins of their own."""
     changed: dict[str, Any] = {"outages": "excused", "participation": ()}
-    if (parity := scenario.checks.loss_parity) and scenario.cluster.loss_floor:
+    if (parity := scenario.checks.loss_parity) and scenario.trainer.loss_floor:
         changed["loss_parity"] = LossParity(against_baseline=parity.against_baseline and _MORE_THAN_FAULT_FREE,
                                             against_synchronous=parity.against_synchronous and _MORE_THAN_SYNCHRONOUS)
     return scenario.model_copy(update={"checks": scenario.checks.model_copy(update=changed)})

@@ -102,8 +102,8 @@ def _soon(scenario: Scenario, chooser: ByChance, faults: Sequence[Document], kin
         one = one | {kind: target}
     seldom: list[Document] = [
         {"when": {"node": node, "event": event, "count": count}}
-        for node in (SYNCER, target) for event, counts in scenario.under_test.drawn_events(
-            scenario.cluster, role_of(node)).items() if counts == SELDOM for count in counts]
+        for node in (SYNCER, target) for event, counts in scenario.trainer.drawn_events(
+            role_of(node)).items() if counts == SELDOM for count in counts]
     then: Document = {"after": {"fault": f"f{place + 1}", "wait": chooser.pick(_SOON)}}
     if seldom and chooser.pick(("seldom", "soon")) == "seldom":
         then = chooser.pick(seldom)

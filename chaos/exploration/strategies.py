@@ -95,7 +95,7 @@ def explain(result: Simulated) -> str:
 def written(plan: Plan, name: str = "found", description: str = "Found by exploration.") -> str:
     """A plan as a scenario file, with what it was held to."""
     bare = Scenario.model_validate({
-        "diloco_chaos": 1, "name": name, "deadline": f"{plan.deadline!r}s", "trainer": plan.trainer,
+        "diloco_chaos": 1, "name": name, "deadline": f"{plan.deadline!r}s", "trainer": plan.trainer.name,
         "cluster": plan.cluster.model_dump(mode="json", exclude={"joining", "seed"}, exclude_defaults=True),
         "checks": plan.checks.model_dump(mode="json", by_alias=True, exclude_defaults=True)})
     return text(bare, [_document(planned.fault.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -6,7 +6,6 @@ All times are seconds since the steady state, as in the timeline.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.presence import Absence, Moment, Presence
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Instant
 from diloco_chaos.harness.base.units import names, show_seconds
 
 _AROUND_S = 1.0
@@ -32,14 +32,6 @@ _LOSS, _LONG_S = "loss_parity", 2.0
 """So long without a merge may be why a loss is higher."""
 _STALL_S, _STALL_TIMES, _MOST_STALLS = 1.0, 5.0, 6
 """So long, and so many times the median, a time without a merge is at the least to be called a stall."""
-_CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
-"""A time of the run's own clock, see `Verdict.evidence`."""
-
-
-def since_steady(text: str, history: History) -> str:
-    """With the times of the run's own clock as those since the steady state."""
-    zero = history.origin
-    return _CLOCK.sub(lambda found: f"{float(found[1]) - zero:.2f} s", text)
 
 
 def why(there: Presence, start: float, end: float) -> list[str]:
@@ -53,7 +45,7 @@ def why(there: Presence, start: float, end: float) -> list[str]:
     longest = max(worst, key=lambda one: one.end - one.start)
     away = {one.node for one in longest.absent}
     left = len(cluster.names) - len(away - {SYNCER})
-    if cluster.tells_rounds:
+    if history.plan.trainer.tells_rounds:
         head = f"{left} of {len(cluster.names)} workers were there"
     elif SYNCER in away:
         head = "the syncer was away"
@@ -68,8 +60,8 @@ def _blocked(history: History, moment: Moment) -> bool:
     """Whether nothing could be made of it: of a trainer that tells rounds, whether anybody was away."""
     away = {one.node for one in moment.absent}
     cluster = history.plan.cluster
-    if cluster.tells_rounds:
-        return bool(away - {SYNCER})
+    if history.plan.trainer.tells_rounds:
+        return bool(away)
     return SYNCER in away or len(cluster.names) - len(away) < cluster.learners_needed
 
 
@@ -101,8 +93,7 @@ def _away(history: History, moments: Sequence[Moment]) -> list[_Away]:
     found: dict[str, list[tuple[float, Absence]]] = {}
     for moment in moments:
         for one in moment.absent:
-            if one.node != SYNCER or not history.plan.cluster.tells_rounds:  # there it is no process: logs told it
-                found.setdefault(one.node, []).append((moment.end - moment.start, one))
+            found.setdefault(one.node, []).append((moment.end - moment.start, one))
     told = []
     for node, pieces in found.items():
         states: dict[str, float] = {}
@@ -161,7 +152,7 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
     if not near and not lines:
         return ["no fault was on, and enough were there: nothing in the event log says why"]
     if blocked_s and end - start - blocked_s >= _WORTH_TELLING * (end - start):
-        those = "all" if history.plan.cluster.tells_rounds else "enough"
+        those = "all" if history.plan.trainer.tells_rounds else "enough"
         lines.append(f"{those} were there for {show_seconds(end - start - blocked_s)} of it")
     head = [f"who was away within {start - zero:.2f}-{end - zero:.2f} s:"] if lines else []
     return [*head, *(f"  {line}" for line in lines), *(f"consistent with {_named(history, span)}: "
@@ -197,11 +188,11 @@ def _causes(there: Presence, verdict: Verdict) -> list[str]:
 
 def _of_the_mode(history: History, verdict: Verdict) -> list[str]:
     """Why who is hit costs the others, where that is how the mode works."""
-    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.cluster.tells_rounds:
+    if verdict.name not in _OF_OTHERS or not history.plan.cluster.blocking or history.plan.trainer.tells_rounds:
         return []
     zero = history.origin
     still = ", ".join(f"{start - zero:.2f}-{end - zero:.2f} s" for start, end in stalls(history)[:_MOST_STALLS])
-    return [f"{history.plan.cluster.algorithm}: every learner waits for all others, so that one costs all"
+    return [f"{history.plan.trainer.algorithm}: every learner waits for all others, so that one costs all"
             + (f"; nothing was merged {still}" if still else "")]
 
 
@@ -227,6 +218,5 @@ def _longest_stall(there: Presence) -> list[str]:
 
 
 def moment(verdict: Verdict) -> float | None:
-    """The first time that the evidence names, in seconds since the run began."""
-    found = (_CLOCK.search(line) for line in verdict.evidence)
-    return next((float(one[1]) for one in found if one), None)
+    """The first that the evidence names, in seconds since the run began."""
+    return next((part.t for line in verdict.lines for part in line if isinstance(part, Instant)), None)

@@ -75,7 +75,7 @@ def under(plan: Plan, mode: str) -> Plan:
         CompareError: the mode waits for all learners, and some of them join later; or its settings make no sense.
     """
     try:
-        config = with_checkpoints(plan.under_test.under(plan.cluster, mode), plan.faults)
+        config = with_checkpoints(plan.trainer.under(mode), plan.faults)
     except TrainerError as error:
         raise CompareError(str(error)) from error
     return plan.model_copy(update={"cluster": config, "deadline": _PATIENCE * plan.deadline,

@@ -107,7 +107,7 @@ class Progress:
     def describe(self) -> str:
         """One line for a log."""
         loss = f"train loss {self.loss:.3f}" if self.loss else "no loss yet"
-        per = "workers a round" if self.plan.cluster.tells_rounds else "learners per merge"
+        per = self.plan.trainer.counting.contributors
         parts = f", {sum(self.contributors) / len(self.contributors):.1f} of {self.plan.cluster.learners} {per}" \
             if self.contributors else ""
         return f"{self.share:4.0%}  {loss}{parts}"

@@ -16,9 +16,10 @@ from diloco_chaos.chaos.checks.base import Figure, Verdict, tightest
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.interference import interference
-from diloco_chaos.chaos.report.causes import causes, since_steady, stalls
-from diloco_chaos.chaos.report.story import QUIET
+from diloco_chaos.chaos.report.causes import causes, stalls
+from diloco_chaos.chaos.report.story import QUIET, because
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.tape.events import Event
 
@@ -190,30 +191,30 @@ class ReportModel(_Told):
 
 def change(result: Result) -> str:
     """The one thing to change for a run that proves nothing to prove something the next time."""
-    return since_steady(result.judgement.change, result.history) if exit_code(result) == INCONCLUSIVE else ""
+    return result.judgement.change if exit_code(result) == INCONCLUSIVE else ""
 
 
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
     zero, accounting, traffic = history.origin, result.history.accounting, result.traffic
-    because = causes(history, result.judgement.checks)
-    checks = [_check(history, verdict, because.get(verdict.name, [])) for verdict in result.judgement.checks]
+    why = causes(history, result.judgement.checks)
+    checks = [_check(history, verdict, why.get(verdict.name, [])) for verdict in result.judgement.checks]
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
-        trainer=plan.cluster.algorithm or plan.trainer, seed=plan.seed, place=result.folder.place, plan=plan.digest,
-        verdict=WORDS[exit_code(result)],
-        why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
+        trainer=plan.trainer.algorithm or plan.trainer.name, seed=plan.seed, place=result.folder.place,
+        plan=plan.digest, verdict=WORDS[exit_code(result)],
+        why=because(result),
         change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
-        end=history.end - zero, unit="worker" if plan.cluster.tells_rounds else "learner",
+        end=history.end - zero, unit=plan.trainer.counting.worker,
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
             bringing: list(names) for bringing, names in result.judgement.out_of_reach.items()},
         faults=list(_faults(history, zero)), lanes=list(_lanes(history, zero)),
         stalls=[(start - zero, end - zero) for start, end in stalls(history)],
         busy=[(one.start - zero, one.end - zero, f"{one.why}; {one.numbers()}") for one in interference(history)],
-        merges=list(_merges(history, zero)), loss_unit=plan.cluster.loss_unit,
-        loss_by="rounds" if plan.cluster.tells_rounds else "tokens", curves=list(_curves(history)),
+        merges=list(_merges(history, zero)), loss_unit=plan.trainer.loss_unit,
+        loss_by=plan.trainer.counting.unit, curves=list(_curves(history)),
         tokens={"processed": accounting.processed, **dict(accounting.by_fate)},
         bytes_received=dict(traffic.received), bytes_sent=dict(traffic.sent), events=events, events_left_out=left_out,
         logs={name: tail for name in (*plan.cluster.all_nodes, "links")
@@ -223,11 +224,10 @@ def model_of(result: Result) -> ReportModel:
         commands=Commands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
 
 
-def _check(history: History, verdict: Verdict, because: list[str]) -> CheckTold:
+def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:
     zero = history.origin
     return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
-                     causes=because,
-                     evidence=[since_steady(line, history) for line in verdict.evidence],
+                     causes=why, evidence=[text(line, zero) for line in verdict.lines],
                      figures=verdict.figures, windows=[(start - zero, end - zero) for start, end in verdict.windows])
 
 

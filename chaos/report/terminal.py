@@ -18,10 +18,9 @@ from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
-from diloco_chaos.chaos.report.causes import since_steady
 from diloco_chaos.chaos.report.forms.page import PAGE
 from diloco_chaos.chaos.report.model import WORDS, change
-from diloco_chaos.chaos.report.story import MARKS, VERDICTS, story
+from diloco_chaos.chaos.report.story import MARKS, VERDICTS, because, story
 from diloco_chaos.chaos.runner.resume_point import checkpoints_of
 from diloco_chaos.chaos.runner.run import Result, exit_code
 from diloco_chaos.harness.base.units import show_seconds
@@ -64,7 +63,7 @@ def show_interrupted(result: Result, console: Console) -> None:
 def _head(result: Result) -> RenderableType:
     plan = result.history.plan
     text = Text.assemble((f"\n{plan.scenario}", "bold"),
-                         f"  {plan.cluster.algorithm or plan.trainer}, seed {plan.seed}, plan {plan.digest[:12]}")
+                         f"  {plan.trainer.algorithm or plan.trainer.name}, seed {plan.seed}, plan {plan.digest[:12]}")
     if plan.description:
         text.append(f"\n{plan.description}")
     for event in result.history.tape.of(Continued, node="harness"):
@@ -146,20 +145,20 @@ def _when(span: Span, zero: float) -> str:
 def _loss(result: Result, width: int) -> list[RenderableType]:
     if not result.history.curve:
         return []
-    name = result.history.plan.cluster.baseline_name
+    name = result.history.plan.trainer.baseline_name
     looks = {"synchronous": ("synchronous", "x", "magenta"),
              "fault-free": (name if name == "baseline" else f"{name} baseline", "o", "cyan")}
     sources = [(("this run", "●", "bold green"), result.history.curve)]
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
-    rounds = result.history.plan.cluster.tells_rounds
+    rounds = result.history.plan.trainer.tells_rounds
     title, unit, of = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
     curves = [charts.Curve(*look, [(point.processed / of, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title(title, "no number any more: a curve has diverged")]
     by = "rounds" if rounds else "processed tokens"
-    return [_title(title, f"{result.history.plan.cluster.loss_unit}, by {by}"),
+    return [_title(title, f"{result.history.plan.trainer.loss_unit}, by {by}"),
             charts.chart(curves, width - 1, 13, unit)]
 
 
@@ -223,8 +222,8 @@ def _last(result: Result) -> Text:
     text = Text()
     if to_change := change(result):
         text.append("to change  ", "bold yellow").append(f"{to_change}\n")
-    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
-        text.append(f"{since_steady(line, result.history)}\n", "yellow")
+    if why := because(result):
+        text.append(f"{why}\n", "yellow")
     told = [plan.scenario]
     for word in ("failed", "unknown"):
         if named := [verdict.name for verdict in checks if verdict.verdict == word]:

@@ -82,9 +82,9 @@ class Backend:
         """
         if found := self.refusals(plan):
             raise ScenarioError(plan.scenario, [Problem(why) for why in found])
-        trainer = plan.under_test
-        self.place.must_be_ready([program for cluster in (plan.cluster, trainer.baseline(plan.cluster))
-                                  for program in trainer.programs(cluster).values()])
+        baseline = type(plan.trainer)(plan.trainer.baseline())
+        self.place.must_be_ready([program for trainer in (plan.trainer, baseline)
+                                  for program in trainer.programs().values()])
 
     def refusals(self, plan: Plan) -> list[str]:
         """Why a plan can't run here; empty where it can."""
@@ -93,23 +93,23 @@ class Backend:
         return found + self._of_trainer(plan) + self._of_machine(plan)
 
     def _of_trainer(self, plan: Plan) -> list[str]:
-        programs = plan.under_test.programs(plan.cluster)
-        if not programs and self.place.in_images and plan.trainer != BUILT_IN:
+        trainer, programs = plan.trainer.name, plan.trainer.programs()
+        if not programs and self.place.in_images and trainer != BUILT_IN:
             where = [f"--on {place.name}" for place in places() if place.here and not place.in_images]
-            return [f"trainer {plan.trainer}: the image of the containers has the built-in trainer only; run it with "
+            return [f"trainer {trainer}: the image of the containers has the built-in trainer only; run it with "
                     f"{units.names(where, 'or')}"]
         if programs and self.virtual:
-            return [f"trainer {plan.trainer}: commands are processes, and these take real time: they can't run under "
+            return [f"trainer {trainer}: commands are processes, and these take real time: they can't run under "
                     f"virtual time; {run_with([DEFAULT])}"]
         return [f"{name}: {why}" for name, program in programs.items() for why in refused_parts(self.place, program)]
 
     def _of_machine(self, plan: Plan) -> list[str]:
-        cluster, place = plan.cluster, self.place
+        place = self.place
         # what commands run is where the place is, and told from there where it is missing
-        elsewhere = place.has_programs and plan.under_test.programs(cluster)
-        if why := "" if elsewhere else cluster.lacking(containers=place.in_images):
+        elsewhere = place.has_programs and plan.trainer.programs()
+        if why := "" if elsewhere else plan.trainer.lacking(containers=place.in_images):
             return [why]
-        device = cluster.computes_on
+        device = plan.trainer.computes_on
         why = place.only_cpu if place.only_cpu and device != "cpu" else unavailable(device)
         return [f"device {device}: {why}; run it with --device cpu"] if why else []
 

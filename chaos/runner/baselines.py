@@ -57,18 +57,18 @@ def needed(plan: Plan) -> list[Kind]:
 
 def synchronous(bare: Plan) -> Plan:
     """The synchronous run that a fault-free plan is held against: without pace, whatever else the plan says."""
-    return bare.model_copy(update={"cluster": bare.under_test.synchronous(bare.cluster)})
+    return bare.model_copy(update={"cluster": bare.trainer.synchronous()})
 
 
 def fault_free(bare: Plan) -> Plan:
     """The run without faults that a plan is held against."""
-    return bare.model_copy(update={"cluster": bare.under_test.baseline(bare.cluster)})
+    return bare.model_copy(update={"cluster": bare.trainer.baseline()})
 
 
 def key(kind: Kind, plan: Plan, corpus_digest: str, virtual: str = "") -> str:
     """Digest of everything that a reference depends on."""
     versions = environment()
-    content = {"kind": kind, "config": plan.under_test.decides(plan.cluster, kind), "corpus": corpus_digest,
+    content = {"kind": kind, "config": plan.trainer.decides(kind), "corpus": corpus_digest,
                "torch": versions["torch"], "numpy": versions["numpy"], "threads": 1, "sources": versions["trainer"]}
     content |= {"virtual": virtual} if virtual else {}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
@@ -111,13 +111,13 @@ class References:
                                    f"XDG_CACHE_HOME to a folder that can be written") from error
         if not isinstance(found, Reference):
             raise NoReferenceError(f"{folder}: what was just written there is damaged: {found or 'it is gone'}")
-        if not plan.under_test.baselines_are_kept:
+        if not plan.trainer.baselines_are_kept:
             shutil.rmtree(folder, ignore_errors=True)
             folder.with_suffix(".lock").unlink(missing_ok=True)
         return found
 
     def _folder(self, kind: Kind, plan: Plan) -> Path:
-        once = "" if plan.under_test.baselines_are_kept else f"-{self._undo_log.token[:16]}"
+        once = "" if plan.trainer.baselines_are_kept else f"-{self._undo_log.token[:16]}"
         return self._cache / f"{kind}-{key(kind, plan, self._corpus_digest, self._virtual)}{once}"
 
     def _train(self, kind: Kind, plan: Plan, folder: Path, observe: Callable[[Plan, str], Observer]) -> None:
@@ -130,7 +130,7 @@ class References:
                       ignore_errors=True)  # of a simulation that was killed: it has no undo log, and no other name
         (work / "tape").mkdir(parents=True)
         try:
-            settings = NodeSettings(trainer=bare.under_test.path, cluster=bare.cluster, data=self._corpus_file,
+            settings = NodeSettings(trainer=bare.trainer.path, cluster=bare.cluster, data=self._corpus_file,
                                     initial=None if kind == "synchronous" else self.warm_start(plan))
             save(bare, work / "plan.json")
             run = RunFolder(work)
@@ -139,10 +139,10 @@ class References:
             if outcome.kind == "interrupted":
                 raise KeyboardInterrupt
             if outcome.kind != "finished":
-                name = plan.cluster.baseline_name if kind == "fault-free" else kind
+                name = plan.trainer.baseline_name if kind == "fault-free" else kind
                 raise NoReferenceError(f"the {name} reference run did not finish: {outcome.message}")
             if why := _too_short(bare, run):
-                raise NoReferenceError(f"the {plan.cluster.baseline_name} reference run {why}")
+                raise NoReferenceError(f"the {plan.trainer.baseline_name} reference run {why}")
             self._keep(kind, folder, run, alike=bare.cluster == same)
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -165,17 +165,12 @@ class References:
 
 
 def _too_short(plan: Plan, run: RunFolder) -> str:
-    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it made all its
-    rounds, or its trainer knows of none."""
-    if not plan.cluster.tells_rounds:
-        return ""
+    """Why nothing can be held against a run that ended by itself, with the last that it said; empty: it is whole."""
     ends = run.tape().of(Finished, node=SYNCER)
-    made = (ends[0].processed or 0) if ends else 0
-    if made >= plan.cluster.budget_tokens:
+    if not (why := plan.trainer.unfinished((ends[0].processed or 0) if ends else 0)):
         return ""
     said = [f"\n  {name}: {line}" for name in plan.cluster.names for line in run.log_tail(name, _TOLD_LINES)]
-    return (f"ended with round {made} of {plan.cluster.budget_tokens}; the last that it said:"
-            f"{''.join(said) or ' nothing'}")
+    return f"{why}; the last that it said:{''.join(said) or ' nothing'}"
 
 
 def _kept(folder: Path) -> Reference | str:
@@ -211,7 +206,7 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
     Raises:
         NoReferenceError: the evaluation failed.
     """
-    if (plan := run.plan()).under_test.tells_losses:
+    if (plan := run.plan()).trainer.tells_losses:
         return told_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
         with TemporaryFile("w+") as said:
@@ -235,7 +230,7 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
 def told_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
     """The curve of a trainer whose nodes tell their losses."""
     return tuple(Point(number=one.number, processed=one.round, merged=one.round, t=one.t, loss=one.loss)
-                 for one in plan.under_test.told_losses(plan.cluster, tape))
+                 for one in plan.trainer.told_losses(tape))
 
 
 def drop_snapshots(run: RunFolder) -> None:

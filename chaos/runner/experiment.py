@@ -172,7 +172,7 @@ class Experiment:
         if end.outcome == "deadline":
             self._stage.dump_stacks()
             where = "before the cluster was steady" if self._orchestrator.zero is None else "before training was over"
-            what = "what nodes said is" if self.plan.under_test.programs(self.plan.cluster) else (
+            what = "what nodes said is" if self.plan.trainer.programs() else (
                 "every node's stacks are")
             return Outcome("deadline", f"the deadline of {self.plan.deadline:g} s passed {where}; {what} in "
                                        f"{self._stage.run / 'logs'}")
@@ -283,4 +283,4 @@ class Experiment:
         try:
             self._record(events.Residue(left=self._cluster.residue()))
         except (ClusterError, LinkError, OSError) as error:
-            self._record(events.Residue(left=[f"not known: {error}"]))
+            self._record(events.Residue(left=[], unknown=str(error)))

@@ -28,12 +28,12 @@ def node_specs(plan: Plan, run: Path, epoch: float, reads: tuple[Path, ...] = ()
 
     machine = {target: "apart" for planned in plan.faults if planned.fault.requires() & OF_MACHINES
                for target in planned.fault.targets}  # who is hit with its machine shares it with no other
-    if programs := plan.under_test.programs(plan.cluster):
+    if programs := plan.trainer.programs():
         return [NodeSpec(name, (), listens=program.listens, program=program, incarnation=numbers.get(name, 0),
                          state=filled(program.state, program.own(str(run.absolute()), name), {}),
                          failpoints=points(name), machine=machine.get(name, "")) for name, program in programs.items()]
     full = any("fill_disk" in planned.fault.requires() for planned in plan.faults)
-    disk = plan.under_test.stored_bytes(plan.cluster) if full else 0
+    disk = plan.trainer.stored_bytes() if full else 0
 
     def spec(name: str, role: str, more: tuple[str, ...]) -> NodeSpec:
         argv = ("{python}", "-m", "diloco_chaos.harness.trainers.node.process", "--role", role, "--name", name,

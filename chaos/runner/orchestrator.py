@@ -30,8 +30,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.outages import Outages
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault
 from diloco_chaos.faults import Fault
@@ -286,7 +286,7 @@ class Orchestrator:
     def awaited(self) -> list[str]:
         """Who must end by itself now that training is over: the syncer, and whoever was connected; nobody that a fault
         is on."""
-        if not self.plan.cluster.ends_by_itself:
+        if not self.plan.trainer.ends_by_itself:
             return []
         hit = {node for planned in self.active() for node in planned.fault.affected_nodes(self._learners)}
         return [node for node in (SYNCER, *sorted(self._training.connected)) if node not in hit]

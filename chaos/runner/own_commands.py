@@ -28,7 +28,7 @@ def commands_of(plan: Plan) -> Mapping[str, str]:
     """What a run of this plan executes because the plan says so: a name -> a command line that can be printed. Empty
     where the plan is nothing but data."""
     return {printable(name): printable(" ".join(line.split()))
-            for name, line in plan.under_test.commands(plan.cluster).items()}
+            for name, line in plan.trainer.commands().items()}
 
 
 def started_before(plan: Plan) -> bool:
@@ -56,7 +56,7 @@ def remember(plan: Plan) -> None:
 
 
 def _record(plan: Plan) -> Path:
-    content = {"folder": os.getcwd(), "trainer": plan.trainer,
+    content = {"folder": os.getcwd(), "trainer": plan.trainer.name,
                "settings": plan.cluster.model_dump(mode="json", by_alias=True, exclude=_CHANCE)}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     return state_folder() / "commands" / f"{digest}.json"

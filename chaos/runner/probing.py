@@ -97,7 +97,7 @@ class Sensing:
 
     def _rogue(self, learner: str, what: Content | About) -> Impostor:
         incarnation = self._cluster.states()[learner].incarnation
-        return self._plan.under_test.impostor(self._plan.cluster, self._token, learner, incarnation, what)
+        return self._plan.trainer.impostor(self._token, learner, incarnation, what)
 
     def _attack(self, rogue: Impostor, learner: str, count: int, timeout_s: float) -> int:
         return self._prober.attack(rogue, self._cluster.address(learner), count, timeout_s)

@@ -137,12 +137,12 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
          evidence: Amount, director: Director | None) -> Result:
     if backend.virtual:
         audience.say("virtual time: seconds below are the simulation's, not yours")
-    data = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora", undo_log)
+    data = plan.trainer.prepare(cache_folder() / "corpora", undo_log)
     size = data.file.stat().st_size if data.file else 0
     if data.file:
         audience.say(f"corpus {data.name}: {size / 1e6:.1f} MB, digest {data.digest[:12]}")
     # What is kept is trained where it is cheapest; commands are wherever what they need is.
-    at = backend if backend.virtual or not plan.under_test.baselines_are_kept else named(DEFAULT)
+    at = backend if backend.virtual or not plan.trainer.baselines_are_kept else named(DEFAULT)
     references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
     had = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
@@ -157,8 +157,8 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
         "repeat": repeating(folder, backend), **environment()})
     for kind, reference in had.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
-    settings = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data.file, initial=warm,
-                            evidence=evidence if plan.under_test.needs_workings(plan.cluster) else "off")
+    settings = NodeSettings(trainer=plan.trainer.path, cluster=plan.cluster, data=data.file, initial=warm,
+                            evidence=evidence if plan.trainer.needs_workings() else "off")
     stage = backend.stage(plan, folder, settings, undo_log)
     return concluded(Experiment(plan, stage, audience.watch(plan, "run"), director=director), folder, audience)
 
@@ -214,7 +214,7 @@ def recorded(folder: RunFolder) -> History:
     try:
         references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
                       if (stored := folder.document(f"references/{kind}.json"))}
-        curve = told_curve(plan, tape) if plan.under_test.tells_losses else tuple(
+        curve = told_curve(plan, tape) if plan.trainer.tells_losses else tuple(
             Point.model_validate(point) for point in folder.document("curve.json").get("curve", []))
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error

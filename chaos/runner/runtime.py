@@ -129,12 +129,12 @@ class LiveStage:
     def __init__(self, plan: Plan, folder: RunFolder, settings: NodeSettings, make: MakeSite,
                  undo_log: UndoLog) -> None:
         self.run, self.undo_log = folder.path, undo_log
-        (self.run / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        (self.run / SETTINGS).write_text(settings.model_dump_json(by_alias=True, indent=2))
         self.epoch = time.monotonic() - settings.elapsed
         self.reads = tuple(filter(None, (settings.data, settings.initial)))
         self._tape = TapeWriter(self.run / "tape", "harness", 0, self.epoch)
         self._tail = Tail(self.run / "tape")
-        self._witness = plan.under_test.witness(plan.cluster, self.run, self.epoch)
+        self._witness = plan.trainer.witness(self.run, self.epoch)
         self.cluster = Cluster(make(self.run, self.record, undo_log))
         self.prober: Prober = LiveProber(undo_log.token)
         self._watched = self.cluster.having(Watched)  # where nodes are elsewhere, their agents tell what they use

@@ -69,7 +69,7 @@ def simulate(plan: Plan, parameters: Parameters = USUAL) -> Simulated:
     """
     references: dict[str, Reference] = {
         kind: _reference(kind, plan.without_faults(), parameters)[0] for kind in needed(plan)}
-    workings = InMemory() if plan.under_test.needs_workings(plan.cluster) else None
+    workings = InMemory() if plan.trainer.needs_workings() else None
     done = performed(plan, parameters, workings=workings)
     history = History(plan, done.stage.tape(), done.curve(), references, workings)
     return Simulated(plan, history, judge(history), done.outcome)
@@ -117,7 +117,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
     """
     initial = initial_values(plan, parameters) if initial is None else initial
     snapshots: list[tuple[Tensors, dict[str, Any]]] = []
-    workload = plan.under_test.workload(plan.cluster, data_file(plan), initial)
+    workload = plan.trainer.workload(data_file(plan), initial)
     stage = VirtualStage(plan, parameters, workload, lambda tensors, meta: snapshots.append((tensors, meta)),
                          origin=origin, parts=parts, keep=workings.keep if workings else None)
     with gc_paused():  # a run makes hundreds of thousands of objects and next to no cycles
@@ -127,7 +127,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
 def initial_values(plan: Plan, parameters: Parameters = USUAL) -> Tensors:
     """What every run of this plan begins from: fresh values, or the end of the shared warm start."""
     if not plan.cluster.begun_tokens:
-        return plan.under_test.initial(plan.cluster)
+        return plan.trainer.initial()
     return _reference("synchronous", plan.without_faults(), parameters)[1]
 
 
@@ -150,7 +150,7 @@ def _reference(kind: Kind, bare: Plan, parameters: Parameters) -> tuple[Referenc
 
 def data_file(plan: Plan) -> Path | None:
     """Where that lies which is trained on; None where there is nothing."""
-    known = plan.trainer, *plan.under_test.reads(plan.cluster)
+    known = plan.trainer.name, *plan.trainer.reads()
     if known not in _DATA:
-        _DATA[known] = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora").file
+        _DATA[known] = plan.trainer.prepare(cache_folder() / "corpora").file
     return _DATA[known]

@@ -129,7 +129,7 @@ class FolderStage(VirtualStage):
 
     def __init__(self, plan: Plan, parameters: Parameters, settings: NodeSettings, folder: RunFolder) -> None:
         """`settings`: what real nodes would be told."""
-        (folder.path / SETTINGS).write_text(settings.model_dump_json(indent=2))
+        (folder.path / SETTINGS).write_text(settings.model_dump_json(by_alias=True, indent=2))
         self._settings = settings
         self._workings: dict[tuple[str, int], Workings | None] = {}
         super().__init__(plan, parameters, settings.workload(), self._keep, folder.path, keep=self._keep_working)

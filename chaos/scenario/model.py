@@ -38,13 +38,13 @@ def _known(name: str) -> str:
 
 
 def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
-    if "trainer" not in info.data:  # there is no such trainer, which is told at its own place
+    if "trainer_name" not in info.data:  # there is no such trainer, which is told at its own place
         return TrainerSettings.model_construct()  # type: ignore[call-arg]
-    return TRAINERS[info.data["trainer"]].settings.model_validate(given)
+    return TRAINERS[info.data["trainer_name"]].settings_type.model_validate(given)
 
 
 TrainerName = Annotated[str, AfterValidator(_known)]
-"""The field `trainer` of a model ..."""
+"""The field `trainer_name` of a model ..."""
 AnySettings = Annotated[SerializeAsAny[TrainerSettings], BeforeValidator(_of_the_trainer)]
 """... and, behind it, the settings of that trainer."""
 
@@ -64,7 +64,7 @@ class Scenario(BaseModel):
     """Why pytest leaves it out."""
     xfail: Annotated[str, AfterValidator(printable)] = ""
     """Why a check is expected to fail: pytest tells of it, and is green."""
-    trainer: TrainerName = BUILT_IN
+    trainer_name: TrainerName = Field(BUILT_IN, alias="trainer")
     """Whose settings `cluster` has."""
     cluster: AnySettings = Field(default={}, validate_default=True)
     deadline: Seconds = Field(120.0, gt=0)
@@ -86,14 +86,14 @@ class Scenario(BaseModel):
             return value
         cluster = info.data.get("cluster")
         everyone: list[str] | str = LEARNERS
-        if isinstance(cluster, TrainerSettings) and "trainer" in info.data:
+        if isinstance(cluster, TrainerSettings) and "trainer_name" in info.data:
             everyone = cluster.names
         return [named(fault, everyone) if isinstance(fault, dict) else fault for fault in value]
 
     @property
-    def under_test(self) -> Trainer:
-        """The trainer."""
-        return TRAINERS[self.trainer]
+    def trainer(self) -> Trainer:
+        """With the settings in `cluster`."""
+        return TRAINERS[self.trainer_name](self.cluster)
 
     @property
     def nodes(self) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.availability import losses, predicted
@@ -47,7 +47,7 @@ class Plan(BaseModel):
     scenario: str
     description: Annotated[str, AfterValidator(printable)]
     seed: int
-    trainer: TrainerName = BUILT_IN
+    trainer_name: TrainerName = Field(BUILT_IN, alias="trainer")
     cluster: AnySettings
     deadline: Seconds
     tape_limit: Size
@@ -61,7 +61,8 @@ class Plan(BaseModel):
     def providers(self) -> dict[str, str]:
         """The packages, with their versions, that the plan's faults and the checks that it names come from."""
         kinds = sorted({planned.fault.kind for planned in self.faults})
-        trainer = {} if self.trainer == BUILT_IN else {f"trainer {self.trainer}": TRAINERS.provider(self.trainer)}
+        name = self.trainer_name
+        trainer = {} if name == BUILT_IN else {f"trainer {name}": TRAINERS.provider(name)}
         return (trainer | {f"fault {kind}": FAULTS.provider(kind) for kind in kinds}
                 | {f"check {name}": CHECKS.provider(name) for name in sorted(self.checks.foreign)})
 
@@ -70,7 +71,7 @@ class Plan(BaseModel):
         """SHA-256 over the plan in canonical JSON: the same on every machine and under every hash seed. The built-in
         trainer is the one that is meant where none is named."""
         content = self.model_dump(mode="json", by_alias=True, exclude=self._unsaid | (
-            {"trainer"} if self.trainer == BUILT_IN else set()))
+            {"trainer_name"} if self.trainer_name == BUILT_IN else set()))
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -95,9 +96,9 @@ class Plan(BaseModel):
         return self.model_copy(update={"faults": (*self.faults, *faults), "drawn_from": self.chance})
 
     @property
-    def under_test(self) -> Trainer:
-        """The trainer."""
-        return TRAINERS[self.trainer]
+    def trainer(self) -> Trainer:
+        """With the settings of the plan's cluster."""
+        return TRAINERS[self.trainer_name](self.cluster)
 
     def predicted_availability(self, *, undisturbed: bool = False) -> float:
         """Goodput that the faults leave, as far as the plan tells; `undisturbed`: without any."""
@@ -119,7 +120,7 @@ def freeze(scenario: Scenario, seed: int) -> Plan:
     faults = [single for number, fault in enumerate(scenario.faults, 1)
               for single in _singles(fault, fault.id or f"f{number}", seed)]
     plan = Plan.model_validate({
-        "trainer": scenario.trainer, "scenario": scenario.name, "description": scenario.description, "seed": seed,
+        "trainer": scenario.trainer.name, "scenario": scenario.name, "description": scenario.description, "seed": seed,
         "cluster": document["cluster"] | {"seed": seed, "joining": len(joiners(scenario.faults))}, "faults": faults,
         **{key: document[key] for key in ("deadline", "tape_limit", "abort_when", "checks")}})
     return plan.model_copy(update={"cluster": with_checkpoints(plan.cluster, plan.faults)})

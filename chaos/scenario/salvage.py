@@ -83,7 +83,7 @@ def _cluster(document: Mapping[str, Any], wrong: Sequence[Location],
     nothing: tuple[str, dict[str, Any], Known] = BUILT_IN, {}, Known.NOTHING
     if known is Known.NOTHING or ("trainer",) in wrong or trainer not in TRAINERS or not isinstance(cluster, dict):
         return nothing
-    settings: type[TrainerSettings] = TRAINERS[trainer].settings
+    settings: type[TrainerSettings] = TRAINERS[trainer].settings_type
     mistakes = [where[1:] for where in wrong if where[:1] == ("cluster",)]
     if not mistakes:
         return trainer, cluster, known

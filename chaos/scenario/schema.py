@@ -33,18 +33,19 @@ def schema() -> dict[str, Any]:
     whole["properties"]["checks"] = {"anyOf": [whole["properties"]["checks"], {"type": "null"}]}  # empty: says nothing
     settings = []
     for trainer in TRAINERS.values():
-        form = trainer.settings.model_json_schema(by_alias=True, mode="validation", ref_template="#/$defs/{model}")
+        form = trainer.settings_type.model_json_schema(by_alias=True, mode="validation", ref_template="#/$defs/{model}")
         definitions |= form.pop("$defs", {})
         for key in ("joining", "seed"):  # a plan's, not a person's
             del form["properties"][key]
-        definitions[trainer.settings.__name__] = form
-        settings.append({"$ref": f"#/$defs/{trainer.settings.__name__}"})
+        definitions[trainer.settings_type.__name__] = form
+        settings.append({"$ref": f"#/$defs/{trainer.settings_type.__name__}"})
     del definitions["TrainerSettings"]  # what they have in common
     whole["properties"]["cluster"] = {"anyOf": [*settings, {"type": "null"}]}
     whole["properties"]["trainer"] = {
         "description": "Which trainer; or, as a mapping, which one (`kind`) and its settings, instead of in `cluster`.",
         "anyOf": [{"type": "string", "enum": list(TRAINERS)},
-                  *(_with_kind(name, definitions[trainer.settings.__name__]) for name, trainer in TRAINERS.items())]}
+                  *(_with_kind(name, definitions[trainer.settings_type.__name__])
+                    for name, trainer in TRAINERS.items())]}
     points = list(dict.fromkeys(point for trainer in TRAINERS.values() for point in trainer.all_failpoints))
     definitions["When"]["properties"]["failpoint"]["anyOf"][0] = {"type": "string", "enum": points}
     definitions["After"] = {"anyOf": [{"type": "string"}, definitions["After"]]}

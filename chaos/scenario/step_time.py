@@ -57,7 +57,7 @@ def paced(plan: Plan, pace: str, most_load: float = MOST_LOAD) -> Plan:
 def _sustainable(plan: Plan, most_load: float) -> float:
     cores, cluster = len(os.sched_getaffinity(0)), plan.cluster
     try:
-        takes = plan.under_test.calibrated(cluster, cores)
+        takes = plan.trainer.calibrated(cores)
     except TrainerError as error:
         raise PaceError(str(error)) from error
     if takes is None:

@@ -94,7 +94,7 @@ def objections(scenario: Scenario, fault: Fault, abilities: Sequence[str], names
 
 def _of_cluster(scenario: Scenario) -> Iterator[Objection]:
     yield from ((["cluster", *where], message)
-                for *where, message in scenario.under_test.objections(scenario.cluster))
+                for *where, message in scenario.trainer.objections())
     yield from _parity(scenario)
     yield from _out_of_reach(scenario)
     if "seed" in scenario.cluster.model_fields_set:
@@ -107,7 +107,7 @@ def _of_texts(scenario: Scenario) -> Iterator[Objection]:
     """What is wrong with single texts of a cluster, as with a placeholder in a command: of one whose other parts may
     not be the file's."""
     document = scenario.cluster.model_dump(mode="json")
-    for *where, message in scenario.under_test.objections(scenario.cluster):
+    for *where, message in scenario.trainer.objections():
         part: Any = document
         for key in where:
             part = part.get(key) if isinstance(part, dict) else None
@@ -129,22 +129,22 @@ def _of_names(scenario: Scenario) -> Iterator[Objection]:
 
 def _parity(scenario: Scenario) -> Iterator[Objection]:
     """What a loss can be held against must be there."""
-    bound, trainer = scenario.checks.loss_parity, scenario.under_test
-    if bound is not None and not scenario.cluster.last_snapshot:
+    bound, trainer = scenario.checks.loss_parity, scenario.trainer
+    if bound is not None and not scenario.trainer.last_snapshot:
         yield (["checks", "loss_parity"],
-               f"loss_parity: trainer {scenario.trainer} writes no snapshots to take a loss of")
-    elif bound is not None and bound.against_synchronous is not None and trainer.synchronous(scenario.cluster) is None:
+               f"loss_parity: trainer {trainer.name} writes no snapshots to take a loss of")
+    elif bound is not None and bound.against_synchronous is not None and trainer.synchronous() is None:
         yield (["checks", "loss_parity", "against_synchronous"],
-               f"loss_parity: trainer {scenario.trainer} has no synchronous run; leave against_synchronous out")
+               f"loss_parity: trainer {trainer.name} has no synchronous run; leave against_synchronous out")
 
 
 def _out_of_reach(scenario: Scenario) -> Iterator[Objection]:
     """Checks that are named, and that this trainer gives no evidence for."""
-    lacking = {"rounds": "of rounds"} | dict(scenario.cluster.evidence_wanting)
+    lacking = {"rounds": "of rounds"} | dict(scenario.trainer.evidence_wanting)
     for name in scenario.checks.model_fields_set & set(CHECKS):
-        if missing := [lacking[need] for need in sorted(CHECKS[name].needs - {"sound run"} - scenario.cluster.evidence)
+        if missing := [lacking[need] for need in sorted(CHECKS[name].needs - {"sound run"} - scenario.trainer.evidence)
                        if need in lacking]:
-            yield (["checks", name], f"{name}: out of reach of trainer {scenario.trainer}, which does not tell "
+            yield (["checks", name], f"{name}: out of reach of trainer {scenario.trainer.name}, which does not tell "
                                      f"{' and '.join(missing)}; leave it out")
 
 
@@ -162,7 +162,7 @@ def _joiners(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
     valid = list({"any": scenario.nodes, "learner": scenario.cluster.names,
-                  "syncer": scenario.cluster.keepers}[fault.target_role])
+                  "syncer": scenario.trainer.keepers}[fault.target_role])
     links = scenario.cluster.link_names
     for name in fault.targets:
         if name in links:
@@ -219,7 +219,7 @@ def _processes(scenario: Scenario, fault: OfProcess) -> Iterator[str]:
     """What a process is called must be said where its node is."""
     name = fault.process.rpartition("-")[0]
     for target in fault.targets:
-        known = scenario.cluster.process_names(target)
+        known = scenario.trainer.process_names(target)
         if name not in known:
             yield (f"{fault.kind}: no process of {target} is called {name!r}{nearest(name, known)}; what they are "
                    f"called stands at their node, as in `processes: {{{name}: 'RANK=(\\d+)'}}`")
@@ -253,40 +253,40 @@ def _when(scenario: Scenario, fault: Fault) -> Iterator[str]:
 
 
 def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[str]:
-    trainer, cluster = scenario.under_test, scenario.cluster
-    mine = trainer.events(cluster, role_of(node))
-    every = mine | trainer.events(cluster, "syncer") | trainer.events(cluster, "learner") | set(KINDS)
+    trainer = scenario.trainer
+    mine = trainer.events(role_of(node))
+    every = mine | trainer.events("syncer") | trainer.events("learner") | set(KINDS)
     if event not in every:
         yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/evidence.md lists them"
     elif event not in mine:
-        yield f"{node} never records {event}{trainer.absent(cluster, event)}: this would never come"
-    elif (most := trainer.most(cluster, event)) is not None and count > most:
+        yield f"{node} never records {event}{trainer.absent(event)}: this would never come"
+    elif (most := trainer.most(event)) is not None and count > most:
         yield f"{node} records {event} {most} times at the very most: number {count} would never come"
 
 
 def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    when, cluster, trainer = fault.when, scenario.cluster, scenario.under_test
+    when, names, trainer = fault.when, scenario.cluster.names, scenario.trainer
     assert when is not None, "asked for faults that wait for a failpoint"
     assert when.failpoint is not None, "asked for faults that wait for a failpoint"
-    most = trainer.most(cluster, "upload") or 0
+    most = trainer.most("upload") or 0
     if not fault.frees or fault.targets != (when.node,):
         yield (f"a node that holds at {when.failpoint} stands still until it is killed, or paused and let go: "
                f"hit {when.node} itself")
     elif trainer.own_failpoints:
-        if when.node not in cluster.names:
-            yield f"only workers hold at failpoints: {', '.join(cluster.names)}"
+        if when.node not in names:
+            yield f"only workers hold at failpoints: {', '.join(names)}"
         elif not re.fullmatch(_POINT, when.failpoint):
             yield f"failpoint {when.failpoint!r}: a name has letters, digits, '_', '-' and '.'"
-    elif when.failpoint not in trainer.failpoints(cluster, role_of(when.node)):
-        syncers, learners = trainer.failpoints(cluster, "syncer"), trainer.failpoints(cluster, "learner")
+    elif when.failpoint not in trainer.failpoints(role_of(when.node)):
+        syncers, learners = trainer.failpoints("syncer"), trainer.failpoints("learner")
         if when.failpoint in (*syncers, *learners):
             yield f"only {'a learner' if when.node == SYNCER else 'the syncer'} holds at {when.failpoint}"
-        elif why := trainer.absent(cluster, when.failpoint):
+        elif why := trainer.absent(when.failpoint):
             yield f"nobody comes to {when.failpoint}{why}"
         else:
             there = (*syncers, *learners)
             yield (f"no failpoint {when.failpoint!r}{nearest(when.failpoint, there) or '.'} "
-                   f"{'There are ' + ', '.join(there) if there else 'Trainer ' + scenario.trainer + ' has none'}")
+                   f"{'There are ' + ', '.join(there) if there else 'Trainer ' + trainer.name + ' has none'}")
     elif when.count > most:
         yield (f"{when.node} comes to {when.failpoint} {most} times at the very most: number {when.count} would never "
                f"come")
@@ -320,7 +320,7 @@ def _kinds(fault: Fault) -> frozenset[str]:
 def _of_mode(scenario: Scenario, fault: Fault) -> Iterator[str]:
     """What the trainer has no place for."""
     part = fault.part if isinstance(fault, CorruptMemory) else ""
-    refused = (scenario.under_test.refusal(scenario.cluster, kind, part) for kind in sorted(_kinds(fault)))
+    refused = (scenario.trainer.refusal(kind, part) for kind in sorted(_kinds(fault)))
     yield from filter(None, refused)
 
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ValidationError
 
 from diloco_chaos.harness.base.errors import first
+from diloco_chaos.harness.base.extras import lacking
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.base.units import names
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
 from diloco_chaos.harness.record.undo_log import UndoLog
 from diloco_chaos.harness.trainer.config.cluster_config import COMPLETE, MODES, SYNCHRONOUS, TrainerConfig, implied
-from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
+from diloco_chaos.harness.trainer.model.quadratic import FLOOR, QuadraticSpec
 from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import (
     OFTEN,
@@ -101,113 +102,134 @@ class DecoupledDiLoCo(Trainer):
     """See the module."""
 
     name = "decoupled-diloco"
-    settings = TrainerConfig
+    settings_type = TrainerConfig
+    settings: TrainerConfig
     modes: ClassVar[tuple[str, ...]] = MODES
     all_failpoints: ClassVar[tuple[str, ...]] = (*_SYNCERS_POINTS, _HALF, _DONATE)
 
+    @property
+    def algorithm(self) -> str:
+        """Its mode."""
+        return self.settings.mode.replace("_", " ")
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be installed before this model can be trained, as a sentence; empty where it can."""
+        needless = isinstance(self.settings.spec, QuadraticSpec)
+        return "" if needless else lacking("torch", "trainer", f"model {self.settings.model}")
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return self.settings.device
+
     # -- what is trained -----------------------------------------------------------------------------------------------
 
-    def workload(self, settings: TrainerConfig, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+    def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """Imports torch where the model needs it, with the first replica."""
-        return TrainingWorkload(settings, data, initial, threads)
+        return TrainingWorkload(self.settings, data, initial, threads)
 
-    def prepare(self, settings: TrainerConfig, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
+    def prepare(self, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
         """The corpus, as a file."""
         from diloco_chaos.harness.trainer.runtime.replica_factory import corpus_for
-        file, digest = corpus_for(settings, cache, undo_log)
-        return Prepared(file, digest, settings.corpus)
+        file, digest = corpus_for(self.settings, cache, undo_log)
+        return Prepared(file, digest, self.settings.corpus)
 
-    def reads(self, settings: TrainerConfig) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         """The corpus, which depends on how long the model's windows are."""
-        return settings.model, settings.corpus
+        return self.settings.model, self.settings.corpus
 
-    def initial(self, settings: TrainerConfig) -> Tensors:
+    def initial(self) -> Tensors:
         """Of the model."""
-        return settings.spec.initial(settings.seed)
+        return self.settings.spec.initial(self.settings.seed)
 
-    def stored_bytes(self, settings: TrainerConfig) -> int:
+    def stored_bytes(self) -> int:
         """Of all fragments."""
-        return _COPIES * 4 * sum(fragment.size for fragment in settings.fragment_table())
+        return _COPIES * 4 * sum(fragment.size for fragment in self.settings.fragment_table())
 
-    def cheapest(self, settings: TrainerConfig) -> TrainerSettings:
+    def cheapest(self) -> TrainerSettings:
         """On the quadratic, which needs no torch, and is cut into as many fragments as it has tensors at the most."""
         from diloco_chaos.harness.trainer.model.spec import MODELS
         tensors = len(MODELS["quadratic"].shapes())
-        return settings.model_copy(update={"model": "quadratic", "fragments": min(settings.fragments, tensors)})
+        fragments = min(self.settings.fragments, tensors)
+        return self.settings.model_copy(update={"model": "quadratic", "fragments": fragments})
 
-    def varied(self, settings: TrainerConfig, pick: Pick) -> TrainerSettings:
+    def varied(self, pick: Pick) -> TrainerSettings:
         """See `diloco_chaos.harness.trainer.config.drawn`."""
         from diloco_chaos.harness.trainer.config.drawn import varied
-        return varied(settings, pick)
+        return varied(self.settings, pick)
 
-    def calibrated(self, settings: TrainerConfig, cores: int) -> float | None:
+    def calibrated(self, cores: int) -> float | None:
         """Measured in processes of their own, so that the harness needs no torch."""
         done = subprocess.run([sys.executable, "-m", "diloco_chaos.harness.trainer.runtime.calibrate", str(cores)],
-                              check=False, text=True, input=settings.model_dump_json(), capture_output=True)
+                              check=False, text=True, input=self.settings.model_dump_json(), capture_output=True)
         if done.returncode != 0:
             raise TrainerError(f"a step's time could not be measured:\n{done.stderr.strip()[-1000:]}")
         return float(done.stdout)
 
     # -- what scenarios may say ----------------------------------------------------------------------------------------
 
-    def objections(self, settings: TrainerConfig) -> Iterable[tuple[str, str]]:
+    def objections(self) -> Iterable[tuple[str, str]]:
         """The synchronous run has no faults."""
-        if settings.mode == "synchronous":
+        if self.settings.mode == "synchronous":
             yield "mode", ("mode: the synchronous run is made as a reference, from scratch; "
                            "data_parallel is the same with faults")
 
-    def idle(self, settings: TrainerConfig) -> list[str]:
+    def idle(self) -> list[str]:
         """How fragments are exchanged, where there are none."""
+        settings = self.settings
         found = [name for name in _EXCHANGE if settings.averages_gradients
                  and getattr(settings, name) != TrainerConfig.model_fields[name].default]
         return [f"mode {settings.mode} averages the gradients of every step: {', '.join(found)} "
                 f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []
 
-    def events(self, settings: TrainerConfig, role: Role) -> frozenset[str]:
+    def events(self, role: Role) -> frozenset[str]:
         """By the mode."""
-        donors = settings.donates
+        donors = self.settings.donates
         if role == "syncer":
-            more = {"grouped", "rolled_back"} if settings.averages_gradients else set()
+            more = {"grouped", "rolled_back"} if self.settings.averages_gradients else set()
             return frozenset(_SYNCER | more | ({"recovering"} if donors else set()))
-        more = set() if settings.averages_gradients else {"outer_gradient", "received"}
+        more = set() if self.settings.averages_gradients else {"outer_gradient", "received"}
         return frozenset(_LEARNER | more | ({"donated"} if donors else set()))
 
-    def most(self, settings: TrainerConfig, event: str) -> int | None:
+    def most(self, event: str) -> int | None:
         """Every fragment once in H steps; more often while H grows."""
-        steps = (settings.budget - settings.warm_start) * settings.learners
-        exchanges = steps if settings.averages_gradients else _exchanges(settings, steps)
+        steps = (self.settings.budget - self.settings.warm_start) * self.settings.learners
+        exchanges = steps if self.settings.averages_gradients else _exchanges(self.settings, steps)
         return {"step": steps, "outer_gradient": exchanges, "upload": exchanges, "merge": exchanges}.get(event)
 
-    def drawn_events(self, settings: TrainerConfig, role: Role) -> Mapping[str, Sequence[int]]:
+    def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
         """Those of an exchange, and of coming and going."""
         if role == "syncer":
             return {"merge": OFTEN, "hello": SELDOM, "lost": SELDOM, "resumed": SELDOM}
-        often = ("step", "upload") if settings.averages_gradients else ("step", "outer_gradient", "upload", "received")
+        often = (("step", "upload") if self.settings.averages_gradients else
+                 ("step", "outer_gradient", "upload", "received"))
         return dict.fromkeys(often, OFTEN) | {"ready": SELDOM, "disconnected": SELDOM}
 
-    def failpoints(self, settings: TrainerConfig, role: Role) -> tuple[str, ...]:
+    def failpoints(self, role: Role) -> tuple[str, ...]:
         """In the middle of frames and of commits."""
         if role == "syncer":
             return _SYNCERS_POINTS
-        return (_HALF, _DONATE) if settings.donates else (_HALF,)
+        return (_HALF, _DONATE) if self.settings.donates else (_HALF,)
 
-    def absent(self, settings: TrainerConfig, name: str) -> str:
+    def absent(self, name: str) -> str:
         """By the mode; or without recovery from peers."""
         if name in _OF_MODES:
-            return f" in mode {settings.mode}"
+            return f" in mode {self.settings.mode}"
         return ": only with `recovery: peer` learners bring others up to date" if name == _DONATE else ""
 
-    def refusal(self, settings: TrainerConfig, kind: str, part: str = "") -> str:
+    def refusal(self, kind: str, part: str = "") -> str:
         """What speaks the protocol of fragments needs some."""
-        if kind in ("poison", "lie", "corrupt_memory") and settings.averages_gradients:
-            return f"{kind}: mode {settings.mode} takes no outer gradients, and this is about learners that give them"
-        if kind == "corrupt_memory" and part == "moments" and isinstance(settings.spec, QuadraticSpec):
-            return (f"corrupt_memory: model {settings.model} is trained by plain gradient descent, which has no "
+        if kind in ("poison", "lie", "corrupt_memory") and self.settings.averages_gradients:
+            return (f"{kind}: mode {self.settings.mode} takes no outer gradients, and this is about learners that give "
+                    f"them")
+        if kind == "corrupt_memory" and part == "moments" and isinstance(self.settings.spec, QuadraticSpec):
+            return (f"corrupt_memory: model {self.settings.model} is trained by plain gradient descent, which has no "
                     f"moments")
         return ""
 
-    def fragment_rules(self, settings: TrainerConfig) -> FragmentRules | None:
+    def fragment_rules(self) -> FragmentRules | None:
         """Of Decoupled DiLoCo and its blocking forms. What changes as training goes on comes from the reference."""
+        settings = self.settings
         if settings.averages_gradients:
             return None
         schedule = _schedule(settings, settings.lr)
@@ -217,8 +239,9 @@ class DecoupledDiLoCo(Trainer):
 
     # -- what it is held against ---------------------------------------------------------------------------------------
 
-    def under(self, settings: TrainerConfig, mode: str) -> TrainerSettings:
+    def under(self, mode: str) -> TrainerSettings:
         """What its own mode implied is left to the other."""
+        settings = self.settings
         if mode in COMPLETE and settings.joining:
             late = settings.names[-settings.joining:]
             raise TrainerError(f"mode {mode} waits for all learners from the beginning, and {names(late)} "
@@ -234,16 +257,32 @@ class DecoupledDiLoCo(Trainer):
         except ValidationError as error:
             raise TrainerError(f"mode {mode}: {first(error)}") from error
 
-    def synchronous(self, settings: TrainerConfig) -> TrainerSettings | None:
+    def synchronous(self) -> TrainerSettings | None:
         """Data parallelism without pace, whatever else the settings say."""
-        given = {name: getattr(settings, name) for name in _SYNCHRONOUS_FIELDS}
+        given = {name: getattr(self.settings, name) for name in _SYNCHRONOUS_FIELDS}
         return TrainerConfig(mode="synchronous", step_time=0.0, **given)
 
-    def synchronous_loss(self, settings: TrainerConfig) -> float | None:
+    @property
+    def last_snapshot(self) -> int:
+        """At the end of the budget."""
+        return self.settings.snapshots
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the model."""
+        return self.settings.spec.loss_unit
+
+    @property
+    def loss_floor(self) -> float:
+        """Of the quadratic model."""
+        return FLOOR if isinstance(self.settings.spec, QuadraticSpec) else 0.0
+
+    def synchronous_loss(self) -> float | None:
         """Of the quadratic model."""
         import numpy as np
 
         from diloco_chaos.harness.trainer.reference.problem import synchronous
+        settings = self.settings
         if settings.model != "quadratic":
             return None
         schedule = _schedule(settings, settings.synchronous_lr)
@@ -251,39 +290,37 @@ class DecoupledDiLoCo(Trainer):
         rates = schedule.inner_rate(np.arange(settings.budget, dtype=np.float64) * schedule.step)
         return synchronous(settings.seed, shares, tuple(rates))
 
-    def decides(self, settings: TrainerConfig, kind: Kind) -> dict[str, Any]:
+    def decides(self, kind: Kind) -> dict[str, Any]:
         """Of the synchronous run, few."""
-        return settings.model_dump(mode="json", include=_SYNCHRONOUS_FIELDS if kind == "synchronous" else None)
+        return self.settings.model_dump(mode="json", include=_SYNCHRONOUS_FIELDS if kind == "synchronous" else None)
 
     # -- what only some can --------------------------------------------------------------------------------------------
 
-    def impostor(self, settings: TrainerConfig, token: str, learner: str, incarnation: int,
-                 what: Content | About) -> Impostor:
+    def impostor(self, token: str, learner: str, incarnation: int, what: Content | About) -> Impostor:
         """Speaks the protocol of fragments."""
         from diloco_chaos.harness.trainer.protocol.byzantine import rogue
-        return rogue(token, learner, incarnation, settings, what)
+        return rogue(token, learner, incarnation, self.settings, what)
 
-    def replay(self, settings: TrainerConfig, recorded: Recorded, data: Path | None, initial: Tensors,
-               tell: Callable[[int], None]) -> Replay:
+    def replay(self, recorded: Recorded, data: Path | None, initial: Tensors, tell: Callable[[int], None]) -> Replay:
         """By its own cores."""
         from diloco_chaos.harness.base.device import missing
         from diloco_chaos.harness.trainer.replay.replay import replay
         from diloco_chaos.harness.trainer.runtime.replica_factory import replicas
-        if why := missing(settings.device):
-            raise TrainerError(f"it was computed on device {settings.device}: {why}; replay it where there is one")
-        return replay(settings, recorded, initial, replicas(settings, data, initial), tell)
+        if why := missing(self.settings.device):
+            raise TrainerError(f"it was computed on device {self.settings.device}: {why}; replay it where there is one")
+        return replay(self.settings, recorded, initial, replicas(self.settings, data, initial), tell)
 
-    def needs_workings(self, settings: TrainerConfig) -> bool:
+    def needs_workings(self) -> bool:
         """The quadratic model is computed again from its beginning."""
-        return settings.averages_gradients or bool(settings.warm_start) or settings.model != "quadratic"
+        return self.settings.averages_gradients or bool(self.settings.warm_start) or self.settings.model != "quadratic"
 
-    def recomputed(self, settings: TrainerConfig, recorded: Recorded) -> Replay | None:
+    def recomputed(self, recorded: Recorded) -> Replay | None:
         """All of the quadratic model; of others what was kept."""
         from diloco_chaos.harness.trainer.reference.recompute import recomputed
         from diloco_chaos.harness.trainer.reference.recorded import held_against
-        if not self.needs_workings(settings):
-            return recomputed(_rules(settings), recorded)
-        return None if recorded.workings is None else held_against(_rules(settings), recorded, recorded.workings)
+        if not self.needs_workings():
+            return recomputed(_rules(self.settings), recorded)
+        return None if recorded.workings is None else held_against(_rules(self.settings), recorded, recorded.workings)
 
 
 def _rules(settings: TrainerConfig) -> Rules:

@@ -119,7 +119,7 @@ def test_the_undo_says_what_it_did_and_does_it():
 CHECK = """
     from collections import Counter
     from pydantic import BaseModel
-    from diloco_chaos import Finding, History, Unknown, check, events
+    from diloco_chaos import Finding, History, Unknown, at_most, check, events
     """
 
 
@@ -148,7 +148,7 @@ def test_a_run_under_virtual_time_takes_three_lines(monkeypatch):
     """With the quadratic model: torch takes a minute."""
     def load(name):
         scenario, path = load_it(name)
-        return scenario.model_copy(update={"cluster": scenario.under_test.cheapest(scenario.cluster)}), path
+        return scenario.model_copy(update={"cluster": scenario.trainer.cheapest()}), path
     load_it = diloco_chaos.load
     monkeypatch.setattr(diloco_chaos, "load", load)
     executed(block("from diloco_chaos import freeze, load, simulate"))

@@ -54,8 +54,8 @@ def cluster_rows():
 
 
 def test_the_page_has_every_key_of_a_scenario():
-    assert {name for row in rows(PAGE.split("\n## cluster\n")[0]) for name in quoted(row[0])} == set(
-        Scenario.model_fields)
+    assert {name for row in rows(PAGE.split("\n## cluster\n")[0]) for name in quoted(row[0])} == {
+        field.alias or name for name, field in Scenario.model_fields.items()}
 
 
 def test_the_page_has_every_setting_of_the_built_in_trainer_once():

@@ -11,7 +11,7 @@ def arithmetic_correct(history: History) -> Finding | None:
     """What was computed, computed again by a reference that shares no code with the trainer: on the quadratic model
     every version and every step, from the event log alone; else what nodes kept of what they computed with, held
     against the log's digests."""
-    found = history.plan.under_test.recomputed(history.plan.cluster, history)
+    found = history.plan.trainer.recomputed(history)
     if found is None:
         return None
     if found.missing and found.difference is None:
@@ -22,4 +22,4 @@ def arithmetic_correct(history: History) -> Finding | None:
     done = f"{found.versions:,}{of} versions, {also} computed again"
     if found.difference is None:
         return Finding(True, done, "all the same")
-    return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.words, done])
+    return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.what, done])

@@ -45,7 +45,7 @@ def report_trace(history: History) -> str:
 
 def _names(history: History, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
     for name, number in {"faults": _FAULTS, **processes}.items():
-        told = "rounds" if name == SYNCER and history.plan.cluster.tells_rounds else name
+        told = "rounds" if name == SYNCER and history.plan.trainer.coordinator is None else name
         yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": told}}
         yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
     for number in processes.values():

@@ -27,19 +27,20 @@ class Walk(RoundTrainer):
     """What `trainer: acme-walk` means."""
 
     name = "acme-walk"
-    settings = WalkSettings
+    settings_type = WalkSettings
+    settings: WalkSettings
 
-    def initial(self, settings: WalkSettings) -> Tensors:
+    def initial(self) -> Tensors:
         """They begin at nought."""
         return {"place": np.zeros(1, np.float32)}
 
-    def step(self, settings: WalkSettings, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
+    def step(self, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
         """Not quite straight: where the target seems to be is drawn from the learner and the round."""
-        chance = np.random.default_rng((settings.seed, learner, round_))
-        seems = np.float32(settings.target + 0.1 * chance.standard_normal())
-        place = state["place"] + np.float32(settings.stride) * (seems - state["place"])
-        return {"place": place}, float(abs(place[0] - settings.target))
+        chance = np.random.default_rng((self.settings.seed, learner, round_))
+        seems = np.float32(self.settings.target + 0.1 * chance.standard_normal())
+        place = state["place"] + np.float32(self.settings.stride) * (seems - state["place"])
+        return {"place": place}, float(abs(place[0] - self.settings.target))
 
-    def merge(self, settings: WalkSettings, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
+    def merge(self, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
         """The mean of all who are there."""
         return {"place": np.mean([one["place"] for one in contributions.values()], axis=0, dtype=np.float32)}

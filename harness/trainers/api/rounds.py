@@ -18,14 +18,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, tidied
 from diloco_chaos.harness.record.storage.disk import Content, Disk
 from diloco_chaos.harness.record.tape import events
 from diloco_chaos.harness.trainers.api.sessions import PeerSessions
-from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import Trainer, Workload
 from diloco_chaos.harness.trainers.core.effects import Commit, Compute, Effect, Send, Stop, Timer
 from diloco_chaos.harness.trainers.core.pacer import Metronome
@@ -74,21 +73,17 @@ def merged(version: int, digest: str, processed: int, opened: float, closed: flo
                                               digest=part.digest) for part in parts])
 
 
-@dataclass(kw_only=True, slots=True)
-class Contribution(Message):
+class Contribution(Message, frozen=True, kw_only=True):
     """What a learner's step for a round came to; its payload. A sign of life, too."""
 
-    type: Literal["contribution"] = "contribution"
     round: int
     number: Count
     """The learner's own count of steps."""
 
 
-@dataclass(kw_only=True, slots=True)
-class State(Message):
+class State(Message, frozen=True, kw_only=True):
     """What everybody goes on from, as the payload: a new round where it is one. It is answered."""
 
-    type: Literal["state"] = "state"
     round: Count
     steady: bool
     over: bool
@@ -101,31 +96,31 @@ class RoundTrainer(Trainer):
     """A trainer that works in rounds. `learner` counts from 1; the same arguments give the same result."""
 
     @abstractmethod
-    def initial(self, settings: Any) -> Tensors:
+    def initial(self) -> Tensors:
         """What the first round begins from."""
 
     @abstractmethod
-    def step(self, settings: Any, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
+    def step(self, learner: int, round_: int, state: Tensors) -> tuple[Tensors, float]:
         """A learner's contribution to a round, and its loss. It is called beside everything else, and may take long."""
 
     @abstractmethod
-    def merge(self, settings: Any, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
+    def merge(self, state: Tensors, contributions: Mapping[str, Tensors]) -> Tensors:
         """What all go on from: of the round's state, and its members' contributions by their names, in order."""
 
-    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+    def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is no data but what `step` makes of its arguments."""
-        return _Rounds(self, settings, initial)
+        return _Rounds(self, initial)
 
 
 class _Rounds(Workload):
-    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors) -> None:
-        self._trainer, self._settings, self._initial = trainer, settings, initial
+    def __init__(self, trainer: RoundTrainer, initial: Tensors) -> None:
+        self._trainer, self._initial = trainer, initial
 
     def coordinator(self, disk: Disk, incarnation: int) -> Coordinator:
-        return RoundCoordinator(self._trainer, self._settings, self._initial, disk)
+        return RoundCoordinator(self._trainer, self._initial, disk)
 
     def worker(self, name: str, incarnation: int, token: str, part: Content | None = None) -> Worker:
-        return RoundWorker(self._trainer, self._settings, name, incarnation, token)
+        return RoundWorker(self._trainer, name, incarnation, token)
 
 
 @dataclass
@@ -146,12 +141,13 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
     messages = MESSAGES
     introduction = Introduction
 
-    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, initial: Tensors, disk: Disk) -> None:
+    def __init__(self, trainer: RoundTrainer, initial: Tensors, disk: Disk) -> None:
         """It goes on from what is on the disk.
 
         Raises:
             CheckpointError: there is something, and no copy of it can be trusted.
         """
+        settings = trainer.settings
         super().__init__(settings, settings.sign_s)
         self._trainer, self._settings = trainer, settings
         there = tidied(disk)
@@ -219,7 +215,7 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
         if self.finished or not there or len(there) < len(given):
             return
         parts = [part for part, _ in there]
-        self._state = self._trainer.merge(self._settings, self._state, {part.learner: made for part, made in there})
+        self._state = self._trainer.merge(self._state, {part.learner: made for part, made in there})
         self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
         for member in self.peers.values():
             member.given = None
@@ -248,8 +244,9 @@ class RoundWorker:
 
     messages = MESSAGES
 
-    def __init__(self, trainer: RoundTrainer, settings: TrainerSettings, name: str, incarnation: int,
+    def __init__(self, trainer: RoundTrainer, name: str, incarnation: int,
                  token: str) -> None:
+        settings = trainer.settings
         self._trainer, self._settings, self._token = trainer, settings, token
         self.name, self.incarnation, self.heartbeat_timeout = name, incarnation, settings.heartbeat_timeout
         self.steady = False
@@ -302,7 +299,7 @@ class RoundWorker:
         """A step for the round that was heard of when it began, or a newer one."""
         assert self._heard is not None, "there is a round"
         message, state = self._heard
-        return message.round, *self._trainer.step(self._settings, self._learner, message.round, state)
+        return message.round, *self._trainer.step(self._learner, message.round, state)
 
     def on_computed(self, result: tuple[int, Tensors, float], began: float, now: float) -> Iterable[Effect]:
         """Say where that led; go on where a newer round is open by now."""

@@ -1,4 +1,5 @@
-"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for."""
+"""What the experiment asks the `cluster:` section of a scenario, whichever trainer it is for: who there is, how quick
+they are, how far they depend on each other. Everything else it asks the trainer (`harness.trainers.api.trainer`)."""
 
 from __future__ import annotations
 
@@ -22,6 +23,23 @@ _QUICKEST_S = 1e-3
 _SIGNS = 3
 """Signs of life of a learner that stands, within the time after which silence counts as gone."""
 _LONGEST_SIGN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A setting that does not go together with the others."""
+
+    key: str
+    """Where it stands below `cluster`."""
+    message: str
+
+
+class MisfitError(ValueError):
+    """What a validator of whole settings raises, with all that is wrong: each is told at its own key."""
+
+    def __init__(self, *misfits: Misfit) -> None:
+        super().__init__("\n".join(one.message for one in misfits))
+        self.misfits = misfits
 
 
 class Pick(Protocol):
@@ -151,27 +169,6 @@ class TrainerSettings(BaseModel):
         """Links that faults may name, where they have names of their own; here each bears its learner's."""
         return []
 
-    @property
-    def ends_by_itself(self) -> bool:
-        """Whether every node ends when training is over; else the harness ends them."""
-        return True
-
-    @property
-    def evidence(self) -> frozenset[Evidence]:
-        """What the event log tells."""
-        whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
-        return whole | {"fragments"} if self.exchanges_fragments else whole
-
-    @property
-    def evidence_wanting(self) -> Mapping[Evidence, str]:
-        """Evidence that its event log has not, and might: what would bring it."""
-        return {}
-
-    @property
-    def tells_rounds(self) -> bool:
-        """Whether workers number their rounds, and nobody counts tokens."""
-        return "rounds" in self.evidence
-
     # -- pace ----------------------------------------------------------------------------------------------------------
 
     def speed_of(self, learner: str) -> float:
@@ -216,11 +213,6 @@ class TrainerSettings(BaseModel):
         return self.heartbeat_timeout + 5.0
 
     # -- rounds and tokens ---------------------------------------------------------------------------------------------
-
-    @property
-    def algorithm(self) -> str:
-        """What reports call it, beside the trainer's name; empty: nothing."""
-        return ""
 
     def contributors_needed(self, there: int) -> int:
         """Distinct learners whose work a merge needs, of so many that are there."""
@@ -300,39 +292,6 @@ class TrainerSettings(BaseModel):
         return 0
 
     @property
-    def last_snapshot(self) -> int:
-        """Number of the snapshot that ends the loss curve."""
-        return 0
-
-    @property
-    def loss_unit(self) -> str:
-        """Of the held-out loss."""
-        return ""
-
-    @property
-    def keepers(self) -> Sequence[str]:
-        """Nodes of whose state the files can be damaged."""
-        return [SYNCER]
-
-    def process_names(self, node: str) -> Sequence[str]:
-        """What the processes that a node starts are called, without their numbers."""
-        return ()
-
-    def may_end_with(self, node: str) -> Sequence[int]:
-        """Statuses with which a node may end by itself before training is over."""
-        return ()
-
-    @property
-    def baseline_name(self) -> str:
-        """What `loss_parity: {against_baseline}` is against, for people."""
-        return "fault-free"
-
-    @property
-    def loss_floor(self) -> float:
-        """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
-        return 0.0
-
-    @property
     def checkpoint_steps(self) -> int:
         """Steps between two checkpoints that the group goes back to; 0: it never does."""
         return 0
@@ -340,18 +299,6 @@ class TrainerSettings(BaseModel):
     def checkpointed(self, losses: int) -> Self:
         """The same with an interval of checkpoints, where there are any and none was given, for so many losses."""
         return self
-
-    # -- the machine ---------------------------------------------------------------------------------------------------
-
-    def lacking(self, *, containers: bool = False) -> str:
-        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
-        it can."""
-        return ""
-
-    @property
-    def computes_on(self) -> str:
-        """The device."""
-        return "cpu"
 
 
 class SimpleSettings(TrainerSettings):

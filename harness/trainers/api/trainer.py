@@ -1,8 +1,8 @@
 """A trainer, as the experiment sees it: settings, cores, events, baselines; and what it can do beyond that.
 
-A trainer is a class whose instances have no state. Its nodes are a coordinator, `syncer`, and workers, `learner-1` and
-so on, as cores without I/O (`harness.trainers.core.roles`), which `harness.trainers.node.process` drives on sockets and
-a simulation under virtual time. docs/extending.md shows a whole one.
+A trainer is bound to its settings, and holds nothing else. Its nodes are a coordinator, `syncer`, and workers,
+`learner-1` and so on, as cores without I/O (`harness.trainers.core.roles`). `harness.trainers.node.process` drives them
+on sockets, and a simulation under virtual time. docs/extending.md shows a whole one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.lines import Line, text
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
@@ -23,7 +24,8 @@ from diloco_chaos.harness.record.tape.events import Event
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.recovered import RecoveredMerge
 from diloco_chaos.harness.record.undo_log import UndoLog
-from diloco_chaos.harness.trainers.api.settings import FragmentRules, Pick, TrainerSettings
+from diloco_chaos.harness.trainers.api.counting import TOKENS, Counting
+from diloco_chaos.harness.trainers.api.settings import Evidence, FragmentRules, Pick, TrainerSettings
 from diloco_chaos.harness.trainers.core.programs import Program
 from diloco_chaos.harness.trainers.core.roles import SYNCER, Coordinator, Worker
 from diloco_chaos.harness.trainers.core.round_reports import Lint
@@ -111,7 +113,12 @@ class Difference:
     """Where a replay first parts from what was recorded."""
 
     t: float
-    words: str
+    what: str | Line
+
+    @property
+    def words(self) -> str:
+        """As text, with moments in seconds since the run began."""
+        return text(self.what)
 
 
 class ToldLoss(NamedTuple):
@@ -163,27 +170,72 @@ class Trainer(ABC):
 
     name: ClassVar[str]
     """What `trainer:` in a scenario says."""
-    settings: ClassVar[type[TrainerSettings]]
+    settings_type: ClassVar[type[TrainerSettings]]
     """Of the scenario's `cluster:` section."""
+    settings: TrainerSettings
+    """A subclass narrows it to its `settings_type`."""
 
+    coordinator: ClassVar[str | None] = SYNCER
+    """The node that merges; None: there is none, and logs tell of rounds."""
+    ends_by_itself: ClassVar[bool] = True
+    """Whether every node ends when training is over; else the harness ends them."""
     own_failpoints: ClassVar[bool] = False
     """Whether its learners' code names failpoints of its own (`diloco_chaos.progress.hold`), which the plan can't
     know."""
+    counting: ClassVar[Counting] = TOKENS
+    """What its event log counts."""
     all_failpoints: ClassVar[tuple[str, ...]] = ()
     """Named points at which any of its nodes can be stopped."""
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        """`settings`: of its `settings_type`."""
+        self.settings = settings
 
     @property
     def path(self) -> str:
         """`module:class`, by which a node's process finds it."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
 
+    @property
+    def algorithm(self) -> str:
+        """What reports call it, beside the trainer's name; empty: nothing."""
+        return ""
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """What must be there before this can be trained, on this machine or in containers, as a sentence; empty where
+        it can."""
+        return ""
+
+    @property
+    def computes_on(self) -> str:
+        """The device."""
+        return "cpu"
+
+    # -- what its event log tells --------------------------------------------------------------------------------------
+
+    @property
+    def evidence(self) -> frozenset[Evidence]:
+        """What the event log tells."""
+        whole: frozenset[Evidence] = frozenset({"tokens", "protocol"})
+        return whole | {"fragments"} if self.settings.exchanges_fragments else whole
+
+    @property
+    def evidence_wanting(self) -> Mapping[Evidence, str]:
+        """Evidence that its event log has not, and might: what would bring it."""
+        return {}
+
+    @property
+    def tells_rounds(self) -> bool:
+        """Whether workers number their rounds, and nobody counts tokens."""
+        return self.counting.unit == "rounds"
+
     # -- what is trained -----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+    def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """One run's training: from these values, on the file that `prepare` found."""
 
-    def prepare(self, settings: Any, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
+    def prepare(self, cache: Path, undo_log: UndoLog | None = None) -> Prepared:
         """Find, or make in the cache, what is trained on.
 
         Raises:
@@ -191,30 +243,28 @@ class Trainer(ABC):
         """
         return Prepared()
 
-    def reads(self, settings: Any) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         """What decides which file `prepare` finds: for equal ones it is asked once."""
         return ()
 
-    def initial(self, settings: Any) -> Tensors:
+    def initial(self) -> Tensors:
         """Fresh values, from the settings' seed."""
         return {}
 
-    def stored_bytes(self, settings: Any) -> int:
+    def stored_bytes(self) -> int:
         """What the coordinator's files take, at the most."""
         return 1 << 20
 
-    def cheapest(self, settings: Any) -> TrainerSettings:
+    def cheapest(self) -> TrainerSettings:
         """The same with steps that cost as little as can be: what explorations run."""
-        same: TrainerSettings = settings
-        return same
+        return self.settings
 
-    def varied(self, settings: Any, pick: Pick) -> TrainerSettings:
+    def varied(self, pick: Pick) -> TrainerSettings:
         """The same training in a cluster of other settings, each chosen by `pick` from what there is, the simplest
         first: explorations draw clusters, too."""
-        same: TrainerSettings = settings
-        return same
+        return self.settings
 
-    def calibrated(self, settings: Any, cores: int) -> float | None:
+    def calibrated(self, cores: int) -> float | None:
         """Seconds that an inner step takes on this machine while learners compute on so many cores; None: nothing that
         counts.
 
@@ -225,16 +275,34 @@ class Trainer(ABC):
 
     # -- nodes that are not made of cores ------------------------------------------------------------------------------
 
-    def programs(self, settings: Any) -> Mapping[str, Program]:
+    def programs(self) -> Mapping[str, Program]:
         """Node -> the command that it is, in the order of starting; empty: nodes are processes that drive our cores."""
         return {}
 
-    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+    def witness(self, run: Path, epoch: float) -> Witness | None:
         """Who writes the event log of a run in this folder, which began at `epoch` on CLOCK_MONOTONIC; None: its nodes
         do."""
         return None
 
-    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of whose state the files can be damaged."""
+        return [SYNCER]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """What the processes that a node starts are called, without their numbers."""
+        return ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """Statuses with which a node may end by itself before training is over."""
+        return ()
+
+    @property
+    def writers(self) -> Sequence[str]:
+        """Nodes that write the event log themselves."""
+        return self.settings.all_nodes
+
+    def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
         """What a run would find in a node's log that was last written then, and what is wrong with it. `node`: whose it
         is, or a kind of nodes; empty: anybody's.
 
@@ -245,48 +313,48 @@ class Trainer(ABC):
 
     # -- what scenarios may say ----------------------------------------------------------------------------------------
 
-    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+    def objections(self) -> Iterable[tuple[Any, ...]]:
         """(key, ..., sentence) for each setting that a scenario can't have, although a plan may, by where it stands."""
         return ()
 
-    def commands(self, settings: Any) -> Mapping[str, str]:
+    def commands(self) -> Mapping[str, str]:
         """What stands in the settings and is executed, for people to read before they allow it: a name -> a command
         line. A trainer whose code is all that runs has none."""
         return {}
 
-    def idle(self, settings: Any) -> list[str]:
+    def idle(self) -> list[str]:
         """Settings that mean nothing beside the others, as sentences."""
         return []
 
-    def events(self, settings: Any, role: Role) -> frozenset[str]:
+    def events(self, role: Role) -> frozenset[str]:
         """What a node of this role may record between the steady state and the end."""
         return ROUND_EVENTS[role]
 
-    def most(self, settings: Any, event: str) -> int | None:
+    def most(self, event: str) -> int | None:
         """How often a node can record an event, even if all others are dead; None: nobody knows."""
-        steps = settings.budget * settings.learners
+        steps = self.settings.budget * self.settings.learners
         return steps if event in ("step", "merge", "upload") else None
 
-    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+    def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
         """Events of a node of this role that explorations let faults wait for, and for which occurrences of each."""
         return {"merge" if role == "syncer" else "step": OFTEN}
 
-    def failpoints(self, settings: Any, role: Role) -> tuple[str, ...]:
+    def failpoints(self, role: Role) -> tuple[str, ...]:
         """Named points at which a node of this role can be stopped."""
         return ()
 
-    def absent(self, settings: Any, name: str) -> str:
+    def absent(self, name: str) -> str:
         """Why there is no event, or no failpoint, of this name with these settings, as the end of a sentence; empty
         where there never is."""
         return ""
 
-    def refusal(self, settings: Any, kind: str, part: str = "") -> str:
+    def refusal(self, kind: str, part: str = "") -> str:
         """Why a fault that uses the trainer's own protocol or memory makes no sense here; empty where it does."""
         if kind in ("poison", "lie", "corrupt_memory"):
             return f"{kind}: trainer {self.name} does not know it"
         return ""
 
-    def fragment_rules(self, settings: Any) -> FragmentRules | None:
+    def fragment_rules(self) -> FragmentRules | None:
         """What is promised of fragments, where these settings exchange some."""
         return None
 
@@ -295,7 +363,7 @@ class Trainer(ABC):
     modes: ClassVar[tuple[str, ...]] = ()
     """Other algorithms that the same settings can be run as, for `compare`."""
 
-    def under(self, settings: Any, mode: str) -> TrainerSettings:
+    def under(self, mode: str) -> TrainerSettings:
         """The settings in another mode.
 
         Raises:
@@ -303,43 +371,65 @@ class Trainer(ABC):
         """
         raise TrainerError(f"trainer {self.name} has no other mode")
 
-    def synchronous(self, settings: Any) -> TrainerSettings | None:
+    def synchronous(self) -> TrainerSettings | None:
         """The run that losses are held against; None: there is none."""
         return None
 
-    def baseline(self, settings: Any) -> TrainerSettings:
+    def baseline(self) -> TrainerSettings:
         """The run without faults that losses, and gaps between merges, are held against: the same cluster, unless the
         user has another one for it, whose gaps then mean nothing."""
-        own: TrainerSettings = settings
-        return own
+        return self.settings
 
-    def synchronous_loss(self, settings: Any) -> float | None:
+    def synchronous_loss(self) -> float | None:
         """The held-out loss with which the synchronous run ends, by a computation that shares no code with the trainer;
         None: there is none."""
         return None
 
+    @property
+    def baseline_name(self) -> str:
+        """What `loss_parity: {against_baseline}` is against, for people."""
+        return "fault-free"
+
+    @property
+    def last_snapshot(self) -> int:
+        """Number of the snapshot that ends the loss curve."""
+        return 0
+
+    @property
+    def loss_unit(self) -> str:
+        """Of the held-out loss."""
+        return ""
+
+    @property
+    def loss_floor(self) -> float:
+        """The least held-out loss that there is, where it is known: losses are compared by what they have beyond it."""
+        return 0.0
+
     tells_losses: ClassVar[bool] = False
     """Whether nodes tell the loss curve with their rounds; else snapshots are evaluated."""
 
-    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+    def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """The loss curve, where nodes tell it."""
         return ()
+
+    def unfinished(self, processed: int) -> str:
+        """Why a baseline that ended by itself after so many tokens, or rounds, is no whole one; empty where it is."""
+        return ""
 
     baselines_are_kept: ClassVar[bool] = True
     """Whether everything that a baseline depends on is known, so that one serves many runs."""
 
-    def decides(self, settings: Any, kind: Kind) -> dict[str, Any]:
+    def decides(self, kind: Kind) -> dict[str, Any]:
         """The settings that a baseline of this kind depends on."""
-        return dict(settings.model_dump(mode="json"))
+        return dict(self.settings.model_dump(mode="json"))
 
     # -- what only some can --------------------------------------------------------------------------------------------
 
-    def impostor(self, settings: Any, token: str, learner: str, incarnation: int, what: Content | About) -> Impostor:
+    def impostor(self, token: str, learner: str, incarnation: int, what: Content | About) -> Impostor:
         """Somebody who speaks in a learner's name."""
         raise TrainerError(f"trainer {self.name} has no impostor")
 
-    def replay(self, settings: Any, recorded: Recorded, data: Path | None, initial: Tensors,
-               tell: Callable[[int], None]) -> Replay:
+    def replay(self, recorded: Recorded, data: Path | None, initial: Tensors, tell: Callable[[int], None]) -> Replay:
         """Do a recorded run again, and compare it bit for bit; `tell` is called with the number of versions so far.
 
         Raises:
@@ -347,17 +437,17 @@ class Trainer(ABC):
         """
         raise TrainerError(f"trainer {self.name} can't be replayed")
 
-    def needs_workings(self, settings: Any) -> bool:
+    def needs_workings(self) -> bool:
         """Whether `recomputed` needs what nodes computed with, beside the event log."""
         return False
 
-    def recomputed(self, settings: Any, recorded: Recorded) -> Replay | None:
+    def recomputed(self, recorded: Recorded) -> Replay | None:
         """A recorded run computed again by what shares no code with the trainer; None where there is nothing that can.
         """
         return None
 
 
-def at(path: str) -> Trainer:
+def at(path: str) -> type[Trainer]:
     """The trainer at `module:class`, whose module is imported: never a path that comes from somebody else's folder.
 
     Raises:
@@ -370,4 +460,4 @@ def at(path: str) -> Trainer:
         raise TrainerError(f"there is no trainer at {path!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Trainer)):
         raise TrainerError(f"{path!r} is no trainer")
-    return found()
+    return found

@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.record.tape.reading import Tape
-from diloco_chaos.harness.trainers.api.settings import TrainerSettings
+from diloco_chaos.harness.trainers.api.counting import ROUNDS, Counting
+from diloco_chaos.harness.trainers.api.settings import Evidence, TrainerSettings
 from diloco_chaos.harness.trainers.api.trainer import OFTEN, Role, ToldLoss, Trainer, TrainerError, Witness, Workload
-from diloco_chaos.harness.trainers.commands.losses import curve
+from diloco_chaos.harness.trainers.commands.lacking import lacking_here, lacking_in_containers
+from diloco_chaos.harness.trainers.commands.losses import POINTS, curve
 from diloco_chaos.harness.trainers.commands.progress import lint
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 from diloco_chaos.harness.trainers.commands.witness import LogWitness
@@ -29,68 +31,112 @@ class Commands(Trainer):
     """See the module."""
 
     name: ClassVar[str] = "commands"
-    settings: ClassVar[type[TrainerSettings]] = CommandSettings
+    settings_type: ClassVar[type[TrainerSettings]] = CommandSettings
+    settings: CommandSettings
     baselines_are_kept: ClassVar[bool] = False  # nobody knows what commands read
     tells_losses: ClassVar[bool] = True
     own_failpoints: ClassVar[bool] = True
+    counting: ClassVar[Counting] = ROUNDS
+    evidence: ClassVar[frozenset[Evidence]] = frozenset({"rounds"})
+    evidence_wanting: ClassVar[Mapping[Evidence, str]] = {
+        "tokens": "what became of every step", "fragments": "versions and digests of what is merged",
+        "protocol": "its word on who is gone and when training is over"}
+    writers: ClassVar[Sequence[str]] = ()
+    coordinator: ClassVar[str | None] = None
+    ends_by_itself: ClassVar[bool] = False
+    loss_unit: ClassVar[str] = "as the trainer tells it"
 
-    def workload(self, settings: Any, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
+    @property
+    def algorithm(self) -> str:
+        """Whatever the commands do."""
+        return f"{len(self.settings.names)} workers, {len(self.settings.all_nodes)} nodes"
+
+    def lacking(self, *, containers: bool = False) -> str:
+        """Programs and folders that are not there; in containers: what can't be done there."""
+        return "; ".join((lacking_in_containers if containers else lacking_here)(self.settings))
+
+    @property
+    def keepers(self) -> Sequence[str]:
+        """Nodes of which the folder of state is known."""
+        return [name for kind, one in self.settings.nodes.items() if one.state for name in one.names(kind)]
+
+    def process_names(self, node: str) -> Sequence[str]:
+        """As its kind says."""
+        return list(one.processes) if (one := self.settings.kind_of(node)) else ()
+
+    def may_end_with(self, node: str) -> Sequence[int]:
+        """As its kind says."""
+        return one.exits if (one := self.settings.kind_of(node)) else ()
+
+    def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
         raise TrainerError("a trainer of commands has no cores of ours: it can't be simulated")
 
-    def programs(self, settings: Any) -> Mapping[str, Program]:
+    def programs(self) -> Mapping[str, Program]:
         """All its nodes."""
-        found: Mapping[str, Program] = settings.programs
-        return found
+        return self.settings.programs
 
-    def witness(self, settings: Any, run: Path, epoch: float) -> Witness | None:
+    def witness(self, run: Path, epoch: float) -> Witness | None:
         """It reads logs."""
-        return LogWitness(settings, run, epoch)
+        return LogWitness(self.settings, run, epoch)
 
-    def read_log(self, settings: Any, lines: Sequence[str], node: str, written: datetime) -> Lint:
+    def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
         """By what is said of this node."""
-        sources = settings.sources(node)
+        sources = self.settings.sources(node)
         if not sources:
             raise TrainerError(f"`progress` has nothing for {node!r}: it has something for "
-                               f"{', '.join(dict.fromkeys(one.node for one in settings.progress)) or 'nobody'}")
+                               f"{', '.join(dict.fromkeys(one.node for one in self.settings.progress)) or 'nobody'}")
         return lint(lines, [source.reader for source in sources], written)
 
-    def commands(self, settings: Any) -> Mapping[str, str]:
+    def commands(self) -> Mapping[str, str]:
         """Those of all nodes, and of the baseline."""
-        found: Mapping[str, str] = settings.commands
-        return found
+        return self.settings.commands
 
-    def objections(self, settings: Any) -> Iterable[tuple[Any, ...]]:
+    def objections(self) -> Iterable[tuple[Any, ...]]:
         """What can't work."""
         for key in _OURS:
-            if key in settings.model_fields_set and key not in ("learners", "joining", "seed"):
+            if key in self.settings.model_fields_set and key not in ("learners", "joining", "seed"):
                 yield key, f"{key}: commands have no such setting: it is whatever they do"
-        for place, why in settings.mistakes():
+        for place, why in self.settings.mistakes():
             yield (*place, why)
 
-    def baseline(self, settings: Any) -> TrainerSettings:
+    def baseline(self) -> TrainerSettings:
         """The command that a scenario has for it; else the same nodes."""
-        found: TrainerSettings = settings.alone or settings
-        return found
+        return self.settings.alone or self.settings
 
-    def told_losses(self, settings: Any, tape: Tape) -> Sequence[ToldLoss]:
+    @property
+    def baseline_name(self) -> str:
+        """A command of its own, or the same nodes."""
+        return "baseline" if self.settings.baseline else super().baseline_name
+
+    @property
+    def last_snapshot(self) -> int:
+        """Of the curve of losses, if there is one."""
+        return POINTS if self.settings.tells_losses else 0
+
+    def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
         """By their `step` events."""
-        return curve(tape.of(Step), settings.rounds) if settings.rounds else ()
+        return curve(tape.of(Step), self.settings.rounds) if self.settings.rounds else ()
 
-    def events(self, settings: Any, role: Role) -> frozenset[str]:
+    def unfinished(self, processed: int) -> str:
+        """It made fewer rounds than are wanted."""
+        wanted = self.settings.budget_tokens
+        return f"ended with round {processed} of {wanted}" if processed < wanted else ""
+
+    def events(self, role: Role) -> frozenset[str]:
         """A `step` is a round that a worker told of."""
         return frozenset({"step", "start"}) if role == "learner" else frozenset({"hello", "lost", "merge", "steady"})
 
-    def most(self, settings: Any, event: str) -> int | None:
+    def most(self, event: str) -> int | None:
         """As many rounds as are wanted."""
-        return settings.rounds * len(settings.names) or None if event == "step" else None
+        return self.settings.rounds * len(self.settings.names) or None if event == "step" else None
 
-    def drawn_events(self, settings: Any, role: Role) -> Mapping[str, Sequence[int]]:
+    def drawn_events(self, role: Role) -> Mapping[str, Sequence[int]]:
         """Rounds."""
         return {"step": OFTEN}
 
-    def refusal(self, settings: Any, kind: str, part: str = "") -> str:
+    def refusal(self, kind: str, part: str = "") -> str:
         """What needs the trainer's own protocol, memory or files."""
-        if kind in _OF_STATE and not settings.keepers:
+        if kind in _OF_STATE and not self.keepers:
             return f"{kind}: nobody knows what these nodes keep: write `state: \"{{run}}/state/{{name}}\"` where it is"
         return f"{kind}: nothing is known of what commands keep, or speak" if kind in _NO_ROUNDS else ""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -23,25 +20,19 @@ from pydantic import (
 )
 
 from diloco_chaos.harness.base.units import Seconds, Written
-from diloco_chaos.harness.trainers.api.settings import Coupling, Evidence, SimpleSettings
-from diloco_chaos.harness.trainers.commands.losses import POINTS
+from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, SimpleSettings
 from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, Source, compiled
 from diloco_chaos.harness.trainers.core.programs import (
-    LINKS,
     LOG,
-    NO_COMPILER,
     WRITTEN,
     PlaceholderError,
     Program,
     Ready,
     Restart,
     Service,
-    compiler,
     link_name,
     named,
-    search_path,
     splittable,
-    taken,
     target,
 )
 
@@ -253,7 +244,8 @@ class CommandSettings(SimpleSettings):
         workers = sum(_count(kind) for kind in given["nodes"].values() if isinstance(kind, dict) and kind.get("worker"))
         workers = max(1, min(workers, _MOST_NODES))
         if given.get("learners", workers) != workers:
-            raise ValueError(f"learners: there are as many as nodes with `worker: true`, {workers} here: leave it out")
+            raise MisfitError(Misfit("learners", "learners: there are as many as nodes with `worker: true`, "
+                                                 f"{workers} here: leave it out"))
         return given | {"learners": workers}
 
     @model_validator(mode="after")
@@ -261,12 +253,12 @@ class CommandSettings(SimpleSettings):
         names = [name for kind, one in self.nodes.items() for name in one.names(kind)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"nodes: two nodes are called {name!r}")
+                raise MisfitError(Misfit("nodes", f"nodes: two nodes are called {name!r}"))
         if len(names) > _MOST_NODES:
-            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_NODES} are the most")
+            raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_NODES} are the most"))
         if len(names) > _MOST_CAUGHT and any(one.peers == "caught" for one in self.nodes.values()):
-            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where peers are caught: "
-                             f"each has a link to each")
+            raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where "
+                                              f"peers are caught: each has a link to each"))
         return self
 
     # -- who there is --------------------------------------------------------------------------------------------------
@@ -336,10 +328,10 @@ class CommandSettings(SimpleSettings):
 
     def _cwd(self, node: str) -> str:
         """Where a node, or one of a kind, runs."""
-        one = self.nodes.get(node) or self._kind_of(node)
+        one = self.nodes.get(node) or self.kind_of(node)
         return one.cwd if one else ""
 
-    def _kind_of(self, node: str) -> NodeKind | None:
+    def kind_of(self, node: str) -> NodeKind | None:
         """How a node, by its own name, is described."""
         return next((one for kind, one in self.nodes.items() if node in one.names(kind)), None)
 
@@ -358,44 +350,6 @@ class CommandSettings(SimpleSettings):
         return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
                        Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
                        talks_to, meets, one.processes, one.state, one.image, one.stated)
-
-    def lacking(self, *, containers: bool = False) -> str:
-        """Programs and folders that are not there; in containers: what can't be done there."""
-        if containers:
-            return "; ".join(self._lacking_in_containers())
-        found = []
-        for name, program in self.programs.items():
-            if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
-                found.append(f"{name}: there is no folder {program.cwd!r} to run in")
-            first = shlex.split(program.run)[0]
-            path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
-            if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
-                found.append(f"{name}: there is no program {first!r}: is it installed, and on the PATH?")
-            if program.port and (why := taken(program.port)):
-                found.append(f"{name}: {why}")
-        if any(program.meets for program in self.programs.values()) and not compiler():
-            found.append(NO_COMPILER)
-        if self.alone is not None and (why := self.alone.lacking()):
-            found.append(why)
-        return "; ".join(found)
-
-    def _lacking_in_containers(self) -> Iterator[str]:
-        if LINKS in self.all_nodes:
-            yield f"{LINKS}: the links' container has that name there: choose another one"
-        for kind, one in self.nodes.items():
-            if not (one.image or one.service):
-                yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
-                       f"compose.yml, name: SERVICE}}`")
-            if one.peers == "caught" and not compiler():
-                yield f"{kind}: {NO_COMPILER}"
-            if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
-                yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
-        for number, told in enumerate(self.progress):
-            if told.metrics is not None and not told.metrics.startswith("{run}/"):
-                yield (f"progress {number + 1}: {told.metrics!r} is in a container: write `metrics: "
-                       f"'{{run}}/state/...'`, which the harness sees, too")
-        if self.alone is not None and (why := self.alone.lacking(containers=True)):
-            yield why
 
     @cached_property
     def alone(self) -> CommandSettings | None:
@@ -417,36 +371,7 @@ class CommandSettings(SimpleSettings):
         return found | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
                                                                  self.baseline.cwd)} if self.baseline else {})
 
-    @property
-    def keepers(self) -> Sequence[str]:
-        """Nodes of which the folder of state is known."""
-        return [name for kind, one in self.nodes.items() if one.state for name in one.names(kind)]
-
-    def process_names(self, node: str) -> Sequence[str]:
-        """As its kind says."""
-        return list(one.processes) if (one := self._kind_of(node)) else ()
-
-    def may_end_with(self, node: str) -> Sequence[int]:
-        """As its kind says."""
-        return one.exits if (one := self._kind_of(node)) else ()
-
     # -- what is promised of it ----------------------------------------------------------------------------------------
-
-    @property
-    def algorithm(self) -> str:
-        """Whatever the commands do."""
-        return f"{len(self.names)} workers, {len(self.all_nodes)} nodes"
-
-    @property
-    def evidence(self) -> frozenset[Evidence]:
-        """What logs tell."""
-        return frozenset({"rounds"})
-
-    @property
-    def evidence_wanting(self) -> Mapping[Evidence, str]:
-        """What a trainer tells that writes the event log itself: docs/extending.md."""
-        return {"tokens": "what became of every step", "fragments": "versions and digests of what is merged",
-                "protocol": "its word on who is gone and when training is over"}
 
     @property
     def coupling(self) -> Coupling:
@@ -454,33 +379,18 @@ class CommandSettings(SimpleSettings):
         return Coupling("group" if self.shared else "nobody")
 
     @property
-    def ends_by_itself(self) -> bool:
-        """A node is ended when training is over."""
-        return False
-
-    @property
     def budget_tokens(self) -> int:
         """Where nobody counts tokens, rounds."""
         return self.rounds
 
-    @property
-    def last_snapshot(self) -> int:
-        """Of the curve of losses, if there is one."""
-        return POINTS if self.rounds and any(one.tells_loss for one in self.progress) else 0
-
-    @property
-    def baseline_name(self) -> str:
-        """A command of its own, or the same nodes."""
-        return super().baseline_name if self.baseline is None else _BASELINE
-
-    @property
-    def loss_unit(self) -> str:
-        """Whatever the trainer means by it."""
-        return "as the trainer tells it"
-
     def contributors_needed(self, there: int) -> int:
         """A round of one counts."""
         return 1 if there else 0
+
+    @property
+    def tells_losses(self) -> bool:
+        """Whether there will be a curve of losses."""
+        return bool(self.rounds) and any(one.tells_loss for one in self.progress)
 
     def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:
         """(place below `trainer`, sentence) for everything that can't work."""
@@ -496,7 +406,7 @@ class CommandSettings(SimpleSettings):
                 if placeholder not in _OF_FILES:
                     yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
                                                            f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
-        if self.alone is not None and not self.alone.last_snapshot:
+        if self.alone is not None and not self.alone.tells_losses:
             yield (_BASELINE,), ("baseline: it tells no loss: add a group `(?P<loss>...)`" if self.rounds else
                                  "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
         for place, why in self.alone.mistakes() if self.alone is not None else ():

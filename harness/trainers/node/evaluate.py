@@ -27,14 +27,13 @@ def evaluate(run: Path) -> list[dict[str, Any]]:
         TrainerError: the trainer writes no snapshots.
     """
     from diloco_chaos.harness.record.storage.checkpoint import load
-    from diloco_chaos.harness.trainers.api.trainer import at
     from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
     settings = NodeSettings.model_validate_json((run / SETTINGS).read_text())
     snapshots = sorted((run / "snapshots").glob("*.safetensors"))
     if not snapshots:
         return []
-    trainer = at(settings.trainer)
-    loss = trainer.workload(settings.cluster, settings.data, trainer.initial(settings.cluster), threads=2).evaluator()
+    trainer = settings.trainer
+    loss = trainer.workload(settings.data, trainer.initial(), threads=2).evaluator()
     curve = []
     for done, path in enumerate(snapshots, 1):
         curve.append(point(loss, *load(path)))

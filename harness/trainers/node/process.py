@@ -116,9 +116,10 @@ def prepare(run: Path, trainer: str, settings: str) -> None:
     """
     if not (run / SETTINGS).exists():
         found = at(trainer)
-        config = found.settings.model_validate_json(settings)
-        data = found.prepare(config, run / "corpora").file
-        write_whole(run / SETTINGS, NodeSettings(trainer=trainer, cluster=config, data=data).model_dump_json(indent=2))
+        config = found.settings_type.model_validate_json(settings)
+        data = found(config).prepare(run / "corpora").file
+        shared = NodeSettings(trainer=trainer, cluster=config, data=data)
+        write_whole(run / SETTINGS, shared.model_dump_json(by_alias=True, indent=2))
 
 
 async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> bool:

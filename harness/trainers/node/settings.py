@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, ValidationInfo
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.trainers.api.settings import TrainerSettings
-from diloco_chaos.harness.trainers.api.trainer import TrainerError, Workload, at
+from diloco_chaos.harness.trainers.api.trainer import Trainer, TrainerError, Workload, at
 from diloco_chaos.harness.trainers.storage.workings import WORKINGS, Amount, Workings
 
 SETTINGS = "cluster.json"
@@ -18,7 +18,7 @@ SETTINGS = "cluster.json"
 
 def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
     try:
-        return at(info.data.get("trainer", "")).settings.model_validate(given)
+        return at(info.data.get("path", "")).settings_type.model_validate(given)
     except TrainerError as error:
         raise ValueError(str(error)) from error
 
@@ -28,7 +28,7 @@ class NodeSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    trainer: str
+    path: str = Field(alias="trainer")
     """`module:class`: not a name, because where a node runs no package need be installed."""
     cluster: Annotated[SerializeAsAny[TrainerSettings], BeforeValidator(_of_the_trainer)]
     """The trainer's settings."""
@@ -43,6 +43,11 @@ class NodeSettings(BaseModel):
     evidence: Amount = "off"
     """How much of what nodes compute with is kept."""
 
+    @property
+    def trainer(self) -> Trainer:
+        """Bound to these settings."""
+        return at(self.path)(self.cluster)
+
     def initial_values(self) -> Tensors:
         """The run's start: weights, and the inner optimizer's moments where it goes on from a warm start.
 
@@ -50,7 +55,7 @@ class NodeSettings(BaseModel):
             CheckpointError: the checkpoint can't be trusted.
         """
         if self.initial is None:
-            return at(self.trainer).initial(self.cluster)
+            return self.trainer.initial()
         return checkpoint.load(self.initial)[0]
 
     def workings(self, run: Path, node: str, incarnation: int) -> Workings | None:
@@ -65,4 +70,4 @@ class NodeSettings(BaseModel):
         Raises:
             CheckpointError: as `initial_values`.
         """
-        return at(self.trainer).workload(self.cluster, self.data, self.initial_values(), threads)
+        return self.trainer.workload(self.data, self.initial_values(), threads)

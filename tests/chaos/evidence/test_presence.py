@@ -94,3 +94,14 @@ def test_moments_follow_each_other_without_a_gap(presence):
     assert (moments[0].start, moments[-1].end) == (4.0, 25.0)
     assert all(before.end == after.start for before, after in pairwise(moments))
     assert {one.start for one in moments} >= {5.1, 7.0, 8.0, 9.0, 10.0, 12.0, 14.0, 15.0, 16.0, 21.0, 22.0, 23.0}
+
+
+def test_where_no_node_coordinates_only_workers_are_missed():
+    text = """diloco_chaos: 1
+name: x
+trainer: {kind: commands, rounds: 9, nodes: {w: {run: python3 -c 1, worker: true, count: 2}},
+          progress: [{node: w, log: '(?P<round>[0-9]+)'}]}
+"""
+    events = [spawned(0.1, "w-1"), spawned(0.1, "w-2"), an_event(1.0, "w-1", 0, "step", {})]
+    there = Presence(History(freeze(parse(text), 0), Tape(events)))
+    assert [[one.node for one in moment.absent] for moment in there.moments(0.5, 1.5)] == [["w-1", "w-2"], ["w-2"]]

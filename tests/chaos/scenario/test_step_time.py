@@ -29,7 +29,7 @@ def test_a_slower_pace_has_as_much_longer_until_the_deadline_and_a_faster_one_no
 def test_auto_leaves_two_fifths_of_the_machine_free_and_is_never_faster_than_the_scenario(plan, monkeypatch, alone,
                                                                                           expected):
     monkeypatch.setattr(step_time.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(type(plan.under_test), "calibrated", lambda *_: alone)
+    monkeypatch.setattr(type(plan.trainer), "calibrated", lambda *_: alone)
     assert paced(plan, "auto").cluster.step_time == pytest.approx(expected)
 
 

@@ -41,7 +41,7 @@ def test_a_syncer_that_is_never_started_again_is_warned_of(fault):
 
 def idle(cluster):
     scenario = parse(f"diloco_chaos: 1\nname: x\ncluster: {cluster}\n")
-    return scenario.under_test.idle(scenario.cluster)
+    return scenario.trainer.idle()
 
 
 @pytest.mark.parametrize("mode", ["data_parallel", "elastic_data_parallel"])

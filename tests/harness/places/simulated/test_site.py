@@ -31,7 +31,7 @@ class Run:
         self.world, self.events = World(seed), []
         around = SimulatedHost(self.world, Parameters(), self._note, lambda *arguments: None)
         self.initial = self.config.spec.initial(self.config.seed)
-        workload = DecoupledDiLoCo().workload(self.config, None, self.initial)
+        workload = DecoupledDiLoCo(self.config).workload(None, self.initial)
         self.site = SimulatedSite(around, workload, self._record, NoUndoLog("token"))
         self.cluster = Cluster(self.site)
         held = {name: (point,) for name, point in (holds or {}).items()}

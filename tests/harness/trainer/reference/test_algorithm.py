@@ -102,7 +102,7 @@ def test_a_step_that_is_not_finite_is_not_made():
                          ids=["alike", "batches", "warm start", "no decay"])
 def test_the_synchronous_run_ends_where_the_formulas_say(cluster):
     plan = plan_of(scenario(**cluster), [], 0)
-    expected = plan.under_test.synchronous_loss(plan.cluster)
+    expected = plan.trainer.synchronous_loss()
     alone = synchronous(plan.without_faults()).model_copy(update={"deadline": 600.0})
     ended = performed(alone).final().loss
     assert ended - 1 == pytest.approx(expected - 1, rel=0.02, abs=2e-5)

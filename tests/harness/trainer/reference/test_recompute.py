@@ -21,7 +21,7 @@ def run(*faults, seed=0, **cluster):
 
 
 def again(history):
-    return history.plan.under_test.recomputed(history.plan.cluster, history)
+    return history.plan.trainer.recomputed(history)
 
 
 @pytest.mark.parametrize("cluster", [
@@ -106,4 +106,4 @@ def test_of_a_long_run_the_first_versions_are_computed_again(faults, monkeypatch
 @pytest.mark.parametrize("cluster", [{"model": "micro"}, {"mode": "data_parallel"}])
 def test_for_other_models_and_modes_there_is_none(cluster):
     plan = plan_of(scenario(**{"budget": "100 steps", "fragments": 4} | cluster), [], 0)
-    assert plan.under_test.recomputed(plan.cluster, History(plan, Tape())) is None
+    assert plan.trainer.recomputed(History(plan, Tape())) is None

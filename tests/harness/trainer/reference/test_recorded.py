@@ -32,15 +32,15 @@ def run(folder, *faults, evidence="sampled", **cluster):
     plan = plan_of(scenario(**{name: value for name, value in settings.items() if value is not None}), list(faults), 0)
     place = RunFolder.create(folder, "kept")
     plans.save(plan, place.path / "plan.json")
-    data = plan.under_test.prepare(plan.cluster, cache_folder() / "corpora").file
-    told = NodeSettings(trainer=plan.under_test.path, cluster=plan.cluster, data=data, evidence=evidence)
+    data = plan.trainer.prepare(cache_folder() / "corpora").file
+    told = NodeSettings(trainer=plan.trainer.path, cluster=plan.cluster, data=data, evidence=evidence)
     stage = FolderStage(plan, Parameters(), told, place)
     assert Experiment(plan, stage, NullObserver()).perform().kind == "finished"
     return recorded(place)
 
 
 def again(history):
-    return history.plan.under_test.recomputed(history.plan.cluster, history)
+    return history.plan.trainer.recomputed(history)
 
 
 @pytest.mark.parametrize("cluster", [

@@ -23,15 +23,15 @@ class Adding(RoundTrainer):
     """A step gives the learner's number, and a round adds them up."""
 
     name = "adding"
-    settings = SimpleSettings
+    settings_type = SimpleSettings
 
-    def initial(self, settings):
+    def initial(self):
         return number(0.0)
 
-    def step(self, settings, learner, round_, state):
+    def step(self, learner, round_, state):
         return number(learner), float(round_)
 
-    def merge(self, settings, state, contributions: Mapping):
+    def merge(self, state, contributions: Mapping):
         return number(state["n"][0] + sum(one["n"][0] for one in contributions.values()))
 
 
@@ -44,7 +44,7 @@ class Hub:
 
     def __init__(self, disk=None):
         self.disk, self.told = disk or MemoryDisk(), []
-        self.core = RoundCoordinator(Adding(), SETTINGS, number(0.0), self.disk)
+        self.core = RoundCoordinator(Adding(SETTINGS), number(0.0), self.disk)
         self.now = 0.0
         self.do(self.core.start(0.0))
 
@@ -247,7 +247,7 @@ class Peer:
     """A worker, and what it asked for."""
 
     def __init__(self):
-        self.core = RoundWorker(Adding(), SETTINGS, "learner-2", 0, TOKEN)
+        self.core = RoundWorker(Adding(SETTINGS), "learner-2", 0, TOKEN)
 
     def state(self, round_, now=0.0, over=False):
         return list(self.core.on_message(State(round=round_, steady=True, over=over), number(0.0), now))

@@ -5,6 +5,7 @@ import socket
 import pytest
 from pydantic import ValidationError
 
+from diloco_chaos.harness.trainers.commands.plugin import Commands
 from diloco_chaos.harness.trainers.commands.settings import CommandSettings
 
 PROGRESS = [{"node": "replica", "log": r"round=(?P<round>\d+)"}]
@@ -14,6 +15,10 @@ def settings(nodes=None, **other):
     default = {"store": {"listens": True, "run": "{python} s.py {port}"},
                "replica": {"count": 2, "worker": True, "run": "{python} t.py {store} {name}"}}
     return CommandSettings.model_validate({"nodes": default if nodes is None else nodes, "progress": PROGRESS} | other)
+
+
+def commands(nodes, **other):
+    return Commands(settings(nodes, **other))
 
 
 def said(nodes=None, **other):
@@ -124,20 +129,20 @@ def test_what_is_no_setting_is_refused(given, why):
 
 def test_what_is_installed_beside_the_interpreter_is_found_though_it_is_not_on_the_path(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    assert settings({"a": {"run": "diloco-chaos doctor"}}, progress=[]).lacking() == ""
+    assert commands({"a": {"run": "diloco-chaos doctor"}}, progress=[]).lacking() == ""
 
 
 def test_programs_and_folders_that_are_not_there_are_told(tmp_path):
     nodes = {"a": {"run": "no-such-program --x"}, "b": {"run": "{python} t.py", "cwd": str(tmp_path / "gone")},
              "c": {"run": "./mine", "cwd": str(tmp_path)}}
-    told = settings(nodes, progress=[]).lacking().split("; ")
+    told = commands(nodes, progress=[]).lacking().split("; ")
     assert [one.partition(":")[0] for one in told] == ["a", "b", "c"]
     assert "there is no program 'no-such-program'" in told[0]
     assert "there is no folder" in told[1]
     assert "there is no program './mine'" in told[2]
     (tmp_path / "mine").write_text("#!/bin/sh\n")
     (tmp_path / "mine").chmod(0o755)
-    assert settings({"c": nodes["c"]}, progress=[]).lacking() == ""
+    assert commands({"c": nodes["c"]}, progress=[]).lacking() == ""
 
 
 def test_a_baseline_is_a_node_of_its_own_whose_mistakes_are_told_where_it_stands():
@@ -160,7 +165,7 @@ def test_a_health_address_is_the_nodes_own():
 
 
 def test_what_may_end_is_known_by_its_kind():
-    found = settings({"prepare": {"run": "p.py", "exits": [0, -15]}, **replica()})
+    found = commands({"prepare": {"run": "p.py", "exits": [0, -15]}, **replica()})
     assert (found.may_end_with("prepare"), found.may_end_with("replica")) == ((0, -15), ())
 
 
@@ -172,13 +177,13 @@ def test_a_plan_that_says_nothing_of_containers_is_written_as_before_there_were_
 
 
 def test_in_containers_no_node_has_the_name_of_the_links():
-    told = settings({"toxiproxy": {"run": "x", "image": "mine"}}, progress=[]).lacking(containers=True)
+    told = commands({"toxiproxy": {"run": "x", "image": "mine"}}, progress=[]).lacking(containers=True)
     assert told == "toxiproxy: the links' container has that name there: choose another one"
 
 
 def test_a_port_that_somebody_has_is_told_before_anything_starts():
     with socket.create_server(("127.0.0.1", 0)) as theirs:
         port = theirs.getsockname()[1]
-        told = settings({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking()
+        told = commands({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking()
         assert told.startswith(f"a: port {port} can't be had (Address already in use): end the program that has it")
-    assert settings({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking() == ""
+    assert commands({"a": {"run": "sh", "listens": True, "port": port}}, progress=[]).lacking() == ""

@@ -78,7 +78,7 @@ def measure(cell: Cell) -> Measured:
         number=cell.number, tokens_per_s=tokens / (ended - begun),
         contributors=mean(len(merge.contributions) for merge in during) if during else 0.0,
         lasted=ended - begun, finished=done.outcome.kind == "finished",
-        curve=tuple((point.t - begun, point.loss - plan.cluster.loss_floor) for point in done.curve()))
+        curve=tuple((point.t - begun, point.loss - plan.trainer.loss_floor) for point in done.curve()))
 
 
 def _window(tape: Tape, deadline: float) -> tuple[float, float]:

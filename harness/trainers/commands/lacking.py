@@ -1,0 +1,49 @@
+"""What must be there before commands can be started, on this machine or in containers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from diloco_chaos.harness.trainers.commands.settings import CommandSettings
+from diloco_chaos.harness.trainers.core.programs import LINKS, NO_COMPILER, compiler, named, search_path, taken
+
+
+def lacking_here(settings: CommandSettings) -> Iterator[str]:
+    """Programs and folders that are not there, as sentences."""
+    for name, program in settings.programs.items():
+        if not named([program.cwd]) and program.cwd and not Path(program.cwd).is_dir():
+            yield f"{name}: there is no folder {program.cwd!r} to run in"
+        first = shlex.split(program.run)[0]
+        path = search_path(program.env.get("PATH") or os.environ.get("PATH", ""))
+        if not named([first]) and not shutil.which(Path(program.cwd) / first if "/" in first else first, path=path):
+            yield f"{name}: there is no program {first!r}: is it installed, and on the PATH?"
+        if program.port and (why := taken(program.port)):
+            yield f"{name}: {why}"
+    if any(program.meets for program in settings.programs.values()) and not compiler():
+        yield NO_COMPILER
+    if settings.alone is not None:
+        yield from lacking_here(settings.alone)
+
+
+def lacking_in_containers(settings: CommandSettings) -> Iterator[str]:
+    """What can't be done in containers, as sentences."""
+    if LINKS in settings.all_nodes:
+        yield f"{LINKS}: the links' container has that name there: choose another one"
+    for kind, one in settings.nodes.items():
+        if not (one.image or one.service):
+            yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
+                   f"compose.yml, name: SERVICE}}`")
+        if one.peers == "caught" and not compiler():
+            yield f"{kind}: {NO_COMPILER}"
+        if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
+            yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
+    for number, told in enumerate(settings.progress):
+        if told.metrics is not None and not told.metrics.startswith("{run}/"):
+            yield (f"progress {number + 1}: {told.metrics!r} is in a container: write `metrics: "
+                   f"'{{run}}/state/...'`, which the harness sees, too")
+    if settings.alone is not None:
+        yield from lacking_in_containers(settings.alone)
