@@ -216,7 +216,7 @@ AT_POINT = "when: {node: worker-1, failpoint: round.told, count: 5}"
 def test_a_worker_is_killed_at_a_point_of_its_own_code(run_toy):
     result = run_toy(f"{{kill: worker-1, {AT_POINT}, restart_after: 500ms}}")
     stood, = result.history.tape.of(Failpoint, node="worker-1")
-    assert (stood.incarnation, stood["point"], stood["count"]) == (0, "round.told", 5)
+    assert (stood.inc, stood.point, stood.count) == (0, "round.told", 5)
     assert [event.count for event in result.history.tape.of(FailpointPassed, node="worker-1")] == [1, 2, 3, 4]
     killed = result.history.tape.of(Injected)[0].t
     made = [event for event in result.history.tape.of(Step, node="worker-1") if event.inc == 0]
