@@ -49,7 +49,7 @@ def _without(faults: list[Document], gone: int) -> list[Document]:
             continue
         after = fault.get("after")
         if after:
-            before = int(after.fault[1:]) - 1
+            before = int(after["fault"][1:]) - 1
             if before == gone:
                 fault = {key: value for key, value in fault.items() if key != "after"} | {"at": "5s"}
             elif before > gone:

@@ -16,7 +16,6 @@ from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.bounds import Bounds
 from diloco_chaos.chaos.scenario.model import Scenario, named
 from diloco_chaos.chaos.scenario.problems import Problem, fault_names, place
-from diloco_chaos.chaos.scenario.renamed import renamed_key, renamed_value
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
@@ -53,8 +52,7 @@ def _means_nothing(document: Mapping[str, Any], detail: Detail) -> bool:
     """Whether it is a key that is unknown, and was not meant for another one."""
     if detail["type"] != "extra_forbidden":
         return False
-    key = _key(detail["loc"])
-    return not renamed_key(detail["loc"]) and not nearest(key, _known_keys(document, detail["loc"]))
+    return not nearest(_key(detail["loc"]), _known_keys(document, detail["loc"]))
 
 
 def _without(part: Any, locations: Sequence[Sequence[Any]]) -> Any:
@@ -108,10 +106,9 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
         message += f"; {detail['input']!r} is text" + (
             " (leave the quotes out)" if re.fullmatch(r"[\d.]+", detail["input"]) else "")
     if detail["type"] == "extra_forbidden":
-        now, known = renamed_key(where), _known_keys(document, where)
+        known = _known_keys(document, where)
         keys = f" (keys here are {', '.join(sorted(known))})" if where[0] == "faults" else ""
-        message = f"unknown key {_key(where)!r}" + (
-            f": it is called {now!r} now" if now else nearest(_key(where), known) + keys)
+        message = f"unknown key {_key(where)!r}{nearest(_key(where), known)}{keys}"
     elif detail["type"] == "unknown_fault":
         kind = detail["ctx"]["kind"]
         message = (f"no fault {kind!r}{nearest(kind, list(FAULTS)) or '.'} A fault begins with its kind and target, as "
@@ -122,8 +119,6 @@ def _problem(raw: Any, document: Mapping[str, Any], detail: Detail) -> Problem:
         message = f"{_key(where)} is missing"
     elif where:
         message = f"{_written(raw, document, where)}: {message[:1].lower() + message[1:]}"
-        if now := renamed_value(where, detail["input"]):
-            message += f"; {detail['input']!r} is called {now!r} now"
     return Problem(message, *placed(raw, [*where, detail["at"]] if "at" in detail else where))
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.scenario.model import SYNCER, Scenario, joiners
-from diloco_chaos.chaos.scenario.renamed import renamed_event
 from diloco_chaos.chaos.scenario.salvage import Known, Rest
 from diloco_chaos.faults import FAULTS, Composite, CorruptMemory, FailingWrites, Fault, OfProcess, Storm
 from diloco_chaos.harness.base.errors import nearest
@@ -258,9 +257,7 @@ def _event(scenario: Scenario, node: str, event: str, count: int) -> Iterator[st
     mine = trainer.events(role_of(node))
     every = mine | trainer.events("syncer") | trainer.events("learner") | set(KINDS)
     if event not in every:
-        now = renamed_event(event)
-        other = f": it is called {now!r} now;" if now else nearest(event, sorted(mine)) or "."
-        yield f"no event {event!r}{other} docs/evidence.md lists them"
+        yield f"no event {event!r}{nearest(event, sorted(mine)) or '.'} docs/evidence.md lists them"
     elif event not in mine:
         yield f"{node} never records {event}{trainer.absent(event)}: this would never come"
     elif (most := trainer.most(event)) is not None and count > most:

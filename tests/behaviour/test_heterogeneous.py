@@ -101,7 +101,7 @@ def test_whoever_takes_more_in_a_step_weighs_more_by_the_square_of_it():
               and len({part.steps for part in merge.contributions}) == 1]
     assert len(merges) > 20
     for merge in merges:
-        tokens, weights = ([part[name] for part in merge.contributions] for name in ("tokens", "weight"))
+        tokens, weights = ([getattr(part, name) for part in merge.contributions] for name in ("tokens", "weight"))
         assert [count / tokens[2] for count in tokens] == [6, 3, 1]
         assert [weight / weights[2] for weight in weights] == [36, 9, 1]
 

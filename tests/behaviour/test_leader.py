@@ -64,6 +64,6 @@ def test_every_fragment_is_merged_every_h_steps_of_the_kth_quickest(quorum, spee
     pace = sorted(speeds, reverse=True)[quorum - 1] / STEP_S
     cluster = history.plan.cluster
     for fragment in range(cluster.fragments):
-        times = [merge.t for merge in history.merges if merge["fragment"] == fragment and merge.t > history.zero + 2]
+        times = [merge.t for merge in history.merges if merge.fragment == fragment and merge.t > history.zero + 2]
         between = [later - earlier for earlier, later in pairwise(times)]
         assert sum(between) / len(between) * pace == pytest.approx(cluster.sync_every, rel=0.05)

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
+from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 
 MODES = [{"mode": "decoupled"}, {"mode": "streaming"}, {"mode": "diloco"}]
@@ -43,7 +44,7 @@ def test_a_dead_learner_costs_the_others_nothing_only_where_nobody_waits_for_it(
         history = performed(mode, {"kill": "learner-2", "at": "1s", "restart_after": "3s"}).history
         dead = history.spans[0]
         made[mode["mode"]] = sum(dead.injected < event.t < dead.injected + 3 for event in history.tape.of(
-            "step", node="learner-1"))
+            Step, node="learner-1"))
     assert made["decoupled"] >= 48  # 3 s at 60 ms a step
     assert made["streaming"] <= 10  # H and tau
     assert made["diloco"] <= 8

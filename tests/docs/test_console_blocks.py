@@ -11,10 +11,12 @@ from typer.main import get_command
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.pytest.plugin import _OPTIONS as OF_PYTEST
 from diloco_chaos.chaos.report.forms.registry import GROUP as REPORTS
-from diloco_chaos.chaos.runner import backends
 from diloco_chaos.harness.base.registries import points
+from diloco_chaos.harness.places.registry import places
 from diloco_chaos.scenarios import find
 from doc_blocks import ROOT, in_backticks, typed
+
+PLACES = [place.name for place in places()]
 
 OTHERS = {"git", "pip", "python3", "mkdir", "cd", ".", "docker", "curl", "kubectl"}
 """Programs that are not ours: nothing of theirs is tried here."""
@@ -81,7 +83,7 @@ def test_a_command_takes_what_is_typed(words):
 
 def named_things(given):
     """Scenarios, places and forms that are named and do not exist."""
-    known = {"scenario": set(find()), "scenarios": set(find()), "on": set(backends.names()),
+    known = {"scenario": set(find()), "scenarios": set(find()), "on": set(PLACES),
              "form": {point.name for point in points(REPORTS)}}
     return [value for key, values in given.items() if key in known and values
             for value in (values if isinstance(values, list | tuple) else [values])
@@ -103,7 +105,7 @@ def test_pytest_takes_what_is_typed(words):
             option = OF_PYTEST[name]
             option.type(value)
             assert value in (option.choices or [value])
-            assert name != "on" or value in backends.names()
+            assert name != "on" or value in PLACES
         elif word in STEERS_PYTEST:
             left = left[1:] if word != "-v" else left
         else:

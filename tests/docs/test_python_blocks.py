@@ -1,6 +1,7 @@
 """Every piece of Python in the documentation does what the page says: it is executed, as its reader would have it."""
 
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,17 +10,30 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import entry_points
 from textwrap import dedent
+from typing import Literal
 
 import pytest
 from hypothesis import settings
 
 import diloco_chaos
-from diloco_chaos import RoundTrainer, SimpleSettings, freeze, simulate
+from diloco_chaos import (
+    EVERYWHERE,
+    LocalSite,
+    Option,
+    Place,
+    RoundTrainer,
+    SimpleSettings,
+    Tensors,
+    Undo,
+    UndoLog,
+    freeze,
+    simulate,
+)
 from diloco_chaos.chaos.pytest.plugin import _OPTIONS as OF_PYTEST
 from diloco_chaos.chaos.scenario.loading import parse
-from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.places.registry import refusal
 from diloco_chaos.harness.record.tape.reading import Tape
-from doc_blocks import blocks, every_block, in_backticks
+from doc_blocks import ROOT, blocks, every_block, in_backticks
 from packages import installed
 
 PYTHON = {block.first: block for block in blocks("python")}
@@ -36,9 +50,9 @@ def block(first):
     return found
 
 
-TREATED = {"class Hiccup(Fault):", "class Reconnects(BaseModel):", "from diloco_chaos import freeze, load, simulate",
-           "class Walk(RoundTrainer):", "import diloco_chaos", '@pytest.mark.chaos("my-scenario.yaml"',
-           "from hypothesis import given, settings"}
+TREATED = {"class Hiccup(Fault):", "class Nice(Place):", "class Unplug(Undo):", "class Reconnects(BaseModel):",
+           "from diloco_chaos import freeze, load, simulate", "class Walk(RoundTrainer):", "import diloco_chaos",
+           '@pytest.mark.chaos("my-scenario.yaml"', "from hypothesis import given, settings"}
 """A test below executes each."""
 SHOWN = {"text": "what a program prints, and a diagram"}
 """Languages of blocks that are no code, and what they are."""
@@ -83,10 +97,29 @@ def test_the_fault_is_a_fault(package):
     assert [span.planned.fault.describe() for span in result.history.spans] == ["hiccup of learner-2"]
 
 
+def test_the_place_has_its_option_its_launcher_and_its_refusals(tmp_path):
+    given = Option("acme_niceness", "How far nodes give way.", 10, between=(1, 19))
+    made = executed(block("class Nice(Place)"), Place=Place, EVERYWHERE=EVERYWHERE, NICENESS=given)["Nice"]
+    place = made.chosen({"acme_niceness": 7})
+    site = place.site(tmp_path, lambda event: None, UndoLog(tmp_path / "undo.jsonl", "c0ffee" * 4))
+    assert isinstance(site, LocalSite)
+    assert site._launcher("learner-1") == ("nice", "-n", "7")
+    assert refusal(place, {"exhaust_memory"}).startswith("processes that give way share their memory with all others")
+    assert refusal(place, {"disconnect"}).startswith("processes that give way can't do that")
+
+
+def test_the_undo_says_what_it_did_and_does_it():
+    unplugged = []
+    kind = executed(block("class Unplug(Undo)"), Undo=Undo, Literal=Literal,
+                    unplugged=lambda board, token: unplugged.append((board, token)) or True)["Unplug"]
+    undo = kind(number=1, board="b7")
+    assert (undo.describe(), undo.heal("c0ffee"), unplugged) == ("b7 unplugged", True, [("b7", "c0ffee")])
+
+
 CHECK = """
     from collections import Counter
     from pydantic import BaseModel
-    from diloco_chaos import Finding, History, Unknown, check
+    from diloco_chaos import Finding, History, Unknown, check, events
     """
 
 
@@ -176,4 +209,9 @@ def test_the_public_names_are_those_that_the_page_lists():
     """`from diloco_chaos import ...` in docs/extending.md."""
     [code] = [code for code in in_backticks(r"from diloco_chaos import[^`]+") if code.page == "docs/extending.md"]
     listed = {name.strip() for name in code.text.removeprefix("from diloco_chaos import").replace("\n", " ").split(",")}
-    assert listed <= set(diloco_chaos.__all__)
+    assert listed == set(diloco_chaos.__all__)
+
+
+def test_the_example_imports_nothing_else():
+    code = "".join(path.read_text() for path in (ROOT / "examples/extension/acme_chaos").glob("*.py"))
+    assert re.findall(r"(?:from|import) diloco_chaos\.\S+", code) == []

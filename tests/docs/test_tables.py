@@ -10,12 +10,14 @@ from ruamel.yaml import YAML
 from diloco_chaos.chaos.pytest.plugin import _OPTIONS as OF_PYTEST
 from diloco_chaos.chaos.registry import CHECKS
 from diloco_chaos.chaos.report.forms.registry import GROUP as REPORTS
-from diloco_chaos.chaos.runner import backends
 from diloco_chaos.harness.base.extras import Extra
 from diloco_chaos.harness.base.registries import points
 from diloco_chaos.harness.places.kubernetes.settings import KubernetesSettings
+from diloco_chaos.harness.places.registry import places
 from diloco_chaos.harness.places.slurm.settings import SlurmSettings
 from diloco_chaos.harness.trainers.commands.settings import NodeKind
+
+PLACES = [place.name for place in places()]
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,4 +96,4 @@ def test_the_groups_of_entry_points_are_those_of_the_page():
 @pytest.mark.parametrize("page", ["README.md", "docs/glossary.md"])
 def test_every_place_is_named(page):
     text = (ROOT / page).read_text()
-    assert all(f"`{name}`" in text or f"--on {name}" in text for name in backends.names() if name != "local")
+    assert all(f"`{name}`" in text or f"--on {name}" in text for name in PLACES if name != "local")

@@ -6,8 +6,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diloco_chaos import Finding, History, Unknown, check
-from diloco_chaos.harness.record.tape.events import Hello
+from diloco_chaos import Finding, History, Unknown, check, events
 
 
 class Reconnects(BaseModel):
@@ -24,7 +23,7 @@ def reconnects(history: History, bound: Reconnects) -> Finding:
     """No learner connects again more often than it may."""
     if history.zero is None:
         raise Unknown("the cluster never was steady")
-    again = Counter(event.learner for event in history.tape.of(Hello, node=history.syncer)
+    again = Counter(event.learner for event in history.tape.of(events.Hello, node=history.syncer)
                     if event.t > history.zero)
     learner, most = again.most_common(1)[0] if again else ("nobody", 0)
     return Finding(most <= bound.at_most, f"{most} by {learner}", f"≤ {bound.at_most}",

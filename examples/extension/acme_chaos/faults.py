@@ -7,10 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from diloco_chaos import Drawn, LinkFault
-from diloco_chaos.harness.base.units import Rate, Seconds, show_seconds
-from diloco_chaos.harness.links.probe import Sounding
-from diloco_chaos.harness.links.toxic import Toxic
+from diloco_chaos import Drawn, LinkFault, Sounding, Toxic, units
 
 
 class NicBrownout(LinkFault):
@@ -22,9 +19,9 @@ class NicBrownout(LinkFault):
     drawn = Drawn(1000, {"for": ("1s", "2s", "3s"), "delay": ("10ms", "40ms"), "rate": ("1MB/s", "200kB/s")})
 
     kind: Literal["nic_brownout"] = "nic_brownout"
-    delay: Seconds = Field(0.01, gt=0)
+    delay: units.Seconds = Field(0.01, gt=0)
     """Each way."""
-    rate: Rate = Field(1e6, ge=1e3)
+    rate: units.Rate = Field(1e6, ge=1e3)
     """Bytes per second each way."""
 
     def attributes(self) -> Mapping[str, int]:
@@ -47,4 +44,4 @@ class NicBrownout(LinkFault):
 
     def what(self) -> str:
         """Brown."""
-        return f"in a brownout (+{show_seconds(self.delay)}, {self.rate / 1e6:g} MB/s)"
+        return f"in a brownout (+{units.show_seconds(self.delay)}, {self.rate / 1e6:g} MB/s)"

@@ -7,15 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from diloco_chaos import Place
-from diloco_chaos.harness.places.base import EVERYWHERE, Ability, Recorder
-from diloco_chaos.harness.places.place import Option, Requirement
-from diloco_chaos.harness.places.simulated.place import Simulated
-from diloco_chaos.harness.simulation.parameters import Parameters
+from diloco_chaos import EVERYWHERE, Ability, Option, Parameters, Place, Recorder, Requirement, Simulated
 
 if TYPE_CHECKING:  # a place is looked at by commands that run nothing
-    from diloco_chaos.harness.places.site import Site
-    from diloco_chaos.harness.record.undo_log import UndoLog
+    from diloco_chaos import Site, UndoLog
 
 NICENESS = Option("acme_niceness", "How far nodes give way, for --on acme-nice.", 10, between=(1, 19))
 
@@ -41,7 +36,7 @@ class Nice(Place):
 
     def site(self, run: Path, record: Recorder, undo_log: UndoLog) -> Site:
         """That of local processes, with a launcher of our own."""
-        from diloco_chaos.harness.places.local.site import LocalSite
+        from diloco_chaos import LocalSite
         return LocalSite(run, record, undo_log, launcher=lambda node: ("nice", "-n", str(self._niceness)))
 
     @classmethod

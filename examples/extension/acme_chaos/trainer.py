@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from diloco_chaos import RoundTrainer, SimpleSettings
-from diloco_chaos.harness.base.tensors import Tensors
-from diloco_chaos.harness.trainers.api.settings import Coupling
+from diloco_chaos import Coupling, RoundTrainer, SimpleSettings, Tensors
 
 
 class WalkSettings(SimpleSettings):

@@ -18,6 +18,7 @@ from benchmarks.figures.canonical import RUNS
 from diloco_chaos.chaos.runner import virtual_runtime
 from diloco_chaos.chaos.runner.virtual_runtime import VirtualStage
 from diloco_chaos.harness.base import tensors
+from diloco_chaos.harness.record.tape.events import Custom
 from diloco_chaos.harness.simulation.world import World
 from diloco_chaos.harness.trainer.algorithm import outer_optimizer
 from diloco_chaos.harness.trainer.algorithm.codec import Codec
@@ -85,9 +86,11 @@ def test_other_names_words_and_digests_change_none(before, monkeypatch, request)
     monkeypatch.setattr(virtual_runtime, "World", lambda seed: World(f"the plan has one more setting than in {seed}"))
     note = VirtualStage._note
 
-    def more(self, node, incarnation, event, fields):
-        note(self, node, incarnation, "news", {"of": event})
-        note(self, node, incarnation, event, {**fields, "reason": "in other words", "more": 1})
+    def more(self, node, incarnation, event):
+        note(self, node, incarnation, Custom(kind="news", fields={"of": event.event}))
+        if hasattr(event, "reason"):
+            event.reason = "in other words"
+        note(self, node, incarnation, event)
     monkeypatch.setattr(VirtualStage, "_note", more)
     assert changed(before, ("decoupled.kills", "int4", "data_parallel")) == set()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 LAST_HEALED = 14.188  # when the last fault of `storm` was undone
 
@@ -69,7 +68,7 @@ def test_stalls_before_the_first_fault_excuse_no_later_one(storm):
 def test_only_the_syncers_merges_end_a_gap(calm):
     # What a learner's tape calls a merge is none: nothing was committed.
     gap = [merge for merge in calm.all("merge") if 3 <= merge.t < 5]
-    story = calm.silent("merge", 3, 5).plus(*(dataclasses.replace(merge, node="learner-2") for merge in gap))
+    story = calm.silent("merge", 3, 5).plus(*(structs.replace(merge, node="learner-2") for merge in gap))
     assert story.verdict("no_global_stall").verdict == "failed"
 
 
@@ -458,13 +457,13 @@ def _second_life(storm, **changes):
     def mine(part):
         return (part.learner, part.incarnation) == ("learner-1", 1)
     return storm.forged("merge", contributions=lambda parts: [
-        part | changes if mine(part) else part for part in parts])
+        structs.replace(part, **changes) if mine(part) else part for part in parts])
 
 
 def _dropped_steps(story, steps):
     """Steps as they would be at half the pace: their events moved to after the end, so that their fates stay known."""
     late = {id(event) for event in steps}
-    return story.having(events=tuple(dataclasses.replace(event, t=99.0) if id(event) in late else event
+    return story.having(events=tuple(structs.replace(event, t=99.0) if id(event) in late else event
                                      for event in story.events))
 
 

@@ -1,6 +1,7 @@
 """While a whole run is down, and is started again, nothing is held against it; everything before and after is."""
 
 import pytest
+from msgspec import structs
 
 CUT = {"run": "before", "checkpoint": 3}
 
@@ -82,11 +83,11 @@ def test_a_fault_while_all_were_down_tells_nothing_of_bystanders(storm):
 
 def test_whoever_was_starting_when_all_were_ended_is_back_with_its_successor(storm):
     spawn = next(event for event in storm.all("spawn", "harness")
-                 if event["incarnation"] == 1 and event["target"] != "syncer")
-    name = spawn["target"]
+                 if event.incarnation == 1 and event.target != "syncer")
+    name = spawn.target
 
     def second(parts):
-        return [part | {"incarnation": 2} if (part["learner"], part["incarnation"]) == (name, 1) else part
+        return [structs.replace(part, incarnation=2) if (part.learner, part.incarnation) == (name, 1) else part
                 for part in parts]
     hello = storm.one("hello", "syncer", learner=name, incarnation=1)
     told = gone_on(storm, spawn.t + 0.1).said(spawn.t + 0.2, "harness", "spawn", target=name, incarnation=2)

@@ -344,7 +344,7 @@ def test_a_link_leads_nowhere_while_the_syncer_that_was_killed_is_not_back(storm
     story = storm.forged(healed, observed={"back": False}).said(
         8.0, "harness", "exit", target="syncer", incarnation=0, status=-9, killed=True)
     if back is not None:
-        story = story.said(back, "syncer", "resumed", incarnation=1, versions=[], digests=[], step=0, processed=0)
+        story = story.said(back, "syncer", "resumed", versions=[], digests=[], step=0, processed=0)
     assert story.verdict("all_undone").verdict == verdict, healed.t
 
 

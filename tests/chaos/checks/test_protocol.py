@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import pytest
+from msgspec import structs
 
 from diloco_chaos.chaos.evidence.token_accounting import closing_intervals
 from forged_runs import ALWAYS
@@ -60,7 +61,8 @@ def test_the_same_step_numbers_of_two_learners_are_not_the_same_steps(calm):
     assert {event.step for event in calm.all("step", "learner-1")} >= set(range(1, 140))
     assert {event.step for event in calm.all("step", "learner-2")} >= set(range(1, 140))
     assert calm.verdict("exactly_once").verdict == "passed"
-    swapped = calm.forged("merge", contributions=lambda parts: [part | {"learner": "learner-2"} for part in parts])
+    swapped = calm.forged("merge", contributions=lambda parts: [structs.replace(part, learner="learner-2")
+                                                                for part in parts])
     assert "merged again" in " ".join(swapped.verdict("exactly_once").evidence)
 
 
@@ -98,7 +100,7 @@ def test_a_step_without_a_fate_is_named(calm):
     receipt = next(event for event in calm.all("received", "learner-2") if event.closed == 8)
     verdict = calm.forged(receipt, closed=9).verdict("exactly_once")
     assert verdict.verdict == "failed"
-    assert verdict.evidence == [f"fragment {receipt['fragment']}, learner-2.0: version {receipt['version']} closed 9 "
+    assert verdict.evidence == [f"fragment {receipt.fragment}, learner-2.0: version {receipt.version} closed 9 "
                                 f"steps, but 8 had no fate"]
 
 
@@ -125,7 +127,7 @@ def test_fates_are_unknown_where_a_merge_is_missing_from_the_syncers_tape(calm):
 
 def test_a_step_merged_again_in_place_of_a_merge_that_is_missing_does_not_pass(calm):
     first, second = _two_of_a_fragment(calm)
-    story = calm.part(second, first=first.contributions[0]["first"]).without(first)
+    story = calm.part(second, first=first.contributions[0].first).without(first)
     assert story.verdict("exactly_once").verdict != "passed"
 
 
@@ -148,8 +150,8 @@ def test_a_receiver_that_applied_other_bytes_is_named(calm):
     verdict = calm.forged(receipt, digest="0" * 32).verdict("replica_consistency")
     assert verdict.verdict == "failed"
     assert verdict.measured == f"1 of {len([e for e in calm.all('received') if e.t <= calm.end])} receipts differ"
-    assert verdict.evidence == [f"learner-3.0 applied other bytes for fragment {receipt['fragment']} version "
-                                f"{receipt['version']} at {receipt.t:.2f} s"]
+    assert verdict.evidence == [f"learner-3.0 applied other bytes for fragment {receipt.fragment} version "
+                                f"{receipt.version} at {receipt.t:.2f} s"]
 
 
 def test_a_version_with_two_contents_is_named(calm):
@@ -201,10 +203,10 @@ def test_a_learner_that_went_back_to_an_older_version_is_named(calm):
 
 def test_a_new_incarnation_begins_with_nothing_older_than_what_was_there_when_it_came(storm):
     receipt = next(event for event in storm.all("received", "learner-1") if event.inc == 1)
-    digest = storm.one("initial").digests[receipt["fragment"]]
+    digest = storm.one("initial").digests[receipt.fragment]
     verdict = storm.forged(receipt, version=0, digest=digest).verdict("replica_consistency")
     assert verdict.verdict == "failed"
-    assert verdict.evidence[0].startswith(f"learner-1.1 began with version 0 of fragment {receipt['fragment']}, and ")
+    assert verdict.evidence[0].startswith(f"learner-1.1 began with version 0 of fragment {receipt.fragment}, and ")
 
 
 @pytest.mark.parametrize("missing", ["received", "merge", "initial"])
@@ -269,7 +271,7 @@ def test_what_was_answered_before_a_connection_broke_is_not_carried_on_top_of_a_
     story = perform(lose, budget=50, max_staleness=1)
     mine = [event for event in story.events if event.node == "learner-1"
             and getattr(event, "fragment", 3) == 3 and event.event in ("outer_gradient", "disconnected", "received")]
-    assert any(answer and broken and receipt["step"] > answer.step
+    assert any(answer and broken and receipt.step > answer.step
                for receipt, answer, broken in closing_intervals(mine))
     assert story.verdict("weights_correct").verdict == "passed"
 
@@ -288,7 +290,7 @@ def test_one_answer_that_is_missing_is_enough(calm):
 
 
 def test_weights_are_unknown_where_the_learners_tape_ends_before_its_answer(calm):
-    story = calm.without(lambda event: "learner-4" in (event.node, event.target) and event.t > 5)
+    story = calm.without(lambda event: "learner-4" in (event.node, getattr(event, "target", "")) and event.t > 5)
     verdict = story.verdict("weights_correct")  # nobody knows how it ended
     assert verdict.verdict == "unknown"
     assert "the tape of learner-4.0 lacks its answer to round" in verdict.evidence[0]
@@ -351,7 +353,7 @@ def test_a_contribution_that_arrived_from_a_learner_that_was_gone_is_named(storm
     merge = next(merge for merge in storm.all("merge") if merge.t > after)
     part = next(part for before in reversed(storm.all("merge")) if before.t < after - 1
                 for part in before.contributions if part.learner == learner)
-    story = storm.forged(merge, contributions=lambda parts: [*parts, part | {"arrived": merge.quorum_at}],
+    story = storm.forged(merge, contributions=lambda parts: [*parts, structs.replace(part, arrived=merge.quorum_at)],
                          asked=lambda asked: [*asked, learner])
     assert story.verdict("quorum_respected").verdict == "failed"
 
@@ -460,7 +462,7 @@ def _two_of_a_fragment(story):
     first = story.all("merge")[20]
     second = next(merge for merge in story.all("merge", fragment=first.fragment)
                   if merge.version == first.version + 1)
-    assert first.contributions[0]["learner"] == second.contributions[0]["learner"] == "learner-1"
+    assert first.contributions[0].learner == second.contributions[0].learner == "learner-1"
     return first, second
 
 

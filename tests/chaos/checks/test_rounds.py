@@ -34,8 +34,8 @@ def made(*rounds, **settings):
         "round": number, "step": number, "version": index, "contributions": [
             {"learner": f"w-{member}", "incarnation": 0, **words} for member in range(1, members + 1)]})
         for index, (number, members, words) in enumerate(rounds)]
-    fault = [an_event(5.0, "harness", 0, event, {"fault": "f1", "kind": "pause", "targets": ["w-1"], "description": "",
-                                              "observed": {}}) for event in ("injecting", "injected")]
+    fault = [an_event(5.0, "harness", 0, "injecting", {"fault": "f1", "kind": "pause", "targets": ["w-1"]}),
+             an_event(5.0, "harness", 0, "injected", {"fault": "f1"})]
     return history([an_event(0.0, "syncer", 0, "steady", {"step": 0}), *syncer, *fault], **settings)
 
 

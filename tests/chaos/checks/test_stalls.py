@@ -47,7 +47,7 @@ def test_a_fragment_whose_turn_is_left_out_is_told(calm, start, end):
 def test_a_clock_that_runs_ahead_of_all_learners_leaves_out_no_turn(calm):
     """A syncer that stood still for a moment hears of many steps at once."""
     late = next(merge for merge in calm.all("merge", fragment=2) if merge.t > 5)
-    assert calm.forged(late, step=late["step"] + 60).verdict("fragments_in_turn").verdict == "passed"
+    assert calm.forged(late, step=late.step + 60).verdict("fragments_in_turn").verdict == "passed"
 
 
 def test_what_waits_while_somebody_is_hit_is_not_judged(storm):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diloco_chaos.chaos.evidence.parts import parts_of
 from diloco_chaos.chaos.evidence.token_accounting import account, closing_intervals
+from diloco_chaos.harness.record.tape.events import Merge
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.tape.series import Series
 from recorded_events import an_event
 
 NODE = ("learner-1", 0)
@@ -61,7 +65,8 @@ class Life:
         for event in self.events:
             if event.event == "step":
                 steps.setdefault((event.node, event.inc), []).append(event)
-        return account(self.plan, Tape(self.events), steps, [event for event in self.events if event.event == "merge"])
+        return account(self.plan, Tape(self.events), {node: Series.of(taken) for node, taken in steps.items()},
+                       parts_of([event for event in self.events if isinstance(event, Merge)]))
 
     def fates(self):
         """The fates of fragment 0 in the order of the steps; the tape must not contradict itself."""
@@ -182,8 +187,10 @@ def test_tokens_are_counted_by_fate_weighted_by_the_fragments_sizes(life):
     assert accounting.processed == 160
     assert accounting.by_fate == {"merged": round(160 * sizes[0] / sum(sizes)),
                                   "outstanding": round(160 * sum(sizes[1:]) / sum(sizes))}
-    assert accounting.useful(NODE) == dict.fromkeys(range(1, 11), sizes[0] / sum(sizes))
-    assert accounting.useful(("learner-2", 0)) == {}
+    steps, shares = accounting.shares(NODE)
+    assert (steps.tolist(), shares.tolist()) == (list(range(1, 11)), [sizes[0] / sum(sizes)] * 10)
+    assert accounting.useful(NODE, np.array([3, 2])).tolist() == [sizes[0] / sum(sizes)] * 2
+    assert accounting.shares(("learner-2", 0))[0].size == 0
 
 
 @pytest.mark.parametrize("run", ["calm", "brief", "paper", "storm", "reborn"])
@@ -262,7 +269,7 @@ def test_a_hole_among_steps_that_were_not_merged_is_a_violation_too(life):
 
 def test_a_receipt_closes_the_newest_answer_and_knows_whether_the_connection_broke_since(life):
     life.answers(1, 3).receives(1, 3, 3).answers(4, 5).answers(4, 6).breaks().receives(2, 6, 3).receives(3, 6, 0)
-    found = [(receipt["version"], answer and answer.step, broken)
+    found = [(receipt.version, answer and answer.step, broken)
              for receipt, answer, broken in closing_intervals(life.events)]
     assert found == [(1, 3, False), (2, 6, True), (3, None, False)]
 

@@ -38,7 +38,7 @@ def test_who_was_killed_is_out_until_it_is_merged_from_again(storm):
     kill = storm.one("exit", "harness", target="learner-1")
     spawn = next(event for event in storm.all("spawn", "harness", target="learner-1") if event.t > kill.t)
     first = next(merge for merge in storm.all("merge") if merge.t > spawn.t and any(
-        part["learner"] == "learner-1" for part in merge["contributions"]))
+        part.learner == "learner-1" for part in merge.contributions))
     assert gone == pytest.approx(kill.t, abs=0.01)
     assert back == first.t
 

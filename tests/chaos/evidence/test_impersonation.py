@@ -23,7 +23,7 @@ def disconnected(t, incarnation=0):
 
 
 def found(*events):
-    return usurpations(History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events), {})))
+    return usurpations(History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events))))
 
 
 def test_a_learner_that_comes_back_and_one_that_is_started_again_take_nobodys_place():

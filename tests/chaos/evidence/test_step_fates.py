@@ -24,8 +24,8 @@ def test_who_has_no_fate_yet_gets_it_as_in_a_dictionary(given_):
                 expected.setdefault(step, fate)
     assert dict(fates) == expected
     assert len(fates) == len(expected)
-    assert [fate for begin, end, fate in fates.runs() for _ in range(begin, end)] == [
-        expected.get(step, "") for step in STEPS]
+    assert [fates.at(place) for place in range(len(STEPS))] == [expected.get(step, "") for step in STEPS]
+    assert fates.have("merged", "late").tolist() == [expected.get(step) in ("merged", "late") for step in STEPS]
 
 
 def test_a_fate_can_be_changed_and_given_only_once():

@@ -53,8 +53,8 @@ def test_every_incarnation_of_the_syncer_counts():
     history = run({"kill": "syncer", "at": "1s", "restart_after": "300ms"}).history
     last = {event.inc: event for event in history.tape.of(Traffic)}
     assert set(last) == {0, 1}
-    assert crossed(history).total == sum(sum(event[way].values()) for event in last.values()
-                                         for way in ("sent", "received"))
+    assert crossed(history).total == sum(sum(way.values()) for event in last.values()
+                                         for way in (event.sent, event.received))
 
 
 def test_what_a_syncer_did_not_live_to_tell_is_not_held_against_the_tokens_of_that_time():
@@ -74,7 +74,7 @@ def test_the_report_and_the_document_tell_it(tmp_path, monkeypatch):
     assert "broadcast" in wire
     done = CliRunner().invoke(application(), ["run", "s.yaml", "--on", "simulated", "--json"])
     told = json.loads(done.stdout)["bytes"]
-    assert told.received["outer_gradient"] > 0 < told.sent["broadcast"]
+    assert told["received"]["outer_gradient"] > 0 < told["sent"]["broadcast"]
 
 
 def test_a_run_that_told_nothing_crossed_nothing():

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.chaos.evidence.truncated import Untold, untold
+from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
 from diloco_chaos.harness.record.tape.reading import Tape
+from diloco_chaos.harness.record.tape.series import Series
 from forged_runs import ALWAYS, Story, stormy
 from recorded_events import an_event
 
@@ -70,24 +71,24 @@ def steps(*times):
 def test_it_can_have_gone_on_as_fast_as_it_was_until_it_was_lost():
     told = steps(1.0, 1.5, 1.75)
     gone = an_event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
-    found = untold(Tape([*told, gone]), {("a", 0): told})[("a", 0)]
-    assert found == Untold(1.75, 3.0, 0.25, 16.0, 3)
+    found = truncated(Tape([*told, gone]), {("a", 0): Series.of(told)})[("a", 0)]
+    assert found == Truncated(1.75, 3.0, 0.25, 16.0, 3)
     assert list(found.steps(np.asarray([1.0, 1.75, 1.8, 2.5, 3.0, 9.0]))) == [0, 0, 1, 4, 6, 6]
-    assert found.may_have_made(5, 2.0)
-    assert not found.may_have_made(6, 2.0)
+    assert found.known(np.asarray([2, 5, 6]), np.asarray([2.0, 2.0, 2.0])).tolist() == [2, 3, 6]
 
 
 def test_of_a_node_that_was_killed_on_its_machine_everything_is_told():
     told = steps(1.0, 1.5)
     gone = an_event(3.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "status": -9, "killed": True})
-    assert untold(Tape([*told, gone]), {("a", 0): told}) == {}
+    assert truncated(Tape([*told, gone]), {("a", 0): Series.of(told)}) == {}
 
 
 def lost_at(t, *more, **fields):
     """What is not known of a process with these steps that was lost then."""
     told = steps(1.0, 1.5, 1.75)
     gone = an_event(t, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE, **fields})
-    return untold(Tape(sorted([*told, gone, *more], key=lambda event: event.t)), {("a", 0): told}, 0.01)[("a", 0)]
+    tape = Tape(sorted([*told, gone, *more], key=lambda event: event.t))
+    return truncated(tape, {("a", 0): Series.of(told)}, 0.01)[("a", 0)]
 
 
 def test_what_its_machine_has_answered_to_is_known():
@@ -107,5 +108,6 @@ def test_who_was_given_up_before_was_heard_of_no_more():
 def test_one_that_was_lost_after_its_first_step_was_as_quick_as_the_quickest():
     told = steps(1.0)
     gone = an_event(2.0, "harness", 0, "exit", {"target": "a", "incarnation": 0, "lost": GONE})
-    found = untold(Tape([*told, gone]), {("a", 0): told, ("b", 0): steps(1.0, 1.25, 2.0)})[("a", 0)]
-    assert found.fastest == 0.25
+    others = Series.of(steps(1.0, 1.25, 2.0))
+    found = truncated(Tape([*told, gone]), {("a", 0): Series.of(told), ("b", 0): others})
+    assert found["a", 0].fastest == 0.25

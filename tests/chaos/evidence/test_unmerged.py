@@ -33,9 +33,9 @@ def test_nothing_is_missing_and_nothing_is_listed_that_was_merged(broken):
     listed = unmerged(history)
     for fragment in table:
         lost = sum(one.tokens for one in listed if one.fragment == fragment.index and one.why != SKIPPED)
-        merged = sum(step["tokens"] for (index, node), fates in history.accounting.fates.items()
+        merged = sum(step.tokens for (index, node), fates in history.accounting.fates.items()
                      if index == fragment.index
-                     for step in history.steps[node] if fates[step["step"]] == MERGED)
+                     for step in history.steps[node] if fates[step.step] == MERGED)
         assert lost + merged == history.accounting.processed
     assert all(one.tokens == one.batches * history.plan.cluster.tokens_per_step_of(one.learner) for one in listed)
 
@@ -53,7 +53,7 @@ def test_every_reason_is_given_to_whom_it_belongs(broken):
 
 def test_batches_are_told_as_they_lie_in_the_shard(broken):
     history = broken.history
-    taken = {node: {event["step"]: event["position"] for event in events} for node, events in history.steps.items()}
+    taken = {node: {event.step: event.position for event in events} for node, events in history.steps.items()}
     for one in unmerged(history):
         if one.why == SKIPPED:
             continue
@@ -68,9 +68,9 @@ def test_every_batch_that_was_leased_was_merged_or_is_listed(broken):
     history = broken.history
     for fragment in range(len(history.plan.cluster.fragment_table())):
         for name in history.plan.cluster.names:
-            merged = {step["position"] for (index, node), fates in history.accounting.fates.items()
+            merged = {step.position for (index, node), fates in history.accounting.fates.items()
                       if (index, node[0]) == (fragment, name)
-                      for step in history.steps[node] if fates[step["step"]] == MERGED}
+                      for step in history.steps[node] if fates[step.step] == MERGED}
             listed = [batch for one in unmerged(history) if (one.fragment, one.learner) == (fragment, name)
                       for first, last in one.ranges for batch in range(first, last + 1)]
             assert sorted([*merged, *listed]) == list(range(max([*merged, *listed]) + 1))
@@ -82,8 +82,8 @@ def test_every_batch_that_was_leased_was_merged_or_is_listed(broken):
 def test_what_data_parallelism_took_back_and_did_again_is_not_listed(mode):
     history = run({"kill": "learner-1", "at": "2s", "restart_after": "1s"}, mode=mode).history
     assert {"rolled back", "interrupted"} & set(history.accounting.by_fate)
-    merged = {(node[0], step["position"]) for (_, node), fates in history.accounting.fates.items()
-              for step in history.steps[node] if fates[step["step"]] == MERGED}
+    merged = {(node[0], step.position) for (_, node), fates in history.accounting.fates.items()
+              for step in history.steps[node] if fates[step.step] == MERGED}
     listed = {(one.learner, batch) for one in unmerged(history) for first, last in one.ranges
               for batch in range(first, last + 1)}
     assert not listed & merged
@@ -95,7 +95,7 @@ def test_nothing_is_trained_on_twice_where_what_a_learner_did_before_it_died_was
                   {"kill": "learner-1", "at": "2s", "restart_after": "1s"},
                   {"kill": "syncer", "at": "1500ms", "restart_after": "500ms"},
                   budget="200 steps", heartbeat_timeout=silence).history
-    unheard, again = ([step["position"] for step in history.steps["learner-1", number]] for number in (0, 1))
+    unheard, again = ([step.position for step in history.steps["learner-1", number]] for number in (0, 1))
     assert len(unheard) > 25
     assert max(unheard) < min(again) < max(unheard) + 200
     assert history.accounting.violations == []
@@ -105,7 +105,7 @@ def test_a_process_begins_behind_what_is_leased_also_where_somebody_has_used_its
     history = run({"power_loss": "learner-1", "at": "2s", "restart_after": "1s"},
                   {"poison": "learner-1", "after": {"fault": "f1", "wait": "700ms"}, "content": "nan", "count": 1},
                   budget="200 steps").history
-    taken = [{step["position"] for step in history.steps["learner-1", number]} for number in (0, 1)]
+    taken = [{step.position for step in history.steps["learner-1", number]} for number in (0, 1)]
     assert len(taken[1]) > 50
     assert not taken[0] & taken[1]
     assert history.accounting.violations == []

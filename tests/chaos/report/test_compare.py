@@ -192,7 +192,7 @@ def test_json_is_one_object_with_a_list_of_modes(tmp_path):
     assert [one["mode"] for one in answer["modes"]] == ["diloco", "decoupled"]
     for one in answer["modes"]:
         assert {"goodput", "loss", "bytes_per_token", "longest_stall_s"} <= set(one)
-    assert answer.plan == freeze(load(str(file))[0], 3).digest
+    assert answer["plan"] == freeze(load(str(file))[0], 3).digest
 
 
 def test_ctrl_c_says_so_and_where_its_runs_are(tmp_path):

@@ -254,8 +254,8 @@ def test_clocks_are_compared_and_told(ground):
 def test_what_pods_use_is_the_run_s(ground):
     here = Sample(1.0, 2, 0.5, 0.3, 1.2, 0.0, 0.02, 0.4, 0.1, 0.0, 1.0, 2.0, 0.1, 0.5, 0.01)
     found, = ground.until(lambda: ground.cluster.having(Watched).machines(here))
-    assert found["machine"] == "harness"  # all pods are on this machine
-    assert found["ours"] >= 0.3
+    assert found.machine == "harness"  # all pods are on this machine
+    assert found.ours >= 0.3
 
 
 def test_a_drained_machine_gets_no_pod_any_more(ground):

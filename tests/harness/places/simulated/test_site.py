@@ -395,7 +395,7 @@ def test_a_clock_that_jumps_leaves_the_tape_in_the_time_of_the_world():
         assert at - 0.1 < fields["began"] < at
     for at, *_, fields in run.of("merge"):
         assert fields["opened"] <= fields["closed"] <= at
-        assert all(fields["opened"] <= part["arrived"] <= at for part in fields["contributions"])
+        assert all(fields["opened"] <= part.arrived <= at for part in fields["contributions"])
     run.end()
 
 

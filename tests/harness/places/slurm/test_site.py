@@ -43,7 +43,7 @@ run, inc, epoch, link = sys.argv[1:5]
 os.makedirs(f"{run}/tape", exist_ok=True)
 with open(f"{run}/tape/worker.{inc}.jsonl", "a") as tape:
     t = time.monotonic() - float(epoch)
-    told = {"t": t, "node": "worker", "inc": int(inc), "event": "start", "link": link, "pid": os.getpid()}
+    told = {"t": t, "node": "worker", "inc": int(inc), "event": "start", "sources": link, "pid": os.getpid()}
     tape.write(json.dumps(told) + chr(10))
 while True:
     time.sleep(0.01)
@@ -123,9 +123,9 @@ def test_each_node_is_a_job_and_each_incarnation_a_step_of_it(ground):
     assert all("--requeue" in job["argv"] for job in jobs.values())
     assert all(TOKEN not in word for job in jobs.values() for word in job["argv"])
     assert [one["host"] for one in ground.of("spawn")] == ["job 2"]
-    assert ground.started(0)["link"] == ground.cluster.address("worker")
+    assert ground.started(0).sources == ground.cluster.address("worker")
     steps = list(jobs["2"]["steps"].values())
-    assert int(ground.started(0)["pid"]) in [step["pid"] for step in steps]
+    assert int(ground.started(0).pid) in [step["pid"] for step in steps]
 
 
 def test_a_kill_goes_through_slurm_and_the_next_incarnation_is_in_the_same_job(ground):
@@ -271,7 +271,7 @@ def test_clocks_are_compared_and_machines_are_watched(ground):
     assert abs(ground.of("clock")[0]["ahead"]) < 0.5
     cluster.having(Watched).machines(HERE)
     told = ground.until(lambda: cluster.having(Watched).machines(HERE))
-    assert [one["machine"] for one in told] == ["harness"]  # jobs are on this machine, too
+    assert [one.machine for one in told] == ["harness"]  # jobs are on this machine, too
 
 
 def test_who_is_to_lose_its_machine_shares_it_with_nobody_and_comes_back_in_another_job(make_ground):
@@ -323,7 +323,7 @@ def test_what_slurm_refuses_is_told(ground):
 
 def test_at_the_end_nothing_is_left_of_it(ground):
     cluster = ground.start()
-    pid = int(ground.started(0)["pid"])
+    pid = int(ground.started(0).pid)
     cluster.stop()
     assert {job["state"] for job in ground.jobs().values()} <= {"CANCELLED", "COMPLETED"}
     assert not fake_slurm.there(pid)

@@ -71,7 +71,7 @@ class Talk:
         return [effect for effect in self.effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
 
     def told(self, event):
-        return [dict(effect.payload()) for effect in self.effects
+        return [effect for effect in self.effects
                 if isinstance(effect, Event) and effect.event == event]
 
     def closed(self):
@@ -139,7 +139,7 @@ def test_an_older_incarnation_does_not_come_back(talk):
     talk.say(1, hello("learner-1", 1)).say(2, hello("learner-1", 0))
     (refused,) = [effect for effect in talk.effects if isinstance(effect, Close)]
     assert (refused.to, refused.final) == (2, True)
-    assert talk.told("refused")[0]["reason"] == "old incarnation"
+    assert talk.told("refused")[0].reason == "old incarnation"
 
 
 def test_nor_does_it_at_the_hubs_successor():
@@ -168,7 +168,7 @@ def test_a_gradient_of_another_group_or_step_is_void(talk, message):
 @pytest.mark.parametrize("tensors", [state(np.nan), {}, {VALUE + "x": np.ones(3, np.float32)}], ids=str)
 def test_what_is_no_state_is_not_committed_and_costs_its_sender_the_connection(talk, tensors):
     talk.together().say(1, State(epoch=1, step=2, tokens=99, digest=digest(tensors)), tensors)
-    assert talk.told("refused")[0]["reason"] == "not a state of this model"
+    assert talk.told("refused")[0].reason == "not a state of this model"
     assert talk.closed() == [1]
     assert Commit not in map(type, talk.effects)
     assert talk.hub.saved.step == 0
@@ -183,14 +183,14 @@ def test_one_that_was_refused_begins_with_the_last_checkpoint_like_all_others(ta
 @pytest.mark.parametrize(("step", "tokens"), [(10**9, 0), (0, 10**15)])
 def test_a_state_that_is_ahead_of_the_run_neither_is_kept_nor_ends_it(talk, step, tokens):
     talk.together().say(1, State(epoch=1, step=step, tokens=tokens, digest=digest(state())), state())
-    assert talk.told("refused")[0]["reason"].startswith("impossible state")
+    assert talk.told("refused")[0].reason.startswith("impossible state")
     assert talk.hub.saved.step == 0
     assert not talk.hub.finished
 
 
 def test_a_state_whose_digest_is_another_is_not_committed(talk):
     talk.together().say(1, State(epoch=1, step=2, tokens=99, digest="0" * 32), state())
-    assert talk.told("refused")[0]["reason"] == "not a state of this model"
+    assert talk.told("refused")[0].reason == "not a state of this model"
 
 
 def test_the_last_state_ends_the_run_once_it_is_committed(talk):
@@ -221,9 +221,9 @@ def test_the_first_checkpoint_at_or_after_where_one_is_due_is_one_of_the_whole_r
     talk = Talk(checkpoint_interval=3, budget=99).together()
     assert checkpoints(talk, 2, 4, 5, 6) == [
         [Commit], [Commit, CheckpointBegun, Save], [Commit], [Commit, CheckpointIncomplete, CheckpointBegun, Save]]
-    assert [fields["step"] for fields in talk.told("checkpoint_begun")] == [6]
-    assert talk.told("checkpoint_incomplete") == [{"checkpoint": 1,
-                                                   "without": "syncer"}]  # it is not safe yet, and overtaken
+    assert [begun.step for begun in talk.told("checkpoint_begun")] == [6]
+    assert talk.told("checkpoint_incomplete") == [
+        CheckpointIncomplete(checkpoint=1, without="syncer")]  # it is not safe yet, and overtaken
     (save,) = [effect for effect in talk.effects if isinstance(effect, Save)]
     done = [*talk.hub.on_saved(save.checkpoint, 9.0)]
     assert (save.keep, done) == (0, [CheckpointComplete(checkpoint=2)])

@@ -8,7 +8,7 @@ import pytest
 from diloco_chaos.harness.base.tensors import digest
 from diloco_chaos.harness.record.storage import checkpoint
 from diloco_chaos.harness.record.storage.disk import CheckpointError, Content
-from diloco_chaos.harness.record.tape.events import Finished, Lost, Merge, Received, Refused, Resumed, Steady, Step
+from diloco_chaos.harness.record.tape.events import Finished, Lost, Merge, Ready, Refused, Resumed, Steady, Step
 from diloco_chaos.harness.simulation.disk import MemoryDisk
 from diloco_chaos.harness.trainers.api.rounds import Contribution, RoundCoordinator, RoundTrainer, RoundWorker, State
 from diloco_chaos.harness.trainers.api.settings import SimpleSettings
@@ -186,7 +186,7 @@ def test_training_ends_with_its_budget_and_everybody_is_told(hub):
     for round_ in range(4):
         for connection in (1, 2, 3):
             said = hub.give(connection, round_, 1.0, round_ + 1)
-    assert hub.of(Finished) == [{"step": 4, "processed": 12, "merged": 12}]
+    assert hub.of(Finished) == [Finished(step=4, processed=12, merged=12)]
     assert {effect.to for effect in said if isinstance(effect, Send) and effect.message.over} == {1, 2, 3}
     assert not any(isinstance(effect, Stop) for effect in said)
 
@@ -233,7 +233,7 @@ def test_with_nobody_there_it_goes_at_once(hub):
     hub.core._by_connection.pop(1)
     hub.core.peers.clear()
     hub.core._left.clear()
-    assert list(hub.core._finish(10.0))[-1] == Stop("finished")
+    assert list(hub.core._finish(10.0, 4, 12, 12))[-1] == Stop("finished")
 
 
 def test_strangers_and_timers_of_before_say_nothing_after_the_end(hub):
@@ -260,7 +260,7 @@ class Peer:
 
 def test_a_learner_takes_one_step_for_each_round_and_gives_it_again_when_it_is_asked():
     peer = Peer()
-    assert [type(effect) for effect in peer.state(0)] == [Received, Timer]
+    assert [type(effect) for effect in peer.state(0)] == [Ready, Timer]
     record, send = peer.step()
     assert (record.event, record.step, record.position) == ("step", 1, 0)
     assert (send.message.round, send.tensors["n"][0]) == (0, 2.0)
@@ -287,4 +287,4 @@ def test_it_keeps_its_pace():
 
 
 def test_it_ends_when_training_is_over():
-    assert [type(effect) for effect in Peer().state(4, over=True)] == [Received, Send, Stop]
+    assert [type(effect) for effect in Peer().state(4, over=True)] == [Finished, Send, Stop]

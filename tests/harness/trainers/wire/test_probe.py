@@ -39,7 +39,7 @@ def syncer(tmp_path):
         return Tape.read(tmp_path / "tape").named(*names)
     while not events("listening"):
         pass
-    yield f"127.0.0.1:{events('listening')[0]['port']}", events
+    yield f"127.0.0.1:{events('listening')[0].port}", events
     loop.call_soon_threadsafe(driver.feed, None)
     serving.join()
     loop.close()
