@@ -13,7 +13,7 @@ from typing import Any
 
 from diloco_chaos.chaos.evidence.run_folder import cache_folder, environment
 from diloco_chaos.harness.base.extras import lacking
-from diloco_chaos.harness.base.registries import OURS, clashes, offers
+from diloco_chaos.harness.base.registries import Provider, clashes, offers
 from diloco_chaos.harness.places.place import Place, Requirement
 from diloco_chaos.harness.places.registry import DEFAULT, place_named, places, unusable
 from diloco_chaos.harness.record.undo_log import in_charge, undo_logs_folder
@@ -112,11 +112,11 @@ def _packages() -> list[Requirement]:
     lines = []
     for what in ("faults", "checks", "trainers", "scenarios", "reports", "backends", "commands"):
         there = offers(f"diloco_chaos.{what}")
-        names: dict[str, list[str]] = {}
+        names: dict[Provider, list[str]] = {}
         for one in there.provided:
             names.setdefault(one.provider, []).append(one.name)
         lines += [Requirement(what, "ok", f"{', '.join(found)} of {provider}") for provider, found in names.items()
-                  if provider.split()[0] != OURS]
+                  if not provider.ours]
         lines += [Requirement(what, "optional", f"{one.name} of {one.provider}", f"can't be loaded: {one.reason}")
                   for one in there.broken]
     wrong = unusable() + [why for what in ("trainer", "report", "backend", "command")

@@ -23,7 +23,8 @@ C = TypeVar("C")
 """A capability: one of `diloco_chaos.harness.places.capabilities.CAPABILITIES`."""
 Observation = dict[str, float | str | bool]
 """What was measured, by name; `ok` says whether it is what was asked for."""
-
+Strain = Literal["disks", "memory", "processors"]
+"""What a machine may be short of."""
 
 DURATIONS = ("500ms", "1s", "1500ms", "2s", "3s")
 RETURNS = ("1s", "0s", "200ms", "500ms", "2s", "3s")
@@ -137,6 +138,8 @@ class Fault(BaseModel):
     """Whether everything that its targets send or receive takes longer while it lasts."""
     cuts_off: ClassVar[bool] = False
     """Whether nothing gets through to its targets, or from them, while it lasts."""
+    strains: ClassVar[frozenset[Strain]] = frozenset()
+    """What its targets' machine is short of by it: that the run has to wait for these is its doing, and no excuse."""
     occupies: ClassVar[str] = ""
     """What of a target it takes: two faults that take the same can't be on one target at a time. Empty: its kind."""
     shown_as: ClassVar[Literal["", "slow", "far", "paused", "partitioned"]] = ""
@@ -218,6 +221,14 @@ class Fault(BaseModel):
             return self.targets
         felt = [[end for end in ends(target) if end in learners] for target in self.targets]
         return list(dict.fromkeys(name for names in felt for name in names)) if all(felt) else learners
+
+    def starts_process(self) -> bool:
+        """Whether it has a process of its targets started, at once or later, which then has to be merged from."""
+        return self.brings_target or self.supersedes
+
+    def mutes_target(self) -> bool:
+        """Whether nothing is heard of its targets while it lasts, and nothing is started in their place."""
+        return (self.halts_target or self.cuts_off) and not self.starts_process()
 
     def ends_connections(self) -> bool:
         """Whether those who talk to its targets see at once that they are gone."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.base import DURATIONS, RETURNS, Drawn, Fault, FaultContext, Observation, Strain
 from diloco_chaos.faults.evidence import (
     SILENT,
     Effect,
@@ -33,6 +33,7 @@ class OutOfMemory(Ending):
     """The kernel kills the node for want of memory: its limit is set just above what it uses, and more is asked for."""
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"exhaust_memory", "restart"})
+    strains: ClassVar[frozenset[Strain]] = frozenset({"memory", "disks"})
     drawn = Drawn(220, {"restart_after": RETURNS}, at_failpoints=True, family="ends")
 
     kind: Literal["out_of_memory"] = "out_of_memory"
@@ -175,6 +176,7 @@ class RestartEngine(Fault):
 
     needs: ClassVar[frozenset[Ability]] = frozenset({"restart_engine"})
     reversible: ClassVar[bool] = False
+    strains: ClassVar[frozenset[Strain]] = frozenset({"processors"})
     target_role = "syncer"
 
     kind: Literal["restart_engine"] = "restart_engine"

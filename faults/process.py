@@ -55,6 +55,10 @@ class Ending(Fault):
         """Until it is started again."""
         return self.restart_after
 
+    def starts_process(self) -> bool:
+        """Unless it stays dead."""
+        return self.restart_after is not None
+
     def back(self) -> str:
         """When it is started again, for people."""
         return "" if self.restart_after is None else f", back after {show_seconds(self.restart_after)}"
@@ -121,7 +125,6 @@ class Join(Fault):
     target_role = "learner"
 
     kind: Literal["join"] = "join"
-    restart_after: ClassVar[float] = 0.0  # it has to be merged from, as after a kill
 
     def inject(self, hit: FaultContext) -> Observation:
         """Start every target."""
@@ -208,7 +211,6 @@ class Zombie(Fault):
     drawn = Drawn(140, {"for": DURATIONS}, family="zombie")
 
     kind: Literal["zombie"] = "zombie"
-    restart_after: ClassVar[float] = 0.0  # the successor has to take its place, as after a kill
 
     def inject(self, hit: FaultContext) -> Observation:
         """Stop the old ones, start the new ones."""

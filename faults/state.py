@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation
+from diloco_chaos.faults.base import Drawn, Fault, FaultContext, Observation, Strain
 from diloco_chaos.faults.evidence import Effect, Evidence, Injection, exits, status_words
 from diloco_chaos.faults.process import TYPICAL_START_S, Ending
 from diloco_chaos.harness.base.units import Seconds, names, show_seconds
@@ -144,6 +144,7 @@ class FailingWrites(Fault):
 
     target_role = "syncer"
     stops_target: ClassVar[bool] = True
+    strains: ClassVar[frozenset[Strain]] = frozenset({"disks"})
 
     restart_after: Seconds = 1.0
 
@@ -158,6 +159,10 @@ class FailingWrites(Fault):
 
     def _failed(self, reason: str, status: str, on: Injection) -> Effect:
         raise NotImplementedError
+
+    def starts_process(self) -> bool:
+        """Once it can write again."""
+        return True
 
     def expected_lost_time(self) -> float:
         """Until it is back."""

@@ -11,9 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.claims.register import Claim, counted
 from benchmarks.claims.tables import Tables
-from diloco_chaos.chaos.report.fleet import count_words
-from diloco_chaos.chaos.report.sweeps import share
-from diloco_chaos.chaos.sweeps.ways import WAYS, words
+from diloco_chaos.chaos.fleet.sweep_tables import share
+from diloco_chaos.chaos.fleet.sweeps.ways import WAYS, words
+from diloco_chaos.chaos.fleet.tables import count_words
 from diloco_chaos.harness.base.units import show_seconds
 
 _HERE = Path(__file__).parent

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from diloco_chaos.chaos.report.sweeps import failed_document, grace_document, wan_document
-from diloco_chaos.chaos.sweeps import failed_share, grace, wan
-from diloco_chaos.chaos.sweeps.cell import CELLS
+from diloco_chaos.chaos.fleet.sweep_tables import failed_document, grace_document, wan_document
+from diloco_chaos.chaos.fleet.sweeps import failed_share, grace, wan
+from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
 from diloco_chaos.harness.base.workers import Job, Result, Task, Workers, workers_for
 from diloco_chaos.harness.fleet.fleet import Fleet
 from diloco_chaos.harness.fleet.paper import PUBLISHED, fitted, fleet_of

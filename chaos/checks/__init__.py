@@ -8,23 +8,17 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from diloco_chaos.chaos.checks.base import Doubt, Finding, Unknown, Verdict
+from diloco_chaos.chaos.checks.base import Bound, Doubt, Finding, Reason, Unknown, Verdict
 from diloco_chaos.chaos.checks.preconditions import doubt, ended_early
 from diloco_chaos.chaos.checks.stalls import no_global_stall
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, seconds_within
 from diloco_chaos.chaos.registry import CHECKS, Check
+from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import End
-
-EXCUSED = "this machine had other things to do"
-"""Marks a verdict that is unknown because others were in the way where it would have failed."""
 
 _AGAIN = "run it again when less else is going on; --retries-inconclusive 2 does so by itself"
 _WHOLE = "an event log that is not whole: repeat the run, or copy its folder again"
-UNKNOWN_CLOCKS = "it is too much by less than the clocks of these machines are known to"
-"""Marks a verdict that is unknown because times of different machines can't be compared any better."""
-DOUBTED = "it would have"
-"""Marks a verdict that is unknown only because something else makes it doubtful."""
 
 
 class Judgement(BaseModel):
@@ -33,7 +27,7 @@ class Judgement(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     checks: list[Verdict]
-    inconclusive: str = ""
+    why: Line = ()
     """Why the run as a whole proves nothing, where it does not."""
     change: str = ""
     """The one thing to change for it to prove something the next time; empty where nobody knows, and where it does."""
@@ -43,12 +37,17 @@ class Judgement(BaseModel):
     """Evidence that this trainer's event log lacks, as what would bring it -> the checks that need it."""
 
     @property
+    def inconclusive(self) -> str:
+        """Why the run as a whole proves nothing, as text, with moments in seconds since the run began."""
+        return text(self.why)
+
+    @property
     def exit_code(self) -> int:
         """0 all passed, 1 a check failed, 3 inconclusive."""
         verdicts = {verdict.verdict for verdict in self.checks}
         if "failed" in verdicts:
             return 1
-        return 3 if "unknown" in verdicts or self.inconclusive or not self.checks else 0
+        return 3 if "unknown" in verdicts or self.why or not self.checks else 0
 
 
 def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgement:
@@ -67,16 +66,20 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
     final = []
     for verdict in verdicts:
         check, holds = used[verdict.name], verdict.verdict == "passed"
-        why = ((unsound.why or (early.why if holds else "") if "sound run" in check.needs else "")
-               or (unverified if holds and check.unverified == "unknown" else "")
-               or (incomplete if holds or check.cumulative else ""))
-        final.append(verdict if not why or verdict.verdict == "unknown" else verdict.model_copy(
-            update={"verdict": "unknown", "evidence": [f"{why}; {DOUBTED} {verdict.verdict}", *verdict.evidence]}))
-    excused = next((line for verdict in final for line in verdict.evidence[:1] if line.startswith(EXCUSED)), "")
+        doubts: list[tuple[Reason, str]] = [
+            ("unsound", unsound.why if "sound run" in check.needs else ""),
+            ("early", early.why if holds and "sound run" in check.needs else ""),
+            ("unverified_fault", unverified if holds and check.unverified == "unknown" else ""),
+            ("incomplete", incomplete if holds or check.cumulative else "")]
+        reason, why = next(((reason, why) for reason, why in doubts if why), (None, ""))
+        final.append(verdict if not reason or verdict.verdict == "unknown" else verdict.model_copy(update={
+            "verdict": "unknown", "reason": reason,
+            "lines": [line(f"{why}; it would have {verdict.verdict}"), *verdict.lines]}))
+    excused = next((verdict.lines[0] for verdict in final if verdict.reason == "excused"), ())
     changes = [_WHOLE if gaps else "", unsound.change]
     if not unsound:  # what else the checks lack may follow from that alone
         changes += [_AGAIN if excused else "", early.change, *(verdict.change for verdict in final)]
-    return Judgement(checks=final, inconclusive=unsound.why or early.why or excused or incomplete, gaps=gaps,
+    return Judgement(checks=final, gaps=gaps, why=line(unsound.why or early.why or excused or incomplete),
                      change=next(filter(None, changes), ""),
                      out_of_reach=_out_of_reach(history, CHECKS if checks is None else checks))
 
@@ -124,18 +127,22 @@ def _one(check: Check, history: History) -> Verdict | None:
     try:
         finding = check(history)
     except Unknown as unknown:
-        return Verdict(name=name, verdict="unknown", measured="not known", bound="", evidence=[str(unknown)],
+        return Verdict(name=name, verdict="unknown", reason="no_evidence", measured="not known", lines=[unknown.line],
                        change=unknown.change)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         why = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
-        return Verdict(name=name, verdict="unknown", measured="the check crashed", bound="",
-                       evidence=[f"{why}; please report it with this run's folder"])
+        return Verdict(name=name, verdict="unknown", reason="crashed", measured="the check crashed",
+                       lines=[line(f"{why}; please report it with this run's folder")])
     if finding is None:
         return None
-    excuse = [] if finding.holds else _excuse(history, finding) or _within_clocks(history, finding)
-    return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if excuse else "failed",
-                   measured=finding.measured, bound=finding.bound, evidence=[*excuse, *finding.evidence],
+    excuses: list[tuple[Reason, Line]] = [] if finding.holds else [
+        ("excused", _excuse(history, finding)), ("clocks", _within_clocks(history, finding))]
+    reason, excuse = next(((reason, why) for reason, why in excuses if why), (None, ()))
+    return Verdict(name=name, verdict="passed" if finding.holds else "unknown" if reason else "failed", reason=reason,
+                   measured=finding.measured,
+                   allowed=finding.bound if isinstance(finding.bound, Bound) else Bound(str(finding.bound)),
+                   lines=[*filter(None, [excuse]), *map(line, finding.evidence)],
                    windows=[] if finding.holds else _windows(finding), figures=list(finding.figures))
 
 
@@ -144,21 +151,21 @@ def _windows(finding: Finding) -> list[tuple[float, float]]:
     return [(one.start, one.end) for one in finding.late if one.end - one.start > one.allowed]
 
 
-def _within_clocks(history: History, finding: Finding) -> list[str]:
+def _within_clocks(history: History, finding: Finding) -> Line:
     """Whether it is too much by less than the clocks of different machines are known to."""
     beyond = [one.end - one.start - one.allowed for one in finding.late] or [
         figure.value - figure.limit if figure.value is not None else math.inf
         for figure in finding.figures if figure.unit == "s" and figure.best < figure.limit]
     if not beyond or not max(beyond) <= history.clocks.apart or not history.clocks.apart:
-        return []
-    return [f"{UNKNOWN_CLOCKS}: {history.clocks.words()}"]
+        return ()
+    return line(f"it is too much by less than the clocks of these machines are known to: {history.clocks.words()}")
 
 
-def _excuse(history: History, finding: Finding) -> list[str]:
+def _excuse(history: History, finding: Finding) -> Line:
     """What else went on on the machine wherever the finding does not hold, if without that time it might have."""
     late = [one for one in finding.late if one.end - one.start > one.allowed]
     found = interference(history) if late else []
     if not late or any(one.end - one.start - seconds_within(found, one.start, one.end) > one.allowed for one in late):
-        return []
+        return ()
     start, end, _ = late[0]
-    return [f"{EXCUSED}, {describe(found, start, end)} between {start:.2f} s and {end:.2f} s"]
+    return line(f"this machine had other things to do, {describe(found, start, end)} between ", start, " and ", end)

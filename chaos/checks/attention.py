@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need
+from diloco_chaos.chaos.evidence.accounting.parts import parts_of
 from diloco_chaos.chaos.evidence.availability import SETTLED_S, Availability
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.parts import parts_of
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import Hello, Lost, Merge
 
@@ -26,17 +26,18 @@ def silence_noticed(history: History) -> Finding | None:
     """A learner that is cut off, or stands still, is taken for gone within `heartbeat_timeout` and a heartbeat."""
     cluster = history.plan.cluster
     within = cluster.heartbeat_timeout + cluster.sign_s + _SLACK_S
-    took: list[tuple[float, str, Late]] = []
+    took: list[tuple[float, Line, Late]] = []
     for span, learner in _silences(history, within):
         lost = next((event.t for event in history.tape.of(Lost, node=SYNCER) if event.learner == learner
                      and event.t >= span.began - _SLACK_S), history.end)
-        took.append((lost - span.began, f"{learner}: {span.planned.fault.describe()} from {span.began:.2f} s on; taken "
-                     f"for gone after {show_seconds(lost - span.began)}", Late(span.began, lost, within)))
+        took.append((lost - span.began, line(
+            f"{learner}: {span.planned.fault.describe()} from ", span.began,
+            f" on; taken for gone after {show_seconds(lost - span.began)}"), Late(span.began, lost, within)))
     if not took:
         return None  # nobody was silent for so long
     took.sort(key=lambda one: -one[0])
     longest, limit = beside(took[0][0], within)
-    return Finding(took[0][0] <= within, longest, f"≤ {limit}", [words for _, words, _ in took[:3]],
+    return Finding(took[0][0] <= within, longest, at_most(limit), [words for _, words, _ in took[:3]],
                    [late for _, _, late in took],
                    [Figure(value=took[0][0], limit=within, unit="s")])
 
@@ -57,7 +58,7 @@ def nobody_starves(history: History) -> Finding | None:
         shares += [(merged[learner] / len(rounds), f"{learner} was merged from in {{:.0%}} of {len(rounds)} rounds")
                    for learner in history.plan.cluster.starters]
     least = min(share for share, _ in shares)
-    return Finding(least >= _MOST, f"least {least:.0%}", f"≥ {_MOST:.0%}",
+    return Finding(least >= _MOST, f"least {least:.0%}", at_least(f"{_MOST:.0%}"),
                    [words.format(share) for share, words in sorted(shares)[:3]],
                    figures=[Figure(value=least, limit=_MOST, best=1.0, unit="share")])
 
@@ -92,8 +93,7 @@ def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:
 def _silenced(history: History, span: Span) -> list[str]:
     """Learners of which nothing is heard while this fault lasts."""
     fault, names = span.planned.fault, history.plan.cluster.names
-    silent = fault.halts_target or (fault.cuts_off and getattr(fault, "direction", "both") != "downstream")
-    if not silent or not fault.reversible or getattr(fault, "restart_after", None) is not None:
+    if not fault.mutes_target() or not fault.reversible:
         return []
     return [name for name in fault.affected_nodes(names) if name in names]
 

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set, Sized
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, computed_field, field_validator
 
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.registry import Check, Need
+from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import Step
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
 
 Word = Literal["passed", "failed", "unknown"]
+Reason = Literal["no_evidence", "crashed", "excused", "clocks", "unsound", "early", "unverified_fault", "incomplete"]
+"""Why a verdict is unknown. The check can't tell (`no_evidence`), or `crashed`. It would fail, by no more than what
+else went on on the machine explains (`excused`), or than clocks of different machines are apart (`clocks`). Or its
+answer is known, and the run makes it doubtful: it is `unsound`, it ended `early`, it has an `unverified_fault`, or its
+event log is `incomplete`."""
+DOUBTS: frozenset[Reason | None] = frozenset({"unsound", "early", "unverified_fault", "incomplete"})
+"""Reasons that are the run's, not the check's."""
 
 
 QUIET_S = 2.0
@@ -35,8 +44,9 @@ class Doubt(NamedTuple):
 class Unknown(Exception):  # noqa: N818 - it is a finding, not a failure
     """The evidence does not tell. `change`: the one thing to change for it to tell the next time."""
 
-    def __init__(self, why: str, change: str = "") -> None:
-        super().__init__(why)
+    def __init__(self, why: str | Line, change: str = "") -> None:
+        super().__init__(text(why))
+        self.line = line(why)
         self.change = change
 
 
@@ -87,14 +97,39 @@ def tightest(figures: Iterable[Figure]) -> Figure | None:
     return max((one for one in figures if one.used is not None), key=lambda one: one.used or 0.0, default=None)
 
 
+@dataclass(frozen=True)
+class Bound:
+    """What a check allows; its text is `≤ 3.0 s`, `≥ 90%` or `all`."""
+
+    words: str = ""
+    kind: Literal["most", "least", "exactly"] = "exactly"
+
+    def __str__(self) -> str:
+        return f"{_SIGNS[self.kind]}{self.words}"
+
+
+_SIGNS = {"most": "≤ ", "least": "≥ ", "exactly": ""}
+
+
+def at_most(words: object) -> Bound:
+    """No more than this: `≤ 3.0 s`."""
+    return Bound(str(words), "most")
+
+
+def at_least(words: object) -> Bound:
+    """No less than this: `≥ 90%`."""
+    return Bound(str(words), "least")
+
+
 class Finding(NamedTuple):
     """What a check measured, and whether it is within its bound."""
 
     holds: bool
     measured: str
-    bound: str
-    evidence: list[str] = []  # noqa: RUF012 - never changed
-    """Events that prove it, in words, worst first."""
+    bound: Bound | str
+    """Text alone stands for itself: the same as `Bound(text)`."""
+    evidence: Sequence[str | Line] = ()
+    """Events that prove it, worst first; moments of the run are numbers in them, see `line`."""
     late: Sequence[Late] = ()
     """Where it does not hold, the worst first: all of it must be excused by what else went on for it to prove
     nothing."""
@@ -129,16 +164,35 @@ class Verdict(BaseModel):
 
     name: str
     verdict: Word
+    reason: Reason | None = None
+    """Why it is unknown; None where it is known."""
     measured: str
-    bound: str
-    evidence: list[str] = []
-    """In words; times since the run began have two decimals there, and durations have none or one."""
+    allowed: Bound = Bound()
+    lines: list[Line] = []
+    """What proves it, worst first; where it is unknown, why comes before that."""
     windows: list[tuple[float, float]] = []
     """Parts of the run in which something took longer than it may, the worst first, in seconds since it began."""
     change: str = ""
     """The one thing to change for it to be known the next time; empty where nobody knows, and where it is known."""
     figures: list[Figure] = []
     """The numbers behind it; none where it is not about one."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def bound(self) -> str:
+        """What is allowed, as text."""
+        return str(self.allowed)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def evidence(self) -> list[str]:
+        """The lines as text, with moments in seconds since the run began."""
+        return [text(one) for one in self.lines]
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the check has an answer, which the run makes doubtful."""
+        return self.reason in DOUBTS
 
     def __bool__(self) -> bool:
         """Whether it passed: `assert run.verdict("reintegration")`."""

@@ -8,6 +8,7 @@ from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, chec
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.places.base import status_words
 from diloco_chaos.harness.record.tape.events import (
@@ -42,8 +43,8 @@ def no_unplanned_exit(history: History) -> Finding:
     need(history.tape.of(End, node="harness"), "the harness recorded no end of the run")
     exits = history.exits  # none where no process ended before the harness ended them all
     need(all(gone.status is not None for gone in exits), "the harness did not record how a process ended")
-    wrong: list[str] = []
-    doubtful: list[str] = []
+    wrong: list[Line] = []
+    doubtful: list[Line] = []
     over = min((event.t for event in history.tape.of(Finished, node=SYNCER) if not event.early), default=None)
     judged = [event for event in exits if over is not None or event.t <= history.end]
     for gone in judged:
@@ -52,9 +53,9 @@ def no_unplanned_exit(history: History) -> Finding:
         if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
-            (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(why + other)
+            (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(line(why, other))
     if doubtful and not wrong:
-        raise Unknown("; ".join(doubtful))
+        raise Unknown(line(*(part for each in doubtful for part in ("; ", each)))[1:])
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5], figures=violations(wrong))
 
 
@@ -66,16 +67,16 @@ def end_correct(history: History) -> Finding:
     told = history.tape.of(Ending, node="harness")
     need(finished and told, "nobody watched the end of training")
     over, within = finished[0].t, history.plan.cluster.ends_within_s
-    wrong = [f"{event.node}.{event.inc} took training to be over at {event.t:.2f} s, and the syncer at "
-             f"{over:.2f} s" for event in history.tape.of(Finished)
+    wrong = [line(f"{event.node}.{event.inc} took training to be over at ", event.t, ", and the syncer at ", over)
+             for event in history.tape.of(Finished)
              if event.node in history.plan.cluster.names and event.t < over - history.clocks.tolerance]
-    wrong += [f"a merge at {merge.t:.2f} s, when training was over since {over:.2f} s"
+    wrong += [line("a merge at ", merge.t, ", when training was over since ", over)
               for merge in history.tape.of(Merge, node=SYNCER) if merge.t > over + WRITTEN_S]
     hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
            for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
     stayed = [node for node in told[0].awaited if node not in hit and not _ended(history, node, told[0].t + within)]
-    wrong += [f"{node} was told that training is over at {over:.2f} s, and was still there {show_seconds(within)} later"
-              for node in stayed]
+    wrong += [line(f"{node} was told that training is over at ", over,
+                   f", and was still there {show_seconds(within)} later") for node in stayed]
     awaited = len(told[0].awaited)
     return Finding(not wrong, f"{len(wrong)} of {awaited} did not end",
                    f"0 within {show_seconds(within)}{history.clocks.allowed()}", wrong[:5],
@@ -89,16 +90,16 @@ def _ended(history: History, node: str, until: float) -> bool:
     return bool(last) and isinstance(last[-1], Exit) and last[-1].t <= until + _LOOKS_S
 
 
-def _unplanned(gone: Exit, own: list[Event], over: bool) -> str:
+def _unplanned(gone: Exit, own: list[Event], over: bool) -> Line:
     """What was wrong with an end; empty where nothing was. `own`: the process' own words; `over`: training was."""
     status = gone.status or 0
     if gone.killed or (over and status in (-signal.SIGTERM, -signal.SIGKILL)):
-        return ""  # the harness ends what is still there
+        return ()  # the harness ends what is still there
     if status == 0 and (over or any(isinstance(event, Superseded) for event in own)):
-        return ""
+        return ()
     reason = "".join(f": {why}" for why in _reasons(own))
-    return (f"{gone.target}.{gone.incarnation} ended at {gone.t:.2f} s, {'after' if over else 'before'} training "
-            f"was over ({status_words(status)}{reason})")
+    return line(f"{gone.target}.{gone.incarnation} ended at ", gone.t, f", {'after' if over else 'before'} training "
+                f"was over ({status_words(status)}{reason})")
 
 
 def _reasons(own: list[Event]) -> list[str]:

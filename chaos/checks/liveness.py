@@ -9,10 +9,13 @@ from statistics import mean
 from typing import NamedTuple
 
 from diloco_chaos.chaos.checks.base import (
+    Bound,
     Figure,
     Finding,
     Late,
     Unknown,
+    at_least,
+    at_most,
     beside,
     check,
     longer,
@@ -24,6 +27,7 @@ from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Participation, Within
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import (
     Corrupted,
@@ -81,19 +85,20 @@ def self_healing(history: History, bound: Within) -> Finding | None:
         now_rate, now_contributors = _pulse(history, at, at + window)
         if _as_good(history, now_rate, rate, window) and now_contributors >= 0.9 * contributors:
             if not _lasts(history, at, rate, contributors, window):
-                return Finding(False, "healed, but not to the end", f"≤ {show_seconds(within)}", [f"before: {before}"],
-                               [_hindered(max(at, history.end - 2 * window), history.end)],
+                return Finding(False, "healed, but not to the end", at_most(show_seconds(within)),
+                               [f"before: {before}"], [_hindered(max(at, history.end - 2 * window), history.end)],
                                [Figure(value=None, limit=within, unit="s")])
             seconds = _healing_s(history, last, at)
             words, limit = beside(seconds, within)
             took = f"{words} after the last fault" if seconds else "0 s (no interruption)"
-            return Finding(seconds <= within, took, f"≤ {limit}", [
-                f"before: {before}; from {at:.2f} s on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
+            return Finding(seconds <= within, took, at_most(limit), [
+                line(f"before: {before}; from ", at,
+                     f" on: {now_rate:.1f} merges/s from {now_contributors:.1f} learners")],
                 [Late(last, at, within)], [Figure(value=seconds, limit=within, unit="s")])
     need(_healing_s(history, last, history.end) >= within + window, "the run ended before the time to heal was over",
          longer(history))
     now_rate, now_contributors = _pulse(history, history.end - window, history.end)
-    return Finding(False, "never", f"≤ {show_seconds(within)}", [
+    return Finding(False, "never", at_most(show_seconds(within)), [
         f"before: {before}; at the end: {now_rate:.1f} merges/s from {now_contributors:.1f} learners"],
         [Late(last, history.end, within + window)], [Figure(value=None, limit=within, unit="s")])
 
@@ -192,7 +197,7 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
 def reintegration(history: History, bound: Within) -> Finding | None:
     """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
     whose memory failed, from then to the first merge of steps that it made later."""
-    kills = [span for span in history.spans if getattr(span.planned.fault, "restart_after", None) is not None]
+    kills = [span for span in history.spans if span.planned.fault.starts_process()]
     failed = [span for span in history.spans if span.planned.fault.corrupts_memory]
     if not kills and not failed:
         return None
@@ -206,10 +211,10 @@ def reintegration(history: History, bound: Within) -> Finding | None:
         for target in span.planned.fault.targets:
             took += _recovered(history, span, target, within)
     need(took, "everybody who was hit was killed before it could be back")
-    took.sort(reverse=True)
+    took.sort(key=lambda one: (one.seconds, text(one.words)), reverse=True)
     worst = took[0]
     longest, limit = beside(worst.seconds, within) if worst.seconds < math.inf else ("never", show_seconds(within))
-    return Finding(worst.seconds <= within, longest, f"≤ {limit}", [one.words for one in took],
+    return Finding(worst.seconds <= within, longest, at_most(limit), [one.words for one in took],
                    [Late(one.start, one.end, within) for one in took],
                    [Figure(value=None if worst.seconds == math.inf else worst.seconds, limit=within, unit="s")])
 
@@ -218,7 +223,7 @@ class _Return(NamedTuple):
     """How long a learner took to come back; infinite where the bound passed without it."""
 
     seconds: float
-    words: str
+    words: Line
     start: float
     end: float
 
@@ -244,8 +249,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
         verb = ("beaten by quicker ones, which its cluster allows," if not isinstance(first, Merge) else
                 "first merged again" if target == SYNCER else
                 "first merged from" if merges else "and the next round was")
-        words = (f"{target}.{incarnation} started at {spawn.t:.2f} s, {verb} at {first.t:.2f} s"
-                 f"{_refused(history, target, [(spawn.t, first.t)])}")
+        words = line(f"{target}.{incarnation} started at ", spawn.t, f", {verb} at ", first.t,
+                     _refused(history, target, [(spawn.t, first.t)]))
         return [_Return(_returning_s(history, span, target, spawn.t, first.t), words, spawn.t, first.t)]
     again = next((event.t for event in history.tape.of(Exit, node="harness") if event.target == target
                   and event.incarnation == incarnation and event.killed), float("inf"))
@@ -254,7 +259,8 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
     need(_returning_s(history, span, target, spawn.t, history.end) >= within,
          f"{target}.{incarnation} was not merged from before the run ended", longer(history))
     never = "was never merged from" if merges else "no round was finished after that"
-    return [_Return(math.inf, f"{target}.{incarnation} started at {spawn.t:.2f} s and {never}", spawn.t, history.end)]
+    return [_Return(math.inf, line(f"{target}.{incarnation} started at ", spawn.t, f" and {never}"), spawn.t,
+                    history.end)]
 
 
 def _counted(history: History, learner: str, incarnation: int, since: float) -> Merge | Received | None:
@@ -303,7 +309,7 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
     first = _earliest(firsts)
     if first is not None:
         verb = "merged" if isinstance(first, Merge) else "beaten by quicker ones, which its cluster allows,"
-        words = f"the memory of {target} failed at {hit.t:.2f} s, what it learned later was {verb} at {first.t:.2f} s"
+        words = line(f"the memory of {target} failed at ", hit.t, f", what it learned later was {verb} at ", first.t)
         return [_Return(_returning_s(history, span, target, hit.t, first.t), words, hit.t, first.t)]
     gone = next((event.t for event in history.tape.of(Exit, node="harness") if event.target == target
                  and event.incarnation == hit.inc and event.t > hit.t), float("inf"))
@@ -311,8 +317,8 @@ def _recovered(history: History, span: Span, target: str, within: float) -> list
         return []
     need(_returning_s(history, span, target, hit.t, history.end) >= within,
          f"the run ended before {target} could recover", longer(history))
-    return [_Return(math.inf, f"the memory of {target} failed at {hit.t:.2f} s, and it was never merged from again",
-                    hit.t, history.end)]
+    return [_Return(math.inf, line(f"the memory of {target} failed at ", hit.t,
+                                   ", and it was never merged from again"), hit.t, history.end)]
 
 
 def _ended_with_all(history: History, spawn: Spawn) -> bool:
@@ -363,7 +369,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     slowest: dict[tuple[float, float], str] = {}  # a line for each fault
     for *_, words, late in found:
         slowest.setdefault((late.start, late.end), words)
-    return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", f"≥ {pace - beyond:.0%}",
+    return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", at_least(f"{pace - beyond:.0%}"),
                    list(slowest.values())[:3], [late for beyond, *_, late in found if beyond < 0],
                    [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
 
@@ -459,7 +465,7 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
     """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
     if not bounds:
         return None
-    measured, allowed, evidence, late, holds = list[str](), list[str](), list[str](), list[Late](), True
+    measured, allowed, evidence, late, holds = list[str](), list[Bound](), list[Line](), list[Late](), True
     figures: list[Figure] = []
     for bound in bounds:
         mine = [span for span in history.spans if bound.learner in span.planned.fault.targets
@@ -481,12 +487,17 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
         measured = [*measured, said] if within else [said, *measured]
         figures += [Figure(of=bound.learner, value=share, limit=limit, best=best, unit="share")
                     for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
-        whose = f"{bound.learner} " if len(bounds) > 1 else ""
-        allowed += [f"{whose}≥ {bound.at_least:.0%}"] if bound.at_least is not None else []
-        allowed += [f"{whose}≤ {bound.at_most:.0%}"] if bound.at_most is not None else []
+        own = [at_least(f"{bound.at_least:.0%}")] if bound.at_least is not None else []
+        own += [at_most(f"{bound.at_most:.0%}")] if bound.at_most is not None else []
+        allowed += [Bound(f"{bound.learner} {one}") for one in own] if len(bounds) > 1 else own
         parts = f", in {len(windows)} parts of that" if len(windows) > 1 else ""
-        told = (f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds between "
-                f"{windows[0][0]:.2f} s and {windows[-1][1]:.2f} s{parts}"
-                + _refused(history, bound.learner, windows))
+        told = line(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds between ",
+                    windows[0][0], " and ", windows[-1][1], parts, _refused(history, bound.learner, windows))
         evidence = [*evidence, told] if within else [told, *evidence]
-    return Finding(holds, ", ".join(measured), ", ".join(allowed), evidence, late, figures)
+    return Finding(holds, ", ".join(measured), _together(allowed), evidence, late, figures)
+
+
+def _together(bounds: Sequence[Bound]) -> Bound:
+    """Several in one, of the kind of the first."""
+    first, *more = bounds
+    return Bound(", ".join([first.words, *map(str, more)]), first.kind)

@@ -6,8 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from diloco_chaos.chaos.checks.base import (
     PROMISE,
     QUIET_S,
@@ -15,6 +13,7 @@ from diloco_chaos.chaos.checks.base import (
     Finding,
     Late,
     Unknown,
+    at_least,
     check,
     longer,
     need,
@@ -24,12 +23,13 @@ from diloco_chaos.chaos.checks.base import (
 )
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.checks.rounds import goodput_of_rounds
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.history import History, Span
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.bounds import Goodput, LossParity
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Residue
 
 _BACK_S = 3.0
@@ -160,7 +160,7 @@ def goodput(history: History, bound: Goodput) -> Finding | None:
     least = 0.9 * predicted if bound.at_least is None else bound.at_least
     if history.plan.checks.excuses_outages:
         least = _left(history, start)
-    return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", f"≥ {least:.1%}",
+    return Finding(value >= least, f"{value:.1%} (predicted {predicted:.0%})", at_least(f"{least:.1%}"),
                    [*_never(predicted, least), _became(history),
                     f"measured over {wall:.1f} s of {history.plan.cluster.learners} learners from the steady state on"],
                    [Late(start, history.end, (1 - max(0.0, least - value)) * (history.end - start))],
@@ -243,8 +243,8 @@ def all_undone(history: History) -> Finding:
     """Nothing of any fault is left."""
     residue = history.tape.of(Residue, node="harness")
     need(residue, "the harness did not look for what was left")
+    need(not residue[-1].unknown, f"not known: {residue[-1].unknown}")
     left = list(residue[-1].left)
-    need(not any(str(text).startswith("not known") for text in left), "; ".join(map(str, left)))
     left += [f"{span.planned.fault.describe()}: nothing came through after it was healed" for span in history.spans
              if span.observed.get("back") is False and not _in_the_way(history, span)]
     left += [f"{span.planned.fault.describe()}: never healed" for span in history.spans

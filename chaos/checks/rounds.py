@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, check, need, need_before, zero
+from diloco_chaos.chaos.checks.base import QUIET_S, Figure, Finding, at_least, at_most, check, need, need_before, zero
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import Lost, RoundQuorum
+from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import Merge, Step
 
 
@@ -20,22 +21,23 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
     together = history.plan.cluster.blocking
     newest: dict[str, int] = {}
     own: dict[tuple[str, int], int] = {}
-    lost: list[tuple[int, str]] = []
+    lost: list[tuple[int, Line]] = []
     for event in steps:
         process, number = (event.node, event.inc), event.step
         before = own.get(process)
         if before is None:
             before = max((last for node, last in newest.items() if together or node == event.node), default=number)
-            words = f"{event.node}.{event.inc} began with round {number} at {event.t:.2f} s, when"
+            verb = "began with"
         else:
-            words = f"{event.node}.{event.inc} told of round {number} at {event.t:.2f} s, when"
+            verb = "told of"
         if number < before:
-            lost.append((before - number, f"{words} round {before} had been told"))
+            lost.append((before - number, line(f"{event.node}.{event.inc} {verb} round {number} at ", event.t,
+                                               f", when round {before} had been told")))
         own[process] = number
         newest[event.node] = max(newest.get(event.node, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
-    return Finding(most <= bound.rounds, f"{most} rounds lost", f"≤ {bound.rounds}",
-                   [words for _, words in sorted(lost, reverse=True)[:3]],
+    return Finding(most <= bound.rounds, f"{most} rounds lost", at_most(bound.rounds),
+                   [words for _, words in sorted(lost, key=lambda one: (one[0], text(one[1])), reverse=True)[:3]],
                    figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
 
 
@@ -49,8 +51,8 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     need(counted, "no round was made after the steady state")
     few = [(members, merge) for members, merge in counted if members < bound.at_least]
     fewest = min(members for members, _ in counted)
-    return Finding(not few, f"fewest members {fewest}", f"≥ {bound.at_least}",
-                   [f"round {merge.round} at {merge.t:.2f} s had {members}" for members, merge in sorted(
+    return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
+                   [line(f"round {merge.round} at ", merge.t, f" had {members}") for members, merge in sorted(
                        few, key=lambda one: one[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
@@ -64,7 +66,7 @@ def goodput_of_rounds(history: History, least: float) -> Finding:
     own, whole = (_made(history, start, until) / history.seconds(start, until) for until in (first, end))
     need(own > 0, "no round was made before the first fault")
     value = min(1.0, whole / own)
-    return Finding(value >= least, f"{value:.1%}", f"≥ {least:.1%}",
+    return Finding(value >= least, f"{value:.1%}", at_least(f"{least:.1%}"),
                    [f"{whole:.2f} members' rounds in a second after the steady state, and {own:.2f} before the first "
                     f"fault"], figures=[Figure(value=value, limit=least, best=1.0, unit="share")])
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, beside, check, need, zero
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_least, at_most, beside, check, need, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.bounds import AtLeast, Stall
+from diloco_chaos.harness.base.lines import line
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.record.tape.events import Merge
 
@@ -47,11 +48,11 @@ def no_global_stall(history: History, bound: Stall) -> Finding:
     gaps = sorted(_gaps(history, bound, history.merges), reverse=True,
                   key=lambda gap: (gap.excess > 0, gap.excess if gap.excess > 0 else gap.counted))
     worst = gaps[0]
-    words = f"no merge from {worst.start:.2f} s to {worst.end:.2f} s"
+    words = line("no merge from ", worst.start, " to ", worst.end)
     if worst.counted < worst.end - worst.start:
-        words += f", of which {show_seconds(worst.counted)} while enough were there to merge"
+        words = line(words, f", of which {show_seconds(worst.counted)} while enough were there to merge")
     longest, allowed = beside(worst.counted, worst.allowed)
-    return Finding(worst.excess <= 0, f"longest gap {longest}", f"≤ {allowed}", [words], [gap.late for gap in gaps],
+    return Finding(worst.excess <= 0, f"longest gap {longest}", at_most(allowed), [words], [gap.late for gap in gaps],
                    [Figure(value=worst.counted, limit=worst.allowed, unit="s")])
 
 
@@ -69,10 +70,11 @@ def uptime(history: History, bound: AtLeast) -> Finding:
     down = sorted(((gap.excess, gap) for gap in gaps if gap.excess > 0), reverse=True)
     value = 1 - sum(late for late, _ in down) / seconds
     digits = 1 if abs(value - bound.at_least) >= _TELLS_APART else 3
-    return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}", f"≥ {bound.at_least:.0%}",
-                   [f"no merge {'that was not taken back ' * any(gap.start < t < gap.end for t in taken_back)}from "
-                    f"{gap.start:.2f} s to {gap.end:.2f} s, which is {show_seconds(late)} more than the allowed "
-                    f"{show_seconds(gap.allowed)}" for late, gap in down[:3]],
+    return Finding(value >= bound.at_least, f"{value:.{digits}%} of {show_seconds(seconds)}",
+                   at_least(f"{bound.at_least:.0%}"),
+                   [line("no merge ", "that was not taken back " * any(gap.start < t < gap.end for t in taken_back),
+                         "from ", gap.start, " to ", gap.end, f", which is {show_seconds(late)} more than the allowed "
+                         f"{show_seconds(gap.allowed)}") for late, gap in down[:3]],
                    [gap.late for _, gap in down], [Figure(value=value, limit=bound.at_least, best=1.0, unit="share")])
 
 

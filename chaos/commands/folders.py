@@ -27,7 +27,7 @@ from diloco_chaos.harness.base.errors import first
 from diloco_chaos.harness.base.extras import MissingExtraError
 from diloco_chaos.harness.places.base import ClusterError
 from diloco_chaos.harness.places.registry import DEFAULT
-from diloco_chaos.harness.record.reaper import NOT_UNDONE
+from diloco_chaos.harness.record.reaper import Healed
 
 if TYPE_CHECKING:
     from diloco_chaos.harness.trainers.api.trainer import Replay
@@ -97,7 +97,8 @@ def replay(folder: RunArgument, as_json: JsonOption = False) -> None:
         found = replace(found, missing=found.missing or f"the event log is incomplete: {history.log_gaps[0]}")
     if as_json:
         print_json({"run": run.path.name, "versions": found.versions, "steps": found.steps,
-                    "difference": found.difference and asdict(found.difference), "missing": found.missing})
+                    "difference": found.difference and {"t": found.difference.t, "words": found.difference.words},
+                    "missing": found.missing})
     else:
         console.print(_replayed(found), highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(1 if found.difference else 3 if found.missing or not found.versions else 0)
@@ -161,13 +162,13 @@ def clean(
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
     did = heal_all()
     if runs:
-        did += [f"{path} removed" for path in thin_out(runs_dir, keep)]
-    failed = any(line.startswith(NOT_UNDONE) for line in did)
+        did += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+    failed = not all(one.undone for one in did)
     if as_json:
-        print_json({"clean": not failed, "did": did})
+        print_json({"clean": not failed, "did": list(map(str, did))})
     else:
-        for line in did or ["nothing was left behind"]:
-            typer.echo(line)
+        for one in did or [Healed("nothing was left behind")]:
+            typer.echo(str(one))
     raise typer.Exit(2 if failed else 0)
 
 

@@ -113,7 +113,7 @@ class Availability:
         over = self._observed.get(span.id, span.ended) if fault.impersonates else span.ended
         if fault.corrupts_memory:
             over += NOTICED_STEPS * cluster.step_time_of(node)
-        process = fault.stops_target or getattr(fault, "restart_after", None) is not None
+        process = fault.stops_target or fault.starts_process()
         latest = over + (self._history.plan.checks.reintegration.within if process else
                          cluster.heartbeat_timeout + RECONNECTED_S)
         return min(latest, self._first_part(node, over), self._history.end)

@@ -10,12 +10,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns, parts_of
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.baseline import Point, Reference
 from diloco_chaos.chaos.evidence.clocks import Clocks, clocks
 from diloco_chaos.chaos.evidence.outages import Outages
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns, parts_of
 from diloco_chaos.chaos.evidence.timeline import Lanes
-from diloco_chaos.chaos.evidence.token_accounting import Node, TokenAccounting, account, counted, killed
 from diloco_chaos.chaos.evidence.truncated import Truncated, truncated
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan, PlannedFault

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line
 from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Spawn
 
 
-def usurpations(history: History) -> list[str]:
+def usurpations(history: History) -> list[Line]:
     """A line for each: a number that the harness never started, or one whose own process never made that connection.
 
     A process says `disconnected` before it introduces itself again, so that a second hello without one is another's. A
@@ -18,7 +19,7 @@ def usurpations(history: History) -> list[str]:
     """
     together = history.plan.cluster.heartbeat_timeout
     started = {spawn.process for spawn in history.tape.of(Spawn, node="harness")}
-    lines: list[str] = []
+    lines: list[Line] = []
     holder: dict[str, int] = {}
     last: dict[Node, float] = {}
     unused: dict[Node, int] = {}  # times that it said `disconnected` and its return has not been read
@@ -30,10 +31,10 @@ def usurpations(history: History) -> list[str]:
         own = _disconnected(history, node, since, hello.t)
         own += unused.get(node, 0) if hello.t <= since + together else 0
         if node not in started:
-            lines.append(f"{hello.t:.2f} s: {name}, which this run never started, took the place of {before}")
+            lines.append(line(hello.t, f": {name}, which this run never started, took the place of {before}"))
         elif node in last and not own:
-            lines.append(f"{hello.t:.2f} s: another process that calls itself {name} took its place, which {name} had "
-                         f"not left")
+            lines.append(line(hello.t, f": another process that calls itself {name} took its place, which {name} had "
+                                       f"not left"))
         unused[node] = max(0, own - (node in last))
         holder[node[0]], last[node] = node[1], hello.t
     return lines

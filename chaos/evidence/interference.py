@@ -34,8 +34,6 @@ _MUCH_MB_S, _FOR_S = 32.0, 3.0
 """A run that moves as much between itself and disks, and half of what all do, for so long, keeps itself waiting."""
 _ROOM, _MOST = 0.15, 0.5
 """Shares of the memory: where as much can be had the machine is not short of it, and who holds most of it is why."""
-_OF_MEMORY, _OF_DISKS, _OF_OTHERS = {"out_of_memory"}, {"out_of_memory", "full_disk", "write_limit"}, {"restart_engine"}
-"""Faults that make a machine wait so, or others work, by kind."""
 _AFTER_S = 2.0
 """So long after a fault its effects are still its own."""
 
@@ -76,7 +74,7 @@ def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
     for number, sample in enumerate(samples):
         start, end = sample.t - sample.seconds, sample.t
         lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
-        if why := _why(sample, usual, _kinds(history, start, end), lately):
+        if why := _why(sample, usual, _strained(history, start, end), lately):
             if found and found[-1].why == why and start - found[-1].end < sample.seconds / 2:
                 found[-1] = found[-1]._replace(end=end, samples=(*found[-1].samples, sample))
             else:
@@ -84,11 +82,11 @@ def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
     return found
 
 
-def _why(sample: Machine, usual: Mapping[str, float], on: set[str], lately: Sequence[Machine]) -> str:
+def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately: Sequence[Machine]) -> str:
     cores = sample.cores
     if sample.stolen >= _STOLEN * cores:
         return "the host of this virtual machine kept its processors"
-    if sample.others >= _OTHERS and sample.idle <= _NO_IDLE * cores and not on & _OF_OTHERS:
+    if sample.others >= _OTHERS and sample.idle <= _NO_IDLE * cores and "processors" not in strained:
         return "other processes had its processors"
     if _stopped(sample):
         return "the run was stopped"
@@ -96,9 +94,9 @@ def _why(sample: Machine, usual: Mapping[str, float], on: set[str], lately: Sequ
         return "nothing on it ran, the harness neither"
     waited = any(getattr(sample, name) >= max(least, _TIMES_USUAL * usual[name])
                  for name, least in (("io", _WAITED_IO), ("sync", _SYNC_S)))
-    if waited and not on & _OF_DISKS and not _moves_much(lately):
+    if waited and "disks" not in strained and not _moves_much(lately):
         return "its disk kept it waiting"
-    if sample.memory >= _WAITED_MEMORY and not on & _OF_MEMORY and not _wants_too_much(sample):
+    if sample.memory >= _WAITED_MEMORY and "memory" not in strained and not _wants_too_much(sample):
         return "it was short of memory"
     return ""
 
@@ -124,9 +122,10 @@ def _stopped(sample: Machine) -> bool:
     return sample.late >= _STOPPED_S and sample.idle >= _AT_REST * sample.cores
 
 
-def _kinds(history: History, start: float, end: float) -> set[str]:
-    """Kinds of the faults that were on, or just over."""
-    return {span.planned.fault.kind for span in history.spans if span.overlaps(start - _AFTER_S, end)}
+def _strained(history: History, start: float, end: float) -> set[str]:
+    """What the faults that were on, or just over, kept waiting."""
+    return {what for span in history.spans if span.overlaps(start - _AFTER_S, end)
+            for what in span.planned.fault.strains}
 
 
 def seconds_within(found: Iterable[Interference], start: float, end: float) -> float:

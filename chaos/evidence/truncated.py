@@ -7,16 +7,16 @@ Of a node that was merely killed the tape is whole, up to a torn line: it was wr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Exit, Hello, Lost, Step
 from diloco_chaos.harness.record.tape.reading import Process, Tape
 from diloco_chaos.harness.record.tape.series import Series, values
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 _ON_THE_WAY_S = 0.25
 """So long after it was written a line of a tape is here, where its machine answers."""

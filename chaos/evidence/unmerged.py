@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from diloco_chaos.chaos.evidence.accounting.token_accounting import MERGED, Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.token_accounting import MERGED, Node
 from diloco_chaos.harness.record.tape.events import Ready
 
 SKIPPED = "skipped"

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from diloco_chaos.chaos.checks import DOUBTED, Judgement, judge
+from diloco_chaos.chaos.checks import Judgement, judge
 from diloco_chaos.chaos.checks.base import Verdict
 from diloco_chaos.chaos.exploration import coverage
 from diloco_chaos.chaos.exploration.corpus import Corpus, Seed, Tried
@@ -280,7 +280,7 @@ def _undecided(verdict: Verdict) -> str:
     """Why a check could not be made at all; empty where it could. One that passed was made, also where it is doubted
     because a fault had no measurable effect."""
     why = verdict.evidence[0] if verdict.evidence else "it does not say why"
-    return why if verdict.verdict == "unknown" and DOUBTED not in why else ""
+    return why if verdict.verdict == "unknown" and not verdict.doubted else ""
 
 
 def roomy(base: Scenario, faults: Sequence[Document]) -> Scenario:

@@ -6,7 +6,6 @@ All times are seconds since the steady state, as in the timeline.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.presence import Absence, Moment, Presence
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Instant
 from diloco_chaos.harness.base.units import names, show_seconds
 
 _AROUND_S = 1.0
@@ -32,14 +32,6 @@ _LOSS, _LONG_S = "loss_parity", 2.0
 """So long without a merge may be why a loss is higher."""
 _STALL_S, _STALL_TIMES, _MOST_STALLS = 1.0, 5.0, 6
 """So long, and so many times the median, a time without a merge is at the least to be called a stall."""
-_CLOCK = re.compile(r"(?<![\d.])(\d+\.\d\d) s\b")
-"""A time of the run's own clock, see `Verdict.evidence`."""
-
-
-def since_steady(text: str, history: History) -> str:
-    """With the times of the run's own clock as those since the steady state."""
-    zero = history.origin
-    return _CLOCK.sub(lambda found: f"{float(found[1]) - zero:.2f} s", text)
 
 
 def why(there: Presence, start: float, end: float) -> list[str]:
@@ -226,6 +218,5 @@ def _longest_stall(there: Presence) -> list[str]:
 
 
 def moment(verdict: Verdict) -> float | None:
-    """The first time that the evidence names, in seconds since the run began."""
-    found = (_CLOCK.search(line) for line in verdict.evidence)
-    return next((float(one[1]) for one in found if one), None)
+    """The first that the evidence names, in seconds since the run began."""
+    return next((part.t for line in verdict.lines for part in line if isinstance(part, Instant)), None)

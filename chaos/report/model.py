@@ -16,9 +16,10 @@ from diloco_chaos.chaos.checks.base import Figure, Verdict, tightest
 from diloco_chaos.chaos.checks.injection import measure
 from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.evidence.interference import interference
-from diloco_chaos.chaos.report.causes import causes, since_steady, stalls
-from diloco_chaos.chaos.report.story import QUIET
+from diloco_chaos.chaos.report.causes import causes, stalls
+from diloco_chaos.chaos.report.story import QUIET, because
 from diloco_chaos.chaos.runner.run import INCONCLUSIVE, Result, exit_code
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.tape.events import Event
 
@@ -190,21 +191,21 @@ class ReportModel(_Told):
 
 def change(result: Result) -> str:
     """The one thing to change for a run that proves nothing to prove something the next time."""
-    return since_steady(result.judgement.change, result.history) if exit_code(result) == INCONCLUSIVE else ""
+    return result.judgement.change if exit_code(result) == INCONCLUSIVE else ""
 
 
 def model_of(result: Result) -> ReportModel:
     """The report of a run that was judged."""
     history, plan = result.history, result.history.plan
     zero, accounting, traffic = history.origin, result.history.accounting, result.traffic
-    because = causes(history, result.judgement.checks)
-    checks = [_check(history, verdict, because.get(verdict.name, [])) for verdict in result.judgement.checks]
+    why = causes(history, result.judgement.checks)
+    checks = [_check(history, verdict, why.get(verdict.name, [])) for verdict in result.judgement.checks]
     events, left_out = _events(history, zero)
     return ReportModel(
         run=result.folder.path.name, scenario=plan.scenario, description=plan.description,
         trainer=plan.trainer.algorithm or plan.trainer.name, seed=plan.seed, place=result.folder.place,
         plan=plan.digest, verdict=WORDS[exit_code(result)],
-        why=since_steady(result.judgement.inconclusive or result.outcome.message, history),
+        why=because(result),
         change=change(result), gaps=result.judgement.gaps, took=result.took, start=-zero,
         end=history.end - zero, unit=plan.trainer.counting.worker,
         quorum=plan.cluster.learners_needed, checks=checks, out_of_reach={
@@ -223,11 +224,10 @@ def model_of(result: Result) -> ReportModel:
         commands=Commands(check=f"diloco-chaos check {result.folder.path} --verbose", repeat=result.folder.repeat))
 
 
-def _check(history: History, verdict: Verdict, because: list[str]) -> CheckTold:
+def _check(history: History, verdict: Verdict, why: list[str]) -> CheckTold:
     zero = history.origin
     return CheckTold(name=verdict.name, verdict=verdict.verdict, measured=verdict.measured, bound=verdict.bound,
-                     causes=because,
-                     evidence=[since_steady(line, history) for line in verdict.evidence],
+                     causes=why, evidence=[text(line, zero) for line in verdict.lines],
                      figures=verdict.figures, windows=[(start - zero, end - zero) for start, end in verdict.windows])
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diloco_chaos.chaos.checks import DOUBTED
-from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.checks.base import Bound, Verdict
 from diloco_chaos.chaos.evidence.impersonation import usurpations
-from diloco_chaos.chaos.report.causes import causes, moment, since_steady
+from diloco_chaos.chaos.report.causes import causes, moment
 from diloco_chaos.chaos.runner.run import Result
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.base.units import shortened
 from diloco_chaos.harness.record.tape.events import Event, Exit
 
@@ -34,23 +34,23 @@ def story(result: Result, verbose: bool = False) -> list[str]:
     bad = [verdict for verdict in result.judgement.checks if verdict.verdict != "passed"]
     if not bad:
         return []
-    doubted = [verdict.name for verdict in bad if verdict.evidence and DOUBTED in verdict.evidence[0]]
-    lines, because = _strangers(result), causes(result.history, result.judgement.checks)
+    doubted = [verdict.name for verdict in bad if verdict.doubted]
+    lines, why = _strangers(result), causes(result.history, result.judgement.checks)
     for verdict in sorted(bad, key=lambda verdict: verdict.verdict == "failed"):  # what failed comes last: it is read
         if verdict.name not in doubted:
-            lines += _one(result, verdict, because.get(verdict.name, []), verbose)
+            lines += _one(result, verdict, why.get(verdict.name, []), verbose)
     if doubted:
         lines += [f"? inconclusive for that reason: {', '.join(doubted)}"]
     return _logs(result, verbose) + lines
 
 
-def _one(result: Result, verdict: Verdict, because: Sequence[str], verbose: bool) -> list[str]:
-    lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.bound)}"]
-    lines += [f"    {line}" for line in because]
-    told = verdict.evidence if verbose else verdict.evidence[:_MOST_LINES]
-    lines += [f"    {since_steady(line, result.history)}" for line in told]
-    if len(told) < len(verdict.evidence):
-        lines.append(f"    and {len(verdict.evidence) - len(told)} more (--verbose)")
+def _one(result: Result, verdict: Verdict, why: Sequence[str], verbose: bool) -> list[str]:
+    lines = [f"{MARKS[verdict.verdict]} {verdict.name}  {verdict.measured}{_limit(verdict.allowed)}"]
+    lines += [f"    {line}" for line in why]
+    told = verdict.lines if verbose else verdict.lines[:_MOST_LINES]
+    lines += [f"    {text(line, result.history.origin)}" for line in told]
+    if len(told) < len(verdict.lines):
+        lines.append(f"    and {len(verdict.lines) - len(told)} more (--verbose)")
     at = moment(verdict)
     if verbose and verdict.verdict == "failed" and at is not None:
         lines += [f"    {line}" for line in _around(result, at)]
@@ -61,18 +61,22 @@ def headline(result: Result) -> str:
     """What did not hold, in a line: pytest shows it in its summary."""
     bad = [verdict for verdict in result.judgement.checks if verdict.verdict == "failed"]
     if bad:
-        return "; ".join(f"{verdict.name} {verdict.measured}{_limit(verdict.bound).replace('; ', ', ')}"
+        return "; ".join(f"{verdict.name} {verdict.measured}{_limit(verdict.allowed).replace('; ', ', ')}"
                          for verdict in bad)
-    return since_steady(result.judgement.inconclusive or result.outcome.message, result.history) or (
-        "inconclusive: " + ", ".join(
-            verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"))
+    return because(result) or "inconclusive: " + ", ".join(
+        verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown")
 
 
-def _limit(bound: str) -> str:
+def because(result: Result) -> str:
+    """Why the run as a whole proves nothing; empty where it is not the run."""
+    return text(result.judgement.why, result.history.origin) or result.outcome.message
+
+
+def _limit(allowed: Bound) -> str:
     """What a check allows, in words."""
-    if not bound:
+    if not allowed.words:
         return ""
-    return f"; at least {bound[2:]}" if bound.startswith("≥ ") else f"; limit {bound.removeprefix('≤ ')}"
+    return f"; {'at least' if allowed.kind == 'least' else 'limit'} {allowed.words}"
 
 
 def _strangers(result: Result) -> list[str]:
@@ -80,7 +84,7 @@ def _strangers(result: Result) -> list[str]:
     found = usurpations(result.history)
     more = [f"    and {len(found) - _MOST_EVENTS} times more"] if len(found) > _MOST_EVENTS else []
     return ["somebody else who has this run's token took part; what follows may be their doing",
-            *(f"    {since_steady(line, result.history)}" for line in found[:_MOST_EVENTS]), *more] if found else []
+            *(f"    {text(line, result.history.origin)}" for line in found[:_MOST_EVENTS]), *more] if found else []
 
 
 def _around(result: Result, at: float) -> list[str]:

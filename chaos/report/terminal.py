@@ -18,10 +18,9 @@ from diloco_chaos.chaos.evidence.history import Span
 from diloco_chaos.chaos.evidence.interference import Interference, interference
 from diloco_chaos.chaos.program import PROGRAM, called
 from diloco_chaos.chaos.report import charts
-from diloco_chaos.chaos.report.causes import since_steady
 from diloco_chaos.chaos.report.forms.page import PAGE
 from diloco_chaos.chaos.report.model import WORDS, change
-from diloco_chaos.chaos.report.story import MARKS, VERDICTS, story
+from diloco_chaos.chaos.report.story import MARKS, VERDICTS, because, story
 from diloco_chaos.chaos.runner.resume_point import checkpoints_of
 from diloco_chaos.chaos.runner.run import Result, exit_code
 from diloco_chaos.harness.base.units import show_seconds
@@ -223,8 +222,8 @@ def _last(result: Result) -> Text:
     text = Text()
     if to_change := change(result):
         text.append("to change  ", "bold yellow").append(f"{to_change}\n")
-    for line in filter(None, [result.judgement.inconclusive or result.outcome.message]):
-        text.append(f"{since_steady(line, result.history)}\n", "yellow")
+    if why := because(result):
+        text.append(f"{why}\n", "yellow")
     told = [plan.scenario]
     for word in ("failed", "unknown"):
         if named := [verdict.name for verdict in checks if verdict.verdict == word]:

@@ -283,4 +283,4 @@ class Experiment:
         try:
             self._record(events.Residue(left=self._cluster.residue()))
         except (ClusterError, LinkError, OSError) as error:
-            self._record(events.Residue(left=[f"not known: {error}"]))
+            self._record(events.Residue(left=[], unknown=str(error)))

@@ -19,6 +19,7 @@ from diloco_chaos.chaos.scenario.problems import Problem, fault_names, place
 from diloco_chaos.faults import FAULTS
 from diloco_chaos.harness.base.errors import nearest
 from diloco_chaos.harness.trainers.api.registry import BUILT_IN, TRAINERS
+from diloco_chaos.harness.trainers.api.settings import MisfitError
 
 Detail = dict[str, Any]
 """An error of pydantic's."""
@@ -78,12 +79,11 @@ def problems_of(raw: Any, document: Mapping[str, Any], details: Sequence[Detail]
 
 
 def _apart(detail: Detail) -> list[Detail]:
-    """What is wrong with a cluster as a whole, one by one, each at the key that its sentence begins with."""
-    *where, = detail["loc"]
-    if where != ["cluster"]:
+    """What is wrong with a cluster as a whole, one by one, each at its own key."""
+    error = detail.get("ctx", {}).get("error")
+    if not isinstance(error, MisfitError):
         return [detail]
-    told = str(detail["msg"]).removeprefix("Value error, ").split("\n")
-    return [detail | {"msg": line, "at": line.split(maxsplit=1)[0].rstrip(":")} for line in told]
+    return [detail | {"msg": misfit.message, "at": misfit.key} for misfit in error.misfits]
 
 
 def placed(raw: Any, where: Sequence[Any]) -> tuple[int, int]:

@@ -211,6 +211,10 @@ class Partition(LinkFault):
         """Both ways: they break. One way: they stand, and nobody is told."""
         return self.direction == "both"
 
+    def mutes_target(self) -> bool:
+        """Unless it is only deaf."""
+        return self.direction != "downstream"
+
     def attributes(self) -> Mapping[str, int]:
         """For ever."""
         return {"timeout": 0}

@@ -7,6 +7,7 @@ An entry point is a line of a package's metadata that gives a name to a module o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, distributions
 from typing import Any, NamedTuple, TypeVar
@@ -22,20 +23,36 @@ class ProviderError(UserError):
     """What a package provides can't be used; the message says whose it is and why."""
 
 
+@dataclass(frozen=True)
+class Provider:
+    """A distribution; its text is `acme-faults 1.2`."""
+
+    name: str
+    version: str = ""
+    """Empty: unknown."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether these sources belong to it."""
+        return self.name == OURS
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+
 class Provided(NamedTuple):
     """What one entry point stands for."""
 
     name: str
     content: Any
-    provider: str
-    """The distribution with its version: `acme-faults 1.2`."""
+    provider: Provider
 
 
 class Broken(NamedTuple):
     """An entry point that can't be imported."""
 
     name: str
-    provider: str
+    provider: Provider
     reason: str
 
     def __str__(self) -> str:
@@ -57,9 +74,9 @@ class Point(NamedTuple):
     distribution: str
 
     @property
-    def provider(self) -> str:
+    def provider(self) -> Provider:
         """The distribution with its version."""
-        return f"{self.distribution} {self.entry.dist.version}" if self.entry.dist else self.distribution
+        return Provider(self.distribution, self.entry.dist.version if self.entry.dist else "")
 
 
 @lru_cache
@@ -107,7 +124,7 @@ def offers(group: str) -> Offers:
     """
     loaded = [_load(point) for point in points(group)]
     broken = [one for one in loaded if isinstance(one, Broken)]
-    if ours := [one for one in broken if one.provider.split()[0] == OURS]:
+    if ours := [one for one in broken if one.provider.ours]:
         raise ProviderError("; ".join(map(str, ours)))
     return Offers([one for one in loaded if isinstance(one, Provided)], broken)
 
@@ -152,21 +169,24 @@ def _load(point: Point) -> Provided | Broken:
         return Broken(point.name, point.provider, f"{type(error).__name__}: {error}")
 
 
-def _twice(what: str, name: str, one: str, other: str) -> ProviderError:
+def _twice(what: str, name: str, one: Provider, other: Provider) -> ProviderError:
     return ProviderError(f"the {what} {name!r} comes from two packages, {one} and {other}: uninstall one of them")
 
 
 class Registry(Mapping[str, T]):
     """Name -> what is provided under it, ours first. Providers are imported when the first name is asked for."""
 
-    def __init__(self, group: str, what: str, contents: Callable[[Provided], Iterable[tuple[str, T]]]) -> None:
-        """`what` is in it, in one word; `contents`: all that an entry point of this group provides, by name."""
-        self._group, self._what, self._contents = group, what, contents
+    def __init__(self, group: str, what: str, contents: Callable[[Provided], Iterable[tuple[str, T]]], *,
+                 one_each: bool = False) -> None:
+        """`what` is in it, in one word; `contents`: all that an entry point of this group provides, by name.
+        `one_each`: that is one thing, under the entry point's own name; asked for by name, it is all that is
+        imported."""
+        self._group, self._what, self._contents, self._one_each = group, what, contents, one_each
         self._of: Offers | None = None
-        self._known: dict[str, tuple[T, str]] = {}
+        self._known: dict[str, tuple[T, Provider]] = {}
 
     def __getitem__(self, name: str) -> T:
-        return self._found()[name][0]
+        return self._one(name)[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found())
@@ -176,24 +196,31 @@ class Registry(Mapping[str, T]):
 
     def provider(self, name: str) -> str:
         """The package that it comes from, with its version."""
-        return self._found()[name][1]
+        return str(self._one(name)[1])
 
     def foreign(self) -> dict[str, T]:
         """What comes from other packages."""
-        return {name: one for name, (one, provider) in self._found().items() if provider.split()[0] != OURS}
+        return {name: one for name, (one, provider) in self._found().items() if not provider.ours}
 
     def broken(self) -> list[str]:
         """Providers that can't be loaded, and why: what they would have provided is missed."""
         return [str(one) for one in offers(self._group).broken]
 
-    def _found(self) -> dict[str, tuple[T, str]]:
+    def _one(self, name: str) -> tuple[T, Provider]:
+        if self._one_each and name not in self._known:
+            named = [point for point in points(self._group) if point.name == name]
+            if len(named) == 1 and isinstance(provided := _load(named[0]), Provided):
+                return dict(self._contents(provided))[name], provided.provider
+        return self._found()[name]
+
+    def _found(self) -> dict[str, tuple[T, Provider]]:
         there = offers(self._group)
         if there is not self._of:
             self._known, self._of = self._collected(there), there
         return self._known
 
-    def _collected(self, there: Offers) -> dict[str, tuple[T, str]]:
-        found: dict[str, tuple[T, str]] = {}
+    def _collected(self, there: Offers) -> dict[str, tuple[T, Provider]]:
+        found: dict[str, tuple[T, Provider]] = {}
         for one in there.provided:
             for name, content in self._contents(one):
                 if name in found and found[name][0] is not content:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-if TYPE_CHECKING:  # commands that read no tensors start without numpy
+if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+else:
+    class _LateNumpy:
+        """numpy, imported when something of it is needed: commands that read no arrays start without it."""
+
+        def __getattr__(self, name: str) -> Any:
+            import numpy
+            vars(self)[name] = found = getattr(numpy, name)
+            return found
+
+    np = _LateNumpy()
+
+__all__ = ["Array", "Numbers", "Tensors", "add", "add_prefix", "all_finite", "copy", "digest", "np", "same_shapes",
+           "shapes", "strip_prefix", "subtract"]
 
 Array: TypeAlias = "npt.NDArray[np.float32]"
 Tensors: TypeAlias = dict[str, "Array"]
@@ -63,7 +76,6 @@ def add(left: Tensors, right: Tensors) -> Tensors:
 
 def all_finite(tensors: Tensors) -> bool:
     """True where no value is NaN or infinite."""
-    import numpy as np
     return all(bool(np.isfinite(array).all()) for array in tensors.values())
 
 

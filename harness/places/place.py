@@ -164,5 +164,9 @@ class Place(ABC):
     @classmethod
     def orphans_removed(cls) -> list[str]:
         """Remove what dead runs left there whose undo log is gone, too; what was done, in words. Quick where there is
-        nothing."""
+        nothing.
+
+        Raises:
+            OSError: something is still there.
+        """
         return []

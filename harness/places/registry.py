@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from diloco_chaos.harness.base import units
-from diloco_chaos.harness.base.registries import OURS, Provided, ProviderError, offers, one_offer
+from diloco_chaos.harness.base.registries import Provided, ProviderError, offers, one_offer
 from diloco_chaos.harness.places.base import Ability
 from diloco_chaos.harness.places.place import Option, Part, Place
 from diloco_chaos.harness.trainers.core.programs import Program
@@ -35,7 +35,7 @@ def places() -> Sequence[type[Place]]:
     """
     found: dict[str, tuple[bool, type[Place]]] = {}
     for provided, place in _usable():
-        found.setdefault(place.name, (provided.provider.split()[0] != OURS, place))
+        found.setdefault(place.name, (not provided.provider.ours, place))
     return [place for _, place in sorted(found.values(), key=lambda one: (one[0], one[1].name))]
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,23 @@ if TYPE_CHECKING:  # imported when there is something to do: a reaper waits in a
 
 _TRIES, _AGAIN_S = 20, 3.0
 
-NOT_UNDONE = "NOT UNDONE"
-"""What a line begins with that tells of something left."""
+
+@dataclass(frozen=True)
+class Healed:
+    """What became of something that a dead harness left."""
+
+    words: str
+    undone: bool = True
+
+    def __str__(self) -> str:
+        return self.words if self.undone else f"NOT UNDONE: {self.words}"
 
 
-def heal(path: Path) -> list[str]:
+def heal(path: Path) -> list[Healed]:
     """Undo what an undo log holds, end every process that carries its token, and remove it.
 
     Returns:
-        What was done, in words; what could not be undone begins with `NOT_UNDONE`, and the undo log stays.
+        What was done; where something could not be undone, the undo log stays.
 
     Raises:
         UndoLogError: it is not an undo log.
@@ -40,28 +49,28 @@ def heal(path: Path) -> list[str]:
         path.unlink(missing_ok=True)
         return []
     token = owed.opened.token
-    did: list[str] = []
+    did: list[Healed] = []
     _undo_all([undo for undo in owed.undos if not undo.last], token, did)
     ours = with_token(token)
     left = end_all(ours, token)
     if ours:
-        did.append(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}")
-    did += [f"{NOT_UNDONE}: process {who.pid} does not end" for who in left]
+        did.append(Healed(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}"))
+    did += [Healed(f"process {process.pid} does not end", undone=False) for process in left]
     _undo_all([undo for undo in owed.undos if undo.last], token, did)
-    if not any(line.startswith(NOT_UNDONE) for line in did):
+    if all(one.undone for one in did):
         path.unlink(missing_ok=True)
     return did
 
 
-def _undo_all(undos: Sequence[Undo], token: str, did: list[str]) -> None:
+def _undo_all(undos: Sequence[Undo], token: str, did: list[Healed]) -> None:
     for undo in undos:
         try:
             if undo.heal(token):
-                did.append(f"{undo.cause}: {undo.describe()}" if undo.cause else undo.describe())
+                did.append(Healed(f"{undo.cause}: {undo.describe()}" if undo.cause else undo.describe()))
         except OSError as error:
-            did.append(f"{NOT_UNDONE}: {undo.describe()}: {error}")
+            did.append(Healed(f"{undo.describe()}: {error}", undone=False))
         except Exception as error:  # another package's code, which must keep nothing else from being undone
-            did.append(f"{NOT_UNDONE}: {undo.describe()}: {type(error).__name__}: {error}")
+            did.append(Healed(f"{undo.describe()}: {type(error).__name__}: {error}", undone=False))
 
 
 def main() -> int:
@@ -74,7 +83,7 @@ def main() -> int:
         return 0
     fcntl.flock(file, fcntl.LOCK_EX)  # waits as long as the harness lives, whatever becomes of it
     for _ in range(_TRIES):
-        if not path.exists() or not any(line.startswith(NOT_UNDONE) for line in heal(path)):
+        if not path.exists() or all(one.undone for one in heal(path)):
             break
         time.sleep(_AGAIN_S)  # an engine that is just being restarted, say
     return 0

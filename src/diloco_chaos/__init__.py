@@ -12,7 +12,8 @@ What is named here is the public interface; everything else may change from one 
 - judge(history) -> Judgement; `History` is a recorded run
 - events: the module of what a tape's lines are read as; units: the module of seconds, bytes and rates in a scenario
 - Fault, LinkFault, Drawn, Effect, FaultContext, Observation, Sounding, Toxic: what a fault is made from
-- check, Finding, Figure, Late, Unknown: what a check is made from
+- check, Finding, Figure, Late, Unknown: what a check is made from; line: evidence with moments of the run in it;
+  at_most, at_least: what a check allows
 - Place, Site, LocalSite, Process, Simulated, Parameters, Option, Requirement, Ability, EVERYWHERE, Recorder, UndoLog,
   Undo: what a place is made from, where runs are performed; Backend: one with its settings
 - Trainer, Workload, TrainerSettings, Coupling, Tensors: what a trainer is made from; RoundTrainer, SimpleSettings: one
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from diloco_chaos.chaos.checks.base import Finding as Finding
     from diloco_chaos.chaos.checks.base import Late as Late
     from diloco_chaos.chaos.checks.base import Unknown as Unknown
+    from diloco_chaos.chaos.checks.base import at_least as at_least
+    from diloco_chaos.chaos.checks.base import at_most as at_most
     from diloco_chaos.chaos.checks.base import check as check
     from diloco_chaos.chaos.evidence.history import History as History
     from diloco_chaos.chaos.launched import Launched as Launched
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from diloco_chaos.faults.evidence import Effect as Effect
     from diloco_chaos.faults.links.base import LinkFault as LinkFault
     from diloco_chaos.harness.base import units as units
+    from diloco_chaos.harness.base.lines import line as line
     from diloco_chaos.harness.base.tensors import Tensors as Tensors
     from diloco_chaos.harness.links.probe import Sounding as Sounding
     from diloco_chaos.harness.links.toxic import Toxic as Toxic
@@ -85,7 +89,8 @@ _PUBLIC = {
     "launch": "chaos.launched:launch", "Launched": "chaos.launched:Launched",
     "History": "chaos.evidence.history:History", "Backend": "chaos.runner.backends:Backend",
     "check": "chaos.checks.base:check", "Finding": "chaos.checks.base:Finding", "Figure": "chaos.checks.base:Figure",
-    "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown",
+    "Late": "chaos.checks.base:Late", "Unknown": "chaos.checks.base:Unknown", "line": "harness.base.lines:line",
+    "at_most": "chaos.checks.base:at_most", "at_least": "chaos.checks.base:at_least",
     "Fault": "faults.base:Fault", "Drawn": "faults.base:Drawn", "LinkFault": "faults.links.base:LinkFault",
     "Effect": "faults.evidence:Effect", "FaultContext": "faults.base:FaultContext",
     "Observation": "faults.base:Observation", "Sounding": "harness.links.probe:Sounding",

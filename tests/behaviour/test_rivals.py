@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.evidence.token_accounting import MERGED
+from diloco_chaos.chaos.evidence.accounting.token_accounting import MERGED
 from diloco_chaos.chaos.evidence.traffic import crossed
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import plans, scenario

@@ -16,6 +16,7 @@ from diloco_chaos.chaos.scenario import plan as plans
 from diloco_chaos.chaos.scenario.loading import load
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.harness.base.processes import identity
+from diloco_chaos.harness.record.tape.events import Start
 from diloco_chaos.harness.record.tape.writing import TapeWriter
 
 
@@ -191,7 +192,7 @@ def recorded(tmp_path):
     (tmp_path / "tape").mkdir()
     plans.save(freeze(load("kill-one")[0], 0), tmp_path / "plan.json")
     writer = TapeWriter(tmp_path / "tape", "syncer", 0, 0.0)
-    writer.record("start", role="syncer", pid=1)
+    writer.record(Start(role="syncer", pid=1))
     return tmp_path
 
 

@@ -104,4 +104,4 @@ def test_it_needs_nothing_but_python():
     code = "import sys; from diloco_chaos import progress; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code],
                             capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pydantic", "numpy", "torch", "rich", "typer", "orjson", "msgpack"} & set(loaded)
+    assert not {"pydantic", "numpy", "torch", "rich", "typer", "orjson", "msgspec"} & set(loaded)

@@ -119,7 +119,7 @@ def test_the_undo_says_what_it_did_and_does_it():
 CHECK = """
     from collections import Counter
     from pydantic import BaseModel
-    from diloco_chaos import Finding, History, Unknown, check, events
+    from diloco_chaos import Finding, History, Unknown, at_most, check, events
     """
 
 

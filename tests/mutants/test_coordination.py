@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from benchmarks.measure.planted import counters_kept, double_merge, stale_copy
 from diloco_chaos.harness.base.tensors import digest
@@ -127,7 +128,7 @@ def old_rounds_are_answered(patch):
 
     def stale(self, peer, answer, tensors, now):
         open_ = self._rounds.get(answer.fragment)
-        return usual(self, peer, replace(answer, round=open_.number) if open_ else answer, tensors, now)
+        return usual(self, peer, structs.replace(answer, round=open_.number) if open_ else answer, tensors, now)
     patch.setattr(Syncer, "_answer", stale)
 
 
@@ -157,13 +158,12 @@ def goes_back_to_older_versions(patch):
             yield effect
             if self.states[index].before and self.states[index].version % 5 == 0:
                 value = self.states[index].before[0]
-                yield replace_send(effect, replace(effect.message, version=self.states[index].version - 1, base=-1,
-                                                   digest=digest(value)), value)
+                yield changed(effect, value, version=self.states[index].version - 1, base=-1, digest=digest(value))
     patch.setattr(FragmentStore, "tell", old)
 
 
-def replace_send(effect, message, tensors):
-    return effect._replace(message=message, tensors=tensors)
+def changed(send, tensors, **fields):
+    return send._replace(message=structs.replace(send.message, **fields), tensors=tensors)
 
 
 def trains_the_same_batches_again(patch):
@@ -172,7 +172,7 @@ def trains_the_same_batches_again(patch):
 
     def first(self, message, tensors, now):
         if isinstance(message, Welcome):
-            message = replace(message, position=0)
+            message = structs.replace(message, position=0)
         return usual(self, message, tensors, now)
     patch.setattr(Learner, "on_message", first)
 
@@ -218,8 +218,7 @@ def the_new_are_given_what_was_before(patch):
         for effect in usual(self, peer, index, closed):
             if not closed and state.before:
                 value = state.before[0]
-                yield replace_send(effect, replace(effect.message, version=state.version - 1, base=-1,
-                                                   digest=digest(value)), value)
+                yield changed(effect, value, version=state.version - 1, base=-1, digest=digest(value))
             else:
                 yield effect
     patch.setattr(FragmentStore, "tell", older)
@@ -234,10 +233,8 @@ def a_donor_gives_what_it_trains(patch):
             if isinstance(effect, Send):
                 value = {name: array for fragment in self.table for name, array in self.replica.read(
                     fragment.names).items()}
-                message = replace(effect.message, digests=[digest(self.replica.read(fragment.names))
-                                                           for fragment in self.table])
-                effect = effect._replace(message=replace(message, versions=[
-                    version - 1 for version in message.versions]), tensors=value)
+                effect = changed(effect, value, versions=[version - 1 for version in effect.message.versions],
+                                 digests=[digest(self.replica.read(fragment.names)) for fragment in self.table])
             yield effect
     patch.setattr(Learner, "_donate", own)
 

@@ -4,7 +4,8 @@ The product has no switch for them: they are patched in from outside, and every 
 """
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from diloco_chaos.harness.trainer.coordinator import syncer
 from diloco_chaos.harness.trainer.coordinator.fragment_state import ProgressCounters

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.checkpoint import load
@@ -35,11 +35,9 @@ Answer = Callable[..., Iterable[Effect]]
 """answer(method, *given, now) -> the effects of an input."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Say(Message):
+class Say(Message, frozen=True, kw_only=True):
     """Something, in words."""
 
-    type: Literal["say"] = "say"
     text: str
 
 

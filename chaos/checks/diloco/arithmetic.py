@@ -22,4 +22,4 @@ def arithmetic_correct(history: History) -> Finding | None:
     done = f"{found.versions:,}{of} versions, {also} computed again"
     if found.difference is None:
         return Finding(True, done, "all the same")
-    return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.words, done])
+    return Finding(False, f"differs at {found.difference.t:.2f} s", "all the same", [found.difference.what, done])

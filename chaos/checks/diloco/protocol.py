@@ -6,14 +6,25 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-import numpy as np
-
-from diloco_chaos.chaos.checks.base import PROMISE, Figure, Finding, Unknown, check, need, rules_of, violations
-from diloco_chaos.chaos.evidence.by_version import ByVersion
+from diloco_chaos.chaos.checks.base import (
+    PROMISE,
+    Figure,
+    Finding,
+    Unknown,
+    at_least,
+    at_most,
+    check,
+    need,
+    rules_of,
+    violations,
+)
+from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line, text
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import (
     Continued,
     Hello,
@@ -47,7 +58,7 @@ def staleness_bounded(history: History) -> Finding:
                 f"{merge.fragment}")
     impossible = [words(row) for row in np.flatnonzero(ages < 0).tolist()]
     worst = words(int(ages.argmax()))
-    return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", f"≤ {bound}",
+    return Finding(oldest <= bound and not impossible, f"oldest base {oldest} versions", at_most(bound),
                    impossible or [worst], figures=[Figure(value=oldest, limit=bound, unit="versions")])
 
 
@@ -58,7 +69,7 @@ def quorum_respected(history: History) -> Finding:
     """Distinct live learners per merge >= K; the grace window recomputed from the recorded times."""
     need(history.merges, "there are no merges")
     rules = rules_of(history)
-    wrong: list[str] = []
+    wrong: list[Line] = []
     parts, smallest = history.parts, history.plan.cluster.learners
     learners, arrivals, absent = parts.plain("learner"), parts.plain("arrived"), _absent(history)
     jumps = [span.injected for span in history.spans if span.planned.fault.moves_clock
@@ -74,9 +85,10 @@ def quorum_respected(history: History) -> Finding:
             problems.append("a contribution from a learner that was not there")
         if not any(merge.opened - _JUMP_S <= jump <= merge.t + _JUMP_S for jump in jumps):
             problems += _grace_problems(rules, merge, sorted(arrivals[begin:begin + count]), names)
-        wrong += [f"fragment {merge.fragment} version {merge.version} at {merge.t:.2f} s: {why}" for why in problems]
-    return Finding(not wrong, f"smallest quorum {smallest}", f"≥ {rules.quorum}, grace as measured", wrong[:5] or [
-        f"{len(history.merges)} merges recomputed"], figures=violations(wrong))
+        wrong += [line(f"fragment {merge.fragment} version {merge.version} at ", merge.t, f": {why}")
+                  for why in problems]
+    return Finding(not wrong, f"smallest quorum {smallest}", at_least(f"{rules.quorum}, grace as measured"),
+                   wrong[:5] or [f"{len(history.merges)} merges recomputed"], figures=violations(wrong))
 
 
 def _absent(history: History) -> set[int]:
@@ -133,7 +145,7 @@ def exactly_once(history: History) -> Finding:
                 and incarnation in _spawned(history, learner)):
             raise Unknown(f"{learner}.{incarnation} was merged from, but left no steps")
     accounting = history.accounting
-    wrong = accounting.violations + _back_again(history)
+    wrong: list[str | Line] = [*accounting.violations, *_back_again(history)]
     if not wrong:
         _no_version_is_missing(history)
     fates = sum(len(fates) for fates in accounting.fates.values())
@@ -142,7 +154,7 @@ def exactly_once(history: History) -> Finding:
                    figures=violations(wrong))
 
 
-def _back_again(history: History) -> list[str]:
+def _back_again(history: History) -> list[Line]:
     """Old processes that were admitted. The syncer of fragments commits that it has heard of a new one before it says
     so; a run that goes on from a checkpoint, and a group whose hub was gone, have forgotten who came after that."""
     newest: dict[str, int] = {}
@@ -153,8 +165,8 @@ def _back_again(history: History) -> list[str]:
             if isinstance(event, Continued) or forgetful:
                 newest.clear()
         elif event.incarnation < newest.get(event.learner, 0):
-            wrong.append(f"{event.learner}.{event.incarnation} was admitted at {event.t:.2f} s, and "
-                         f"{event.learner}.{newest[event.learner]} had been before")
+            wrong.append(line(f"{event.learner}.{event.incarnation} was admitted at ", event.t,
+                              f", and {event.learner}.{newest[event.learner]} had been before"))
         else:
             newest[event.learner] = event.incarnation
     return wrong
@@ -191,14 +203,15 @@ def _no_version_is_missing(history: History) -> None:
 def replica_consistency(history: History) -> Finding:
     """Digests that the receivers computed equal the syncer's, per fragment and version; versions never go back. What
     the syncer keeps beside a version's value is the same after it was started again."""
-    known, wrong = _versions(history)
+    known, contradictions = _versions(history)
     received = {node: series.until(history.end) for node, series in history.tape.series(Received).items()}
     count = sum(map(len, received.values()))
     need(count and known, "nothing was received, or the syncer recorded no version")
     digests = ByVersion(known)
     differing = [problem for series in received.values() for problem in _differences(series, digests)]
-    wrong += [words for _, words in sorted(differing)]
-    wrong += _older_than_promised(history, received)
+    wrong = [*contradictions,
+             *(words for _, words in sorted(differing, key=lambda one: (one[0], text(one[1])))),
+             *_older_than_promised(history, received)]
     return Finding(not wrong, f"{len(wrong)} of {count} receipts differ", "0", wrong[:5], figures=violations(wrong))
 
 
@@ -229,7 +242,7 @@ def _kept(event: Initial | Resumed | Merge) -> Sequence[tuple[int, int, str, str
     return list(zip(range(len(event.versions)), event.versions, event.digests, states, strict=True))
 
 
-def _differences(received: Series[Received], known: ByVersion) -> list[tuple[float, str]]:
+def _differences(received: Series[Received], known: ByVersion) -> list[tuple[float, str | Line]]:
     """What one process received that the syncer never had, or in another order than its versions; and when.
 
     Raises:
@@ -241,8 +254,9 @@ def _differences(received: Series[Received], known: ByVersion) -> list[tuple[flo
         place = int((rows < 0).argmax())
         raise Unknown(f"fragment {fragments[place]} version {versions[place]} is not on the syncer's tape")
     differing = np.flatnonzero(texts(received.column("digest")) != texts(known.values)[rows]).tolist()
-    wrong = [(event.t, f"{name} applied other bytes for fragment {event.fragment} version {event.version} at "
-                       f"{event.t:.2f} s") for event in map(received.__getitem__, differing)]
+    wrong: list[tuple[float, str | Line]] = [
+        (event.t, line(f"{name} applied other bytes for fragment {event.fragment} version {event.version} at ",
+                       event.t)) for event in map(received.__getitem__, differing)]
     for fragment in np.unique(fragments).tolist():
         mine = np.flatnonzero(fragments == fragment)
         order = versions[mine]

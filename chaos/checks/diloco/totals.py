@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from diloco_chaos.chaos.checks.base import Finding, Late, check, need, rules_of, violations
-from diloco_chaos.chaos.evidence.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.by_version import ByVersion
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.token_accounting import Node
 from diloco_chaos.chaos.scenario.model import SYNCER
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.lines import Line, line
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Finished, Hello, Initial, Lost, Merge, Received, Resumed
 from diloco_chaos.harness.record.tape.series import Series
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 _RATE = 1e-9
 """Rates are compared to this, as a share: a formula may be written in another order."""
@@ -118,15 +119,15 @@ def processed_correct(history: History) -> Finding:
     heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
                                for node, one in steps.items()), count)
 
-    def words(at: int) -> str:
-        return f"at {moments[at]:.2f} s {said[at]:,.0f} tokens were counted"
-    wrong = [f"{words(at)}, and all together had made {most[at]:,.0f}" for at in _where(~(said <= most))]
-    wrong += [f"{words(at)}, and steps of {least[at]:,.0f} were merged" for at in _where(~(said >= least))]
+    def words(at: int, more: str) -> Line:
+        return line("at ", moments[at], f" {said[at]:,.0f} tokens were counted{more}")
+    wrong = [words(at, f", and all together had made {most[at]:,.0f}") for at in _where(~(said <= most))]
+    wrong += [words(at, f", and steps of {least[at]:,.0f} were merged") for at in _where(~(said >= least))]
     if finished and not said[-1] >= rules.ends_with:
-        wrong.append(f"{words(-1)} of {rules.ends_with:,}, and training was over")
+        wrong.append(words(-1, f" of {rules.ends_with:,}, and training was over"))
     behind = [] if wrong else _where(said < heard)
     allowed = history.plan.cluster.heartbeat_timeout
-    slow = [f"{words(at)}; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before" for at in behind]
+    slow = [words(at, f"; who was connected had made {heard[at]:,.0f} more than {allowed:g} s before") for at in behind]
     return Finding(not wrong and not slow, f"{len(wrong or slow)} of {count} counts differ",
                    f"0{history.clocks.allowed()}", (wrong or slow)[:5],
                    [Late(moments[at] - allowed - history.clocks.tolerance, moments[at], allowed) for at in behind],

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from diloco_chaos.chaos.checks.base import Figure, Finding, Late, check, rules_of, zero
+from diloco_chaos.chaos.checks.base import Figure, Finding, Late, at_most, check, rules_of, zero
 from diloco_chaos.chaos.evidence.availability import Availability
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
+from diloco_chaos.harness.base.lines import Line, line, text
 from diloco_chaos.harness.record.tape.events import Finished, Merge, Steady
 
 
@@ -18,7 +19,7 @@ def fragments_in_turn(history: History) -> Finding | None:
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
     there = Availability(history)
-    longest, judged, wrong = 0, 0, list[tuple[int, str, Late]]()
+    longest, judged, wrong = 0, 0, list[tuple[int, Line, Late]]()
     step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge.fragment == fragment and merge.t >= start]
@@ -30,11 +31,11 @@ def fragments_in_turn(history: History) -> Finding | None:
             steps = min(after.step - before.step, math.ceil((after.t - before.t) / step_s))
             longest, judged = max(longest, steps), judged + 1
             if steps > turn:
-                wrong.append((steps, f"fragment {fragment} was not merged between {before.t:.2f} s and "
-                                     f"{after.t:.2f} s, in {steps} steps", Late(before.t, after.t, turn * step_s)))
+                wrong.append((steps, line(f"fragment {fragment} was not merged between ", before.t, " and ", after.t,
+                                          f", in {steps} steps"), Late(before.t, after.t, turn * step_s)))
     if not judged:
         return None  # somebody was hit all the time
-    wrong.sort(reverse=True)
-    return Finding(not wrong, f"longest {longest} steps", f"≤ {turn:g} steps", [words for _, words, _ in wrong[:3]],
-                   [late for _, _, late in wrong],
+    wrong.sort(key=lambda one: (one[0], text(one[1])), reverse=True)
+    return Finding(not wrong, f"longest {longest} steps", at_most(f"{turn:g} steps"),
+                   [words for _, words, _ in wrong[:3]], [late for _, _, late in wrong],
                    [Figure(value=longest, limit=turn, unit="steps")])

@@ -6,19 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isclose
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from diloco_chaos.chaos.checks.base import Finding, Unknown, check, need, rules_of, violations
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.token_accounting import Node, closing_intervals
 from diloco_chaos.chaos.evidence.history import History
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.token_accounting import Node, closing_intervals
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Disconnected, Event, Merge, OuterGradient, Received, Reset
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.series import Series, ranks, texts
 from diloco_chaos.harness.trainers.api.settings import FragmentRules
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 _SAME = 1e-6
 """Weights are compared to this, as a share."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diloco_chaos import Finding, History, Unknown, check, events
+from diloco_chaos import Finding, History, Unknown, at_most, check, events
 
 
 class Reconnects(BaseModel):
@@ -26,5 +26,5 @@ def reconnects(history: History, bound: Reconnects) -> Finding:
     again = Counter(event.learner for event in history.tape.of(events.Hello, node=history.syncer)
                     if event.t > history.zero)
     learner, most = again.most_common(1)[0] if again else ("nobody", 0)
-    return Finding(most <= bound.at_most, f"{most} by {learner}", f"≤ {bound.at_most}",
+    return Finding(most <= bound.at_most, f"{most} by {learner}", at_most(bound.at_most),
                    [f"{name} connected again {count} times" for name, count in again.most_common(3)])

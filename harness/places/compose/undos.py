@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from diloco_chaos.harness.base.extras import lacking
-from diloco_chaos.harness.record.reaper import NOT_UNDONE
 from diloco_chaos.harness.record.undos import Undo
 
 if TYPE_CHECKING:  # docker-py is not needed to read an undo log
@@ -54,7 +53,11 @@ class Containers(Undo):
 
 
 def orphans_removed() -> list[str]:
-    """Remove containers whose undo log is gone, too: their label names a harness, and that one is dead."""
+    """Remove containers whose undo log is gone, too: their label names a harness, and that one is dead.
+
+    Raises:
+        OSError: some are still there.
+    """
     if not Path(os.environ.get("DOCKER_HOST", _DEFAULT_SOCKET).removeprefix("unix://")).exists():
         return []  # there is no engine, and docker-py need not be imported to know that
     if lacking("docker", "compose", "removing containers"):
@@ -67,6 +70,6 @@ def orphans_removed() -> list[str]:
     try:
         return [words for run in dead_runs(engine) for words in engine.remove(run)]
     except EngineError as error:
-        return [f"{NOT_UNDONE}: {error}"]
+        raise OSError(str(error)) from error
     finally:
         engine.close()

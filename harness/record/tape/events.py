@@ -22,11 +22,12 @@ _LONGEST_S = 1e7
 """Four months: no run is longer."""
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """`OuterGradient` as `outer_gradient`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-class Event(Struct, tag_field="event", tag=_snake, kw_only=True, omit_defaults=True, gc=False):
+class Event(Struct, tag_field="event", tag=snake, kw_only=True, omit_defaults=True, gc=False):
     """What every line has. A node records an event without these three; `stamped` adds them."""
 
     t: Annotated[float, Meta(ge=-_LONGEST_S, le=_LONGEST_S)] = math.nan
@@ -675,6 +676,8 @@ class Residue(Event):
     """What of any fault was left after all was undone."""
 
     left: list[str]
+    unknown: str = ""
+    """Why that can't be known; empty where it is."""
 
 
 class Clock(Event):

@@ -12,17 +12,18 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from sys import intern
-from typing import Any, BinaryIO, TypeVar, cast, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
 from diloco_chaos.harness.base.errors import printable
 from diloco_chaos.harness.base.gc_paused import gc_paused
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Event, Merge, OuterGradient, Received, Spawn, Step, Upload
 from diloco_chaos.harness.record.tape.line import parse, parse_all
 from diloco_chaos.harness.record.tape.parts import PartTable
 from diloco_chaos.harness.record.tape.series import Builder, Series
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)

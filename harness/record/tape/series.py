@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import Event
 
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
+
 E = TypeVar("E", bound=Event)
-Column = NDArray[Any] | list[Any]
+Column: TypeAlias = "NDArray[Any] | list[Any]"
 _ENVELOPE = ("node", "inc")
 _LONGEST_NAME = 32
 """Characters; a digest has as many."""
 _AT_ONCE = 4096
-_WIDTHS = (np.int8, np.int16, np.int32, np.int64)
+_WIDTHS = ("int8", "int16", "int32", "int64")
 
 
 class Series(Sequence[E], Generic[E]):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from diloco_chaos.harness.base import tensors as arrays
-from diloco_chaos.harness.base.tensors import Array, Tensors
+from diloco_chaos.harness.base.tensors import Array, Tensors, np
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 Precision = Literal["float32", "bfloat16", "int8", "int4"]
 BLOCK = 64
@@ -113,13 +113,13 @@ class Codec:
             values = codes.astype(np.float32) * scales[:, None]
         return dict(_tensors(values.ravel(), sizes, shapes, BLOCK))
 
-    def _rounded(self, blocks: Array, scales: Array, largest: int, key: str) -> npt.NDArray[np.int8]:
+    def _rounded(self, blocks: Array, scales: Array, largest: int, key: str) -> NDArray[np.int8]:
         with np.errstate(divide="ignore", invalid="ignore"):
             exact = np.nan_to_num(blocks / scales[:, None], nan=0.0, posinf=0.0, neginf=0.0)
         if self.stochastic:
             seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=16).digest())
             exact = np.floor(exact + np.random.default_rng(seed).random(exact.shape, np.float32))
-        codes: npt.NDArray[np.int8] = np.clip(np.rint(exact), -largest, largest).astype(np.int8)
+        codes: NDArray[np.int8] = np.clip(np.rint(exact), -largest, largest).astype(np.int8)
         return codes
 
 
@@ -137,7 +137,7 @@ def _tensors(values: Array, sizes: Mapping[str, int], shapes: Mapping[str, Shape
         begin += -(-size // block) * block
 
 
-def _to_bfloat16(values: Array) -> npt.NDArray[np.uint16]:
+def _to_bfloat16(values: Array) -> NDArray[np.uint16]:
     """The upper half of each float32, rounded to the nearest, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     more = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
@@ -145,16 +145,16 @@ def _to_bfloat16(values: Array) -> npt.NDArray[np.uint16]:
     return (rounded >> np.uint32(16)).astype(np.uint16)
 
 
-def _from_bfloat16(halves: npt.NDArray[np.uint16]) -> Array:
+def _from_bfloat16(halves: NDArray[np.uint16]) -> Array:
     return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _payload(arrays: dict[str, npt.NDArray[Any]]) -> Tensors:
+def _payload(arrays: dict[str, NDArray[Any]]) -> Tensors:
     """For the wire, which carries arrays of any kind."""
     return cast(Tensors, arrays)
 
 
-def _part(payload: Tensors, name: str, dtype: np.dtype[Any], shape: Shape) -> npt.NDArray[Any]:
+def _part(payload: Tensors, name: str, dtype: np.dtype[Any], shape: Shape) -> NDArray[Any]:
     array = payload.get(name)
     if array is None or array.dtype != dtype or array.shape != shape:
         found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"

@@ -29,7 +29,7 @@ from diloco_chaos.harness.trainer.config.streaming import Streaming
 from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
 from diloco_chaos.harness.trainer.model.replica import GRADIENT
 from diloco_chaos.harness.trainer.model.spec import MODELS, ModelSpec
-from diloco_chaos.harness.trainers.api.settings import Coupling, TrainerSettings
+from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, TrainerSettings
 
 _EXCHANGES: dict[str, type[Decoupled]] = {"decoupled": Decoupled, "streaming": Streaming, "diloco": DiLoCo}
 SYNCHRONOUS = ("synchronous", "data_parallel", "elastic_data_parallel")
@@ -214,61 +214,64 @@ class TrainerConfig(TrainerSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> TrainerConfig:
-        if wrong := list(self._misfits()):
-            raise ValueError("\n".join(wrong))
+        if wrong := [Misfit(key, message) for key, message in self._misfits()]:
+            raise MisfitError(*wrong)
         self.fragment_table()
         return self
 
-    def _misfits(self) -> Iterator[str]:
-        """What does not go together, each beginning with the key that it stands at."""
+    def _misfits(self) -> Iterator[tuple[str, str]]:
+        """What does not go together: the key that it stands at, and a sentence."""
         for key, value in implied(self.mode, self.learners).items():
             if getattr(self, key) != value:
-                yield f"mode {self.mode} means {key} {value}: leave {key} out"
+                yield "mode", f"mode {self.mode} means {key} {value}: leave {key} out"
         for key in ("gradients", "broadcasts"):
             if self.mode in SYNCHRONOUS and getattr(self, key) not in _OF_STEPS:
-                yield (f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
-                       f"and they travel as {' or '.join(_OF_STEPS)}")
+                yield key, (f"{key} {getattr(self, key)}: mode {self.mode} averages gradients of single steps, "
+                            f"and they travel as {' or '.join(_OF_STEPS)}")
         if self.quorum > self.learners:
-            yield f"quorum {self.quorum} can't be reached by {self.learners} learners"
+            yield "quorum", f"quorum {self.quorum} can't be reached by {self.learners} learners"
         elif self.joining and self.quorum > self.learners - self.joining:
-            yield (f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
-                   f"have joined")
+            yield "quorum", (f"quorum {self.quorum} can't be reached before {self.joining} of {self.learners} learners "
+                             f"have joined")
         yield from self._unfit_schedules()
         if self.anchor == "latest" and self.max_staleness > _MOST_KEPT:
-            yield (f"max_staleness {self.max_staleness}: the syncer keeps so many versions of everything, "
-                   f"{_MOST_KEPT} at most; it keeps none with `anchor: base`")
+            yield "max_staleness", (f"max_staleness {self.max_staleness}: the syncer keeps so many versions of "
+                                    f"everything, {_MOST_KEPT} at most; it keeps none with `anchor: base`")
         if self.overlap == 0 and self.quorum != self.learners:
-            yield "overlap 0 leaves no time for a grace window: set quorum to the number of learners"
+            yield "overlap", "overlap 0 leaves no time for a grace window: set quorum to the number of learners"
         if self.speeds and len(self.speeds) != self.learners:
-            yield f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each"
+            yield "speeds", f"speeds: {len(self.speeds)} of them for {self.learners} learners: give one for each"
         if isinstance(self.batch, tuple) and len(self.batch) != self.learners:
-            yield (f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
-                   f"one number for all")
+            yield "batch", (f"batch: {len(self.batch)} of them for {self.learners} learners: give one for each, or "
+                            f"one number for all")
         if self.variance > _MOST_VARIANCE:
-            yield f"variance {self.variance:.0%}: a step can't take less than no time; {_MOST_VARIANCE:.0%} at most"
+            yield "variance", (f"variance {self.variance:.0%}: a step can't take less than no time; "
+                               f"{_MOST_VARIANCE:.0%} at most")
         if self.heartbeat_timeout <= 2 * max(map(self.step_time_of, self.names)):
-            yield (f"heartbeat_timeout {self.heartbeat_timeout:g}s is too short for steps of "
-                   f"{self.step_time:g}s: a learner says something once a step; use more than two steps")
+            yield "heartbeat_timeout", (
+                f"heartbeat_timeout {self.heartbeat_timeout:g}s is too short for steps of {self.step_time:g}s: a "
+                f"learner says something once a step; use more than two steps")
 
-    def _unfit_schedules(self) -> Iterator[str]:
+    def _unfit_schedules(self) -> Iterator[tuple[str, str]]:
         if self.warm_start * 4 > self.budget:
-            yield f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}"
+            yield "warm_start", f"warm_start {self.warm_start} is more than a quarter of the budget {self.budget}"
             return
         left = self.budget - self.warm_start
         if left <= 0:
-            yield f"budget: {self.budget} steps leave nothing to train"
+            yield "budget", f"budget: {self.budget} steps leave nothing to train"
             return
         for key, what in (("sync_growth", f"H never reaches {self.sync_every}"),
                           ("momentum_ramp", f"the outer momentum never reaches {self.outer_momentum}")):
             if getattr(self, key) >= left:
-                yield f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start"
+                yield key, f"{key} {getattr(self, key)}: {what} in the {left} steps after the warm start"
         if self.sync_growth and self.sync_from > self.sync_every:
-            yield f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows"
+            yield "sync_from", f"sync_from {self.sync_from} is more than sync_every {self.sync_every}: H grows"
         if not self.sync_growth and self.sync_from != type(self).model_fields["sync_from"].default:
-            yield f"sync_from {self.sync_from} means nothing without sync_growth: say over how many steps H grows"
+            yield "sync_from", (f"sync_from {self.sync_from} means nothing without sync_growth: say over how many "
+                                f"steps H grows")
         if self.sync_growth and self.mode not in SYNCHRONOUS and self.blocking:
-            yield ("sync_growth: learners that wait for a merge do so after sync_every steps: leave it out "
-                   "with overlap 0 and in the modes streaming and diloco")
+            yield "sync_growth", ("sync_growth: learners that wait for a merge do so after sync_every steps: leave it "
+                                  "out with overlap 0 and in the modes streaming and diloco")
 
     @property
     def exchange(self) -> Decoupled:

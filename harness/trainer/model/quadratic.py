@@ -7,22 +7,22 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors, np
 from diloco_chaos.harness.record.tape.events import MemoryPart
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 from diloco_chaos.harness.trainer.model.replica import GRADIENT, VALUE
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 FLOOR = 1.0
 """Loss at the optimum."""
 _BATCHES = 512  # different batches of a learner's shard; then they repeat
 _NOISE = 1.0
 _GENTLEST, _STEEPEST = 2.0, 40.0
-Vector = npt.NDArray[np.float32]
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from diloco_chaos.harness.base.tensors import Tensors
+from diloco_chaos.harness.base.tensors import Tensors, np
 from diloco_chaos.harness.trainer.algorithm.fragments import Shape
 from diloco_chaos.harness.trainer.model.quadratic import QuadraticSpec
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+import sys
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from diloco_chaos.harness.trainers.wire.messages import Count, Introduction, Message, vocabulary
 
-Span = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-"""Seconds."""
+Span = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+"""Seconds, neither NaN nor infinite."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Hello(Introduction):
+class Hello(Introduction, frozen=True, kw_only=True):
     """A learner's first frame on every connection."""
 
     step: Count
@@ -29,11 +28,9 @@ class Hello(Introduction):
     """c_steps per fragment: what it can be asked for at once."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Welcome(Message):
+class Welcome(Message, frozen=True, kw_only=True):
     """The syncer's answer to Hello: where training stands."""
 
-    type: Literal["welcome"] = "welcome"
     step: Count
     """Global step t."""
     tokens: Count
@@ -43,11 +40,9 @@ class Welcome(Message):
     steady: bool
 
 
-@dataclass(kw_only=True, slots=True)
-class Clock(Message):
+class Clock(Message, frozen=True, kw_only=True):
     """Global step and processed tokens, sent when the step advances and as a heartbeat."""
 
-    type: Literal["clock"] = "clock"
     step: Count
     tokens: Count
     steady: bool
@@ -56,12 +51,10 @@ class Clock(Message):
     """On the syncer's own clock: the next report echoes it."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Report(Message):
+class Report(Message, frozen=True, kw_only=True):
     """A learner's state after an inner step; cumulative, so that any report may be lost."""
 
     replaceable = True
-    type: Literal["report"] = "report"
     step: Count
     tokens: Count
     position: Count
@@ -76,20 +69,16 @@ class Report(Message):
     """(`closed` of a Broadcast that came since the report before, seconds since then)."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Request(Message):
+class Request(Message, frozen=True, kw_only=True):
     """The syncer asks for a learner's outer gradient of one fragment."""
 
-    type: Literal["request"] = "request"
     round: Count
     fragment: Count
 
 
-@dataclass(kw_only=True, slots=True)
-class OuterGradient(Message):
+class OuterGradient(Message, frozen=True, kw_only=True):
     """The outer gradient (base minus current) with the counters at that moment; no payload where steps is 0."""
 
-    type: Literal["outer_gradient"] = "outer_gradient"
     round: Count
     fragment: Count
     base_version: Count
@@ -100,16 +89,14 @@ class OuterGradient(Message):
     digest: str
 
 
-@dataclass(kw_only=True, slots=True)
-class Broadcast(Message):
+class Broadcast(Message, frozen=True, kw_only=True):
     """A fragment's new value, to every learner."""
 
-    type: Literal["broadcast"] = "broadcast"
     fragment: Count
     version: Count
     digest: str
     """Of the value."""
-    base: Annotated[int, Field(ge=-1)] = -1
+    base: Annotated[int, Meta(ge=-1)] = -1
     """Version that the payload has changed, compressed; -1: the payload is the value itself."""
     merged: Count = 0
     """The receiver's last step that is part of it; 0: none of this process."""
@@ -117,28 +104,22 @@ class Broadcast(Message):
     """When its round was closed, on the syncer's own clock: the next report echoes it; 0: it is sent again, later."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Reset(Message):
+class Reset(Message, frozen=True, kw_only=True):
     """What the learner has can't be right: it drops all of it. What follows is the current value of every fragment."""
 
-    type: Literal["reset"] = "reset"
     reason: str
 
 
-@dataclass(kw_only=True, slots=True)
-class Donate(Message):
+class Donate(Message, frozen=True, kw_only=True):
     """The syncer asks a learner for all that it holds: somebody else shall begin with it."""
 
-    type: Literal["donate"] = "donate"
     learner: str
     """Who."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Donation(Message):
+class Donation(Message, frozen=True, kw_only=True):
     """A learner's base of every fragment, by way of the syncer: all links are those of a star."""
 
-    type: Literal["donation"] = "donation"
     learner: str
     """Whom it is for."""
     versions: list[Count]
@@ -147,27 +128,21 @@ class Donation(Message):
     """Of every fragment's value."""
 
 
-@dataclass(kw_only=True, slots=True)
-class CheckpointRequest(Message):
+class CheckpointRequest(Message, frozen=True, kw_only=True):
     """The syncer asks everybody to save what they are at this place among all messages."""
 
-    type: Literal["checkpoint_request"] = "checkpoint_request"
     number: Count
 
 
-@dataclass(kw_only=True, slots=True)
-class CheckpointAck(Message):
+class CheckpointAck(Message, frozen=True, kw_only=True):
     """A learner's part of a checkpoint is on stable storage."""
 
-    type: Literal["checkpoint_ack"] = "checkpoint_ack"
     number: Count
 
 
-@dataclass(kw_only=True, slots=True)
-class Gradient(Message):
+class Gradient(Message, frozen=True, kw_only=True):
     """Data parallelism: one peer's gradient of one training step."""
 
-    type: Literal["gradient"] = "gradient"
     epoch: Count
     """Of the group that averages it; a gradient for an earlier one is void."""
     step: Count
@@ -186,21 +161,17 @@ class Gradient(Message):
         return 0
 
 
-@dataclass(kw_only=True, slots=True)
-class Average(Message):
+class Average(Message, frozen=True, kw_only=True):
     """Data parallelism: the mean gradient of one step."""
 
-    type: Literal["average"] = "average"
     step: Count
     tokens: Count
     """Trained on by the group once it is applied."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Resume(Message):
+class Resume(Message, frozen=True, kw_only=True):
     """Data parallelism: a new group begins, or goes on, at this step; with a state to load where one is sent."""
 
-    type: Literal["resume"] = "resume"
     epoch: Count
     step: Count
     tokens: Count
@@ -209,30 +180,23 @@ class Resume(Message):
     """This peer writes the snapshots and the checkpoints."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Fetch(Message):
+class Fetch(Message, frozen=True, kw_only=True):
     """Data parallelism: the hub asks a peer for its state, which somebody else shall begin with."""
 
-    type: Literal["fetch"] = "fetch"
     epoch: Count
 
 
-@dataclass(kw_only=True, slots=True)
-class State(Message):
+class State(Message, frozen=True, kw_only=True):
     """Data parallelism: a peer's weights and inner optimizer, as a checkpoint or because they were asked for."""
 
-    type: Literal["state"] = "state"
     epoch: Count
     step: Count
     tokens: Count
     digest: str
 
 
-@dataclass(kw_only=True, slots=True)
-class Finish(Message):
+class Finish(Message, frozen=True):
     """Training is over: the budget of tokens was processed."""
-
-    type: Literal["finish"] = "finish"
 
 
 MESSAGES = vocabulary(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from diloco_chaos.harness.base.lines import line
 from diloco_chaos.harness.record.tape.events import (
     Corrupted,
     Disconnected,
@@ -247,9 +248,8 @@ class Recomputation:
 
     def _same(self, event: Event | Made, what: str, computed: object, recorded: object) -> None:
         if computed != recorded:
-            self._wrong.append(Difference(
-                event.t, f"{_whose(event)} at {event.t:.2f} s: {what} was {recorded}, "
-                         f"and the formulas give {computed}"))
+            self._wrong.append(Difference(event.t, line(
+                f"{_whose(event)} at ", event.t, f": {what} was {recorded}, and the formulas give {computed}")))
 
 
 def _merges(recorded: Recorded, count: int) -> tuple[list[deque[tuple[Made, Sequence[Part]]]], bool]:

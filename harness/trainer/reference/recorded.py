@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from diloco_chaos.harness.base.lines import line
 from diloco_chaos.harness.record.tape.events import (
     Disconnected,
     Event,
@@ -295,8 +296,8 @@ class _Again:
                                      f"{name} differ, by {off.max():.2g} at the most, where it changed by {change:.2g}")
 
     def _differs(self, event: Event, words: str) -> None:
-        self._wrong.append(Difference(event.t, f"{event.node}.{event.inc}, {event.event} at {event.t:.2f} s: "
-                                               f"{words}"))
+        self._wrong.append(Difference(event.t, line(f"{event.node}.{event.inc}, {event.event} at ", event.t,
+                                                   f": {words}")))
 
 
 def _largest(array: Array) -> float:

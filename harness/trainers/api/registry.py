@@ -25,4 +25,4 @@ def _provided(one: Provided) -> list[tuple[str, type[Trainer]]]:
     return [(one.name, one.content)]
 
 
-TRAINERS = Registry(GROUP, "trainer", _provided)
+TRAINERS = Registry(GROUP, "trainer", _provided, one_each=True)

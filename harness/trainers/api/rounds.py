@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from diloco_chaos.harness.base.tensors import Tensors, digest
 from diloco_chaos.harness.record.storage.checkpoint import copies, load_either, tidied
@@ -73,21 +73,17 @@ def merged(version: int, digest: str, processed: int, opened: float, closed: flo
                                               digest=part.digest) for part in parts])
 
 
-@dataclass(kw_only=True, slots=True)
-class Contribution(Message):
+class Contribution(Message, frozen=True, kw_only=True):
     """What a learner's step for a round came to; its payload. A sign of life, too."""
 
-    type: Literal["contribution"] = "contribution"
     round: int
     number: Count
     """The learner's own count of steps."""
 
 
-@dataclass(kw_only=True, slots=True)
-class State(Message):
+class State(Message, frozen=True, kw_only=True):
     """What everybody goes on from, as the payload: a new round where it is one. It is answered."""
 
-    type: Literal["state"] = "state"
     round: Count
     steady: bool
     over: bool

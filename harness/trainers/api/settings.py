@@ -25,6 +25,23 @@ _SIGNS = 3
 _LONGEST_SIGN_S = 1.0
 
 
+@dataclass(frozen=True)
+class Misfit:
+    """A setting that does not go together with the others."""
+
+    key: str
+    """Where it stands below `cluster`."""
+    message: str
+
+
+class MisfitError(ValueError):
+    """What a validator of whole settings raises, with all that is wrong: each is told at its own key."""
+
+    def __init__(self, *misfits: Misfit) -> None:
+        super().__init__("\n".join(one.message for one in misfits))
+        self.misfits = misfits
+
+
 class Pick(Protocol):
     """Chance, or Hypothesis."""
 

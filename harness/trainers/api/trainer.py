@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from diloco_chaos.harness.base.errors import UserError
+from diloco_chaos.harness.base.lines import Line, text
 from diloco_chaos.harness.base.tensors import Tensors
 from diloco_chaos.harness.record.storage.disk import Content as Stored
 from diloco_chaos.harness.record.storage.disk import Disk
@@ -112,7 +113,12 @@ class Difference:
     """Where a replay first parts from what was recorded."""
 
     t: float
-    words: str
+    what: str | Line
+
+    @property
+    def words(self) -> str:
+        """As text, with moments in seconds since the run began."""
+        return text(self.what)
 
 
 class ToldLoss(NamedTuple):

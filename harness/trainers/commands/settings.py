@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from diloco_chaos.harness.base.units import Seconds, Written
-from diloco_chaos.harness.trainers.api.settings import Coupling, SimpleSettings
+from diloco_chaos.harness.trainers.api.settings import Coupling, Misfit, MisfitError, SimpleSettings
 from diloco_chaos.harness.trainers.commands.progress import Expression, JsonLines, Source, compiled
 from diloco_chaos.harness.trainers.core.programs import (
     LOG,
@@ -244,7 +244,8 @@ class CommandSettings(SimpleSettings):
         workers = sum(_count(kind) for kind in given["nodes"].values() if isinstance(kind, dict) and kind.get("worker"))
         workers = max(1, min(workers, _MOST_NODES))
         if given.get("learners", workers) != workers:
-            raise ValueError(f"learners: there are as many as nodes with `worker: true`, {workers} here: leave it out")
+            raise MisfitError(Misfit("learners", "learners: there are as many as nodes with `worker: true`, "
+                                                 f"{workers} here: leave it out"))
         return given | {"learners": workers}
 
     @model_validator(mode="after")
@@ -252,12 +253,12 @@ class CommandSettings(SimpleSettings):
         names = [name for kind, one in self.nodes.items() for name in one.names(kind)]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"nodes: two nodes are called {name!r}")
+                raise MisfitError(Misfit("nodes", f"nodes: two nodes are called {name!r}"))
         if len(names) > _MOST_NODES:
-            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_NODES} are the most")
+            raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_NODES} are the most"))
         if len(names) > _MOST_CAUGHT and any(one.peers == "caught" for one in self.nodes.values()):
-            raise ValueError(f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where peers are caught: "
-                             f"each has a link to each")
+            raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where "
+                                              f"peers are caught: each has a link to each"))
         return self
 
     # -- who there is --------------------------------------------------------------------------------------------------

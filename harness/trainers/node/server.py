@@ -105,7 +105,7 @@ class ServerDriver(Driver):
         self._writers[connection] = writer
         self._make_room_for(connection)
         decoder = Decoder(self._server_core.messages, self._traffic.received)
-        reason = "closed by the peer"
+        reason, garbled = "closed by the peer", False
         try:
             async with asyncio.timeout(HELLO_S) as limit:
                 while data := await reader.read(_CHUNK if connection in self._names else MAX_HEADER):
@@ -122,7 +122,7 @@ class ServerDriver(Driver):
                         else:
                             self._pass_on(connection, message, tensors)
         except FrameError as error:
-            reason = f"frame: {error}"
+            reason, garbled = f"frame: {error}", True
             self._refusals.record(events.RefusedFrame(peer=self._peer(connection), reason=str(error)))
         except OSError as error:
             reason = error.strerror or str(error)
@@ -130,7 +130,7 @@ class ServerDriver(Driver):
                 self._refusals.record(events.RefusedFrame(peer=STRANGER, reason=f"no token within {HELLO_S:g} s"))
         finally:
             arrived, expected = decoder.pending
-            if arrived and not reason.startswith("frame: "):
+            if arrived and not garbled:
                 self._refusals.record(events.PartialFrame(peer=self._peer(connection), bytes=arrived,
                                                           expected=expected))
             self._gone(connection, writer, reason)

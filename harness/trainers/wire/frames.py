@@ -9,9 +9,10 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
-import msgpack
-from pydantic import ValidationError
+from msgspec import Struct
+from msgspec.msgpack import Encoder, decode
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
@@ -25,6 +26,7 @@ PREFIX = struct.Struct(">4sIII")
 MAX_HEADER = 64 << 10
 MAX_PAYLOAD = 64 << 20
 _LONGEST_REASON = 200
+_ENCODER = Encoder()
 
 
 class FrameError(Exception):
@@ -37,7 +39,7 @@ def encode(message: Message, tensors: Tensors | None = None) -> bytes:
     Raises:
         FrameError: the payload is larger than any peer would take.
     """
-    header = msgpack.packb({field: getattr(message, field) for field in message.__dataclass_fields__})
+    header = _ENCODER.encode(message)
     payload = to_bytes(tensors) if tensors else b""
     if len(payload) > MAX_PAYLOAD:
         raise FrameError(f"a payload of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
@@ -62,7 +64,7 @@ class Decoder:
         """
         self._buffer += data
         while (size := self._frame_size()) and len(self._buffer) >= size:
-            frame = bytes(self._buffer[:size])
+            frame = memoryview(self._buffer[:size])
             del self._buffer[:size]
             message, tensors = _open(frame, self._understood)
             self._arrived[message.type] += size
@@ -79,7 +81,7 @@ class Decoder:
         if not self._frame_size():
             return None
         end = PREFIX.size + int(PREFIX.unpack_from(self._buffer)[1])
-        return _message(bytes(self._buffer[PREFIX.size:end]), self._understood) if len(self._buffer) >= end else None
+        return _message(self._buffer[PREFIX.size:end], self._understood) if len(self._buffer) >= end else None
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -101,21 +103,31 @@ class Decoder:
         return PREFIX.size + int(header) + int(payload)
 
 
-def _open(frame: bytes, understood: Vocabulary) -> tuple[Message, Tensors]:
+def _open(frame: memoryview, understood: Vocabulary) -> tuple[Message, Tensors]:
     _, length, _, checksum = PREFIX.unpack_from(frame)
     body = frame[PREFIX.size:]
     if zlib.crc32(body) != checksum:
         raise FrameError("garbled frame: the checksum does not match")
     try:
-        tensors: Tensors = from_bytes(body[length:]) if len(body) > length else {}
+        tensors: Tensors = from_bytes(bytes(body[length:])) if len(body) > length else {}
     except (ValueError, SafetensorError, KeyError, TypeError) as error:  # a KeyError: numbers that numpy does not have
         raise FrameError(f"not a message: {first(error)[:_LONGEST_REASON]}") from error
     return _message(body[:length], understood), tensors
 
 
-def _message(header: bytes, understood: Vocabulary) -> Message:
+def _message(header: bytearray | memoryview, understood: Vocabulary) -> Message:
     try:
-        message: Message = understood.validate_python(msgpack.unpackb(header))
+        message: Message = understood.decode(header)
         return message
-    except (ValueError, ValidationError, msgpack.UnpackException, KeyError, TypeError) as error:
-        raise FrameError(f"not a message: {first(error)[:_LONGEST_REASON]}") from error
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"not a message{_of_type(header)}: {first(error)}"[:_LONGEST_REASON]) from error
+
+
+class _Typed(Struct):
+    type: str
+
+
+def _of_type(header: bytearray | memoryview) -> str:
+    with suppress(ValueError, RecursionError):
+        return f" of type {decode(header, type=_Typed).type!r}"
+    return ""

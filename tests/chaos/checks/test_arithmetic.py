@@ -8,6 +8,7 @@ from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.plan import Plan
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.record.tape.events import Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.trainer.data_parallel import hub
@@ -38,7 +39,7 @@ def test_a_value_that_is_another_fails_and_says_where(history):
     found = verdict(history.plan, events)
     assert found.verdict == "failed"
     assert found.measured == f"differs at {merge.t:.2f} s"
-    assert f"version {merge.version} of fragment {merge.fragment} was 000" in found.evidence[0]
+    assert f"version {merge.version} of fragment {merge.fragment} was 000" in text(found.evidence[0])
 
 
 def test_without_a_learners_events_nothing_is_known(history):

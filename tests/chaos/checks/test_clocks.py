@@ -41,6 +41,7 @@ def test_too_much_by_less_than_clocks_are_known_is_inconclusive_and_says_so(rebo
     known = tight.said(0.5, "harness", "clock", target="syncer", incarnation=0, ahead=0.0, error=0.05)
     verdict = known.verdict("no_global_stall")
     assert verdict.verdict == "unknown"
+    assert verdict.reason == "clocks"
     assert verdict.evidence[0] == ("it is too much by less than the clocks of these machines are known to: syncer's to "
                                    "50 ms")
 

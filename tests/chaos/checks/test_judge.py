@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diloco_chaos.chaos.checks import CHECKS, Judgement, judge
-from diloco_chaos.chaos.checks.base import check
+from diloco_chaos.chaos.checks.base import Finding, Unknown, check
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.harness.record.tape.line import line
 from diloco_chaos.harness.record.tape.reading import Tape
@@ -52,7 +52,7 @@ def test_no_checks_or_a_reason_to_doubt_the_run_prove_nothing(calm):
     verdict = calm.verdict("uptime")
     assert Judgement(checks=[verdict]).exit_code == 0
     assert Judgement(checks=[]).exit_code == 3
-    assert Judgement(checks=[verdict], inconclusive="because of rain").exit_code == 3
+    assert Judgement(checks=[verdict], why=("because of rain",)).exit_code == 3
 
 
 def test_a_run_without_any_event_is_inconclusive(calm):
@@ -73,6 +73,7 @@ def test_a_fault_that_was_not_felt_leaves_what_depends_on_it_unknown_and_says_wh
         else:
             assert verdict.verdict == "unknown"
             assert verdict.evidence[0] == "a fault had no measurable effect; it would have passed"
+            assert (verdict.reason, verdict.doubted) == ("unverified_fault", True)
     assert judgement.exit_code == 3
 
 
@@ -98,6 +99,7 @@ def test_a_tape_that_is_cut_off_passes_nothing_and_says_where(calm, node):
     assert judgement.gaps == [f"{node}.0.jsonl, line 7: the line has no end"]
     assert {verdict.verdict for verdict in judgement.checks} == {"unknown"}
     assert all(verdict.evidence[0] == "the event log is incomplete; it would have passed"
+               and (verdict.reason, verdict.doubted) == ("incomplete", True)
                for verdict in judgement.checks if (node, verdict.name) != ("syncer", "end_correct"))
     assert judgement.exit_code == 3
 
@@ -206,6 +208,7 @@ def test_even_what_failed_proves_nothing_in_a_run_that_did_not_finish(calm):
     stall = next(verdict for verdict in judgement.checks if verdict.name == "no_global_stall")
     assert stall.verdict == "unknown"
     assert stall.evidence[0] == "deadline; it would have failed"
+    assert stall.reason == "unsound"
 
 
 def test_a_run_that_stands_still_until_its_deadline_has_failed(calm):
@@ -280,7 +283,7 @@ def test_a_check_that_raises_is_unknown_and_no_crash(calm):
         raise ZeroDivisionError("oh")
     judgement = judge(calm.history(), dict(CHECKS) | {"uptime": uptime})
     verdict = next(verdict for verdict in judgement.checks if verdict.name == "uptime")
-    assert (verdict.verdict, verdict.measured) == ("unknown", "the check crashed")
+    assert (verdict.verdict, verdict.reason, verdict.measured) == ("unknown", "crashed", "the check crashed")
     assert verdict.evidence[0].startswith("ZeroDivisionError: oh (uptime, line ")
     assert judgement.exit_code == 3
     assert all(other.verdict == "passed" for other in judgement.checks if other.name != "uptime")
@@ -288,7 +291,32 @@ def test_a_check_that_raises_is_unknown_and_no_crash(calm):
 
 def test_a_check_that_cannot_tell_says_why(calm):
     verdict = calm.without("residue").verdict("all_undone")
-    assert (verdict.measured, verdict.bound) == ("not known", "")
+    assert (verdict.measured, verdict.bound, verdict.reason) == ("not known", "", "no_evidence")
+
+
+WORDS = ["this machine had other things to do, for 2.0 s", "a fault had no measurable effect; it would have passed"]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_finding_that_says_the_words_of_an_excuse_is_not_excused(calm, words):
+    @check()
+    def uptime(history):
+        return Finding(False, words, "0", [words])
+    judgement = judge(calm.history(), dict(CHECKS) | {"uptime": uptime})
+    verdict = next(verdict for verdict in judgement.checks if verdict.name == "uptime")
+    assert (verdict.verdict, verdict.reason, verdict.doubted) == ("failed", None, False)
+    assert (judgement.exit_code, judgement.inconclusive, judgement.change) == (1, "", "")
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_check_that_cannot_tell_in_the_words_of_a_doubt_just_cannot_tell(calm, words):
+    @check()
+    def uptime(history):
+        raise Unknown(words)
+    judgement = judge(calm.history(), dict(CHECKS) | {"uptime": uptime})
+    verdict = next(verdict for verdict in judgement.checks if verdict.name == "uptime")
+    assert (verdict.verdict, verdict.reason, verdict.doubted) == ("unknown", "no_evidence", False)
+    assert (judgement.inconclusive, judgement.change) == ("", "")
 
 
 def _unfelt(story):

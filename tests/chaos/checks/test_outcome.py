@@ -330,7 +330,9 @@ def test_a_fault_that_healed_while_nobody_looked_for_residue_is_unknown(storm):
 
 def test_residue_that_could_not_be_looked_for_is_unknown(storm):
     # What the harness writes when the link server no longer answers.
-    assert storm.forged("residue", left=["not known: connection refused"]).verdict("all_undone").verdict == "unknown"
+    verdict = storm.forged("residue", unknown="connection refused").verdict("all_undone")
+    assert (verdict.verdict, verdict.evidence) == ("unknown", ["not known: connection refused"])
+    assert storm.forged("residue", left=["not known on learner-1"]).verdict("all_undone").verdict == "failed"
 
 
 def test_a_link_that_let_nothing_through_after_it_was_healed_is_not_undone(storm):

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from msgspec import structs
 
-from diloco_chaos.chaos.evidence.token_accounting import closing_intervals
+from diloco_chaos.chaos.evidence.accounting.token_accounting import closing_intervals
 from forged_runs import ALWAYS
 
 PROMISES = ["exactly_once", "replica_consistency", "weights_correct", "quorum_respected", "staleness_bounded"]

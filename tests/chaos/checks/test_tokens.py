@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diloco_chaos.chaos.evidence.parts import parts_of
-from diloco_chaos.chaos.evidence.token_accounting import account, closing_intervals
+from diloco_chaos.chaos.evidence.accounting.parts import parts_of
+from diloco_chaos.chaos.evidence.accounting.token_accounting import account, closing_intervals
 from diloco_chaos.harness.record.tape.events import Merge
 from diloco_chaos.harness.record.tape.reading import Tape
 from diloco_chaos.harness.record.tape.series import Series

@@ -5,9 +5,9 @@ from typer.main import get_command
 
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.commands.options import asked_of, options_of
-from diloco_chaos.chaos.sweeps.failed_share import FailedShare
-from diloco_chaos.chaos.sweeps.grace import Grace
-from diloco_chaos.chaos.sweeps.wan import Wan
+from diloco_chaos.chaos.fleet.sweeps.failed_share import FailedShare
+from diloco_chaos.chaos.fleet.sweeps.grace import Grace
+from diloco_chaos.chaos.fleet.sweeps.wan import Wan
 from diloco_chaos.harness.fleet.bandwidth import Exchange
 from diloco_chaos.harness.fleet.fleet import Fleet
 

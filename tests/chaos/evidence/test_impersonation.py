@@ -6,6 +6,7 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.impersonation import usurpations
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze
+from diloco_chaos.harness.base.lines import text
 from diloco_chaos.harness.record.tape.reading import Tape
 from recorded_events import an_event
 
@@ -23,7 +24,8 @@ def disconnected(t, incarnation=0):
 
 
 def found(*events):
-    return usurpations(History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events))))
+    history = History(freeze(parse("diloco_chaos: 1\nname: mine\n"), 0), Tape(list(events)))
+    return [text(line) for line in usurpations(history)]
 
 
 def test_a_learner_that_comes_back_and_one_that_is_started_again_take_nobodys_place():

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diloco_chaos.chaos.cli import application
-from diloco_chaos.chaos.evidence.token_accounting import MERGED
+from diloco_chaos.chaos.evidence.accounting.token_accounting import MERGED
 from diloco_chaos.chaos.evidence.unmerged import SKIPPED, unmerged
 from diloco_chaos.chaos.exploration.generate import plan_of
 from diloco_chaos.chaos.exploration.strategies import scenario

@@ -41,7 +41,7 @@ def test_a_figure_is_held_against_what_is_usual(results, run_text, text, monkeyp
     """Earlier runs tell how far a figure moves by itself."""
     after = run_text(text.replace("at: 4s", "at: 5s") % ("9s", "9s"))
     past = [Past(f"run-{number}", "mine", "", 0, 0, "", {"no_global_stall": Verdict(
-        name="no_global_stall", verdict="passed", measured="", bound="", figures=[
+        name="no_global_stall", verdict="passed", measured="", figures=[
             Figure(value=value, limit=9.0, unit="s")])}) for number, value in enumerate(others)]
     monkeypatch.setattr("diloco_chaos.chaos.report.difference.earlier", lambda folder, scenario: past)
     [change] = [change for change in difference(results[1], after).changes if change.name == "no_global_stall"]

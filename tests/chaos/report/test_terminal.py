@@ -2,20 +2,39 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.checks import Judgement, judge
+from diloco_chaos.chaos.checks.base import Finding, Unknown, Verdict, at_least, at_most, check
 from diloco_chaos.chaos.evidence.presence import Presence
-from diloco_chaos.chaos.report.causes import causes, since_steady, why
+from diloco_chaos.chaos.report.causes import causes, why
+from diloco_chaos.chaos.report.model import model_of
+from diloco_chaos.chaos.report.story import headline
 from diloco_chaos.chaos.report.terminal import show
+from diloco_chaos.chaos.runner.experiment import Outcome
+from diloco_chaos.harness.base.lines import line
 
 
 def shown(result, width=80, verbose=False):
     out = io.StringIO()
     show(result, Console(file=out, width=width, no_color=True), verbose)
     return out.getvalue()
+
+
+def lines_of(result):
+    return [line.strip() for line in shown(result, width=140).splitlines()]
+
+
+def with_verdict(result, finding):
+    """The same run, judged by a check called `mine` that comes to this finding, or can't tell."""
+    def mine(history):
+        if isinstance(finding, Unknown):
+            raise finding
+        return finding
+    return replace(result, judgement=judge(result.history, {"mine": check()(mine)}))
 
 
 def test_the_last_lines_name_the_check_the_cause_the_verdict_and_the_next_command(results):
@@ -66,6 +85,14 @@ def test_the_same_cause_is_told_once(results):
     assert told["uptime"] == [f"for the same reason as {verdicts[0].name}"]
 
 
+@pytest.mark.parametrize("words", ["it would have been too late", "this machine had other things to do"])
+def test_a_check_that_cannot_tell_is_shown_with_why_whatever_its_words(results, words):
+    """Only what the run makes doubtful is left out, for the reason is that of all."""
+    lines = lines_of(with_verdict(results[0], Unknown(words)))
+    assert lines[lines.index("? mine  not known") + 1] == words
+    assert not any("inconclusive for that reason" in line for line in lines)
+
+
 def test_what_passed_is_one_paragraph_and_its_figures_are_there_on_demand(results):
     brief, whole = (shown(results[1], verbose=verbose) for verbose in (False, True))
     assert "What went wrong" not in brief
@@ -98,8 +125,26 @@ def test_there_is_one_clock(results):
     assert f"no merge from {moved[0]:.2f} s to {moved[1]:.2f} s" in shown(results[0])
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("at 12.34 s", "at {:.2f} s"), ("for 3.5 s", "for 3.5 s"), ("within 8.0 s", "within 8.0 s"),
-    ("1.23.45 s", "1.23.45 s"), ("2 min 5 s", "2 min 5 s")])
-def test_only_times_of_the_clock_are_moved(results, text, told):
-    assert since_steady(text, results[0].history) == told.format(12.34 - results[0].history.zero)
+@pytest.mark.parametrize(("words", "shown_as"), [
+    (line("held back by a backoff of 0.50 s from ", 12.34, " on"), "held back by a backoff of 0.50 s from {:.2f} s on"),
+    ("a text alone, at 12.34 s", "a text alone, at 12.34 s"), (line(12.3449), "{:.2f} s"),
+    ("for 3.5 s, or 2 min 5 s", "for 3.5 s, or 2 min 5 s")])
+def test_moments_are_moved_and_durations_are_not(results, words, shown_as):
+    at = shown_as.format(12.34 - results[0].history.zero)
+    result = with_verdict(results[0], Finding(False, "too long", "none", [words]))
+    assert at in lines_of(result)
+    assert at in next(check for check in model_of(result).checks if check.name == "mine").evidence
+
+
+def test_a_deadline_is_no_moment(results):
+    passed = "the deadline of 12.25 s passed before training was over"
+    result = replace(results[0], judgement=Judgement(checks=[]), outcome=Outcome("deadline", passed))
+    assert headline(result) == passed
+    assert passed in lines_of(result)
+
+
+@pytest.mark.parametrize(("bound", "shown_as"), [
+    (at_least("90%"), "at least 90%"), (at_most("3.0 s"), "limit 3.0 s"), ("all", "limit all"),
+    ("≥ 3 as a text", "limit ≥ 3 as a text")])
+def test_what_a_check_allows_is_said_by_its_kind(results, bound, shown_as):
+    assert f"✗ mine  2; {shown_as}" in lines_of(with_verdict(results[0], Finding(False, "2", bound)))

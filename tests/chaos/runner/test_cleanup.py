@@ -12,10 +12,17 @@ import time
 
 import pytest
 
-from diloco_chaos.chaos.runner.cleanup import clean, cleanup_guard
+from diloco_chaos.chaos.runner import cleanup
+from diloco_chaos.chaos.runner.cleanup import cleanup_guard
 from diloco_chaos.harness.base.processes import identity, state
 from diloco_chaos.harness.record.undo_log import UndoLog, read, undo_logs_folder
 from diloco_chaos.harness.record.undos import Continue, Remove
+
+
+def clean(*folder):
+    """What it does, as people read it."""
+    return list(map(str, cleanup.clean(*folder)))
+
 
 DEAD = secrets.token_hex(16)
 

@@ -91,7 +91,7 @@ def test_data_parallelism_goes_on_from_a_checkpoint_of_the_hub_and_comes_to_the_
         assert origin.incarnations == {"syncer": 1, "learner-1": 1, "learner-2": 1, "learner-3": 1}
         history = gone_on(plan, origin, done.stage.checkpoints[cut])
         assert_the_same_bit_for_bit(history)
-        assert [back.step for back in history.tape.of(RolledBack)] == [origin.at["step"]]
+        assert [back.step for back in history.tape.of(RolledBack)] == [origin.at.step]
         assert kept(history) == kept(History(plan, tape))
 
 
@@ -187,9 +187,9 @@ def test_a_fault_that_had_come_and_gone_does_not_come_again_and_one_that_was_on_
     cuts = [event for event in tape.of(CheckpointBegun) if event.checkpoint in checkpoints_of(tape)]
     spans = History(plan, tape).spans
     on = next(cut for cut in cuts if spans[1].injected < cut.t < spans[1].ended)
-    origin = Origin(plan, tape, "before", on["checkpoint"])
+    origin = Origin(plan, tape, "before", on.checkpoint)
     assert origin.over == {"f1"}
-    assert not [event for event in origin.events if event.fault in ("f2", "f3")]
+    assert not [event for event in origin.events if getattr(event, "fault", "") in ("f2", "f3")]
     assert [words.split(",")[0] for words in origin.lost.faults] == [
         planned.fault.describe().split(",")[0] for planned in plan.faults[1:]]
 

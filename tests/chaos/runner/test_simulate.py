@@ -156,7 +156,7 @@ def test_whoever_begins_where_the_warm_start_ended_could_take_the_synchronous_ru
     mean = averaged([learner.gradient(2)[1] for learner in learners])
     rates = config.model_copy(update={"mode": "synchronous"})
     for learner in learners:
-        learner.apply(mean, learning_rate(rates, first.processed))
+        learner.apply(mean, learning_rate(rates, first["processed"]))
     assert first["number"] == 0
     assert all(np.array_equal(after[name], array) for name, array in learners[0].read(tuple(after)).items())
     assert run.curve()[0].processed == config.warm_tokens

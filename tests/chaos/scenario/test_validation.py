@@ -2,10 +2,13 @@
 
 import pytest
 
+from diloco_chaos.chaos.scenario.document import annotated, plain
 from diloco_chaos.chaos.scenario.loading import parse
+from diloco_chaos.chaos.scenario.messages import problems_of
 from diloco_chaos.chaos.scenario.plan import freeze
 from diloco_chaos.chaos.scenario.problems import ScenarioError
 from diloco_chaos.faults import FAULTS, OfProcess
+from diloco_chaos.harness.trainers.api.settings import Misfit, MisfitError
 
 HEAD = "diloco_chaos: 1\nname: mine\n"
 EVERYTHING = ("kill", "terminate", "restart", "pause", "throttle", "links", "state", "limit_writes", "supersede")
@@ -677,3 +680,15 @@ def test_two_processes_of_a_node_may_be_hit_at_once_by_a_fault_each():
         parse(told("{pause: w-1/rank-0, at: 4s, for: 2s}", "{pause: w-1/rank-0, at: 5s, for: 2s}"))
     with pytest.raises(ScenarioError, match="w-1/rank-1 is a process: kill, terminate and pause hit those, one by one"):
         parse(told("{pause: [w-1/rank-0, w-1/rank-1], at: 4s, for: 2s}"))
+
+
+@pytest.mark.parametrize(("error", "places"), [
+    (MisfitError(Misfit("quorum", "too many"), Misfit("learners", "too few")), [(3, 24), (3, 11)]),
+    (ValueError("quorum of such a size is none"), [(3, 1)])])
+def test_what_is_wrong_with_a_cluster_as_a_whole_is_told_at_the_keys_that_are_named(error, places):
+    """A sentence that begins with a key's name says nothing of its place."""
+    text = "diloco_chaos: 1\nname: x\ncluster: {learners: 4, quorum: 5}\n"
+    raw = annotated(text, "x.yaml")
+    detail = {"loc": ("cluster",), "msg": f"Value error, {error}", "type": "value_error", "input": {},
+              "ctx": {"error": error}}
+    assert [(problem.line, problem.column) for problem in problems_of(raw, plain(raw, "x.yaml"), [detail])] == places

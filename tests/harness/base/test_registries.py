@@ -13,12 +13,20 @@ GROUP = "diloco_chaos.faults"
 def test_what_a_package_names_is_imported_with_its_version(tmp_path):
     with installed(tmp_path, "acme-faults", "[diloco_chaos.faults]\nacme = acme_one:THING\n", acme_one="THING = 7\n"):
         one = offers(GROUP).provided[-1]
-        assert (one.name, one.content, one.provider) == ("acme", 7, "acme-faults 1.2")
+        assert (one.name, one.content, str(one.provider)) == ("acme", 7, "acme-faults 1.2")
 
 
 def test_ours_come_first(tmp_path):
     with installed(tmp_path, "aaa", "[diloco_chaos.faults]\naaa = acme_one:THING\n", acme_one="THING = 7\n"):
-        assert [one.provider.split()[0] for one in offers(GROUP).provided] == ["diloco-chaos", "aaa"]
+        assert [one.provider.name for one in offers(GROUP).provided] == ["diloco-chaos", "aaa"]
+
+
+def test_a_package_whose_name_begins_with_ours_is_another(tmp_path):
+    entry = "[diloco_chaos.faults]\nmore = more_one:THING\n"
+    with installed(tmp_path, "diloco-chaos more", entry, more_one="THING = 7\n"):
+        ours, more = offers(GROUP).provided
+        assert (ours.provider.ours, more.provider.ours) == (True, False)
+        assert str(more.provider) == "diloco-chaos more 1.2"
 
 
 @pytest.mark.parametrize(("source", "reason"), [

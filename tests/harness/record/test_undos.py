@@ -7,9 +7,16 @@ import secrets
 
 import pytest
 
-from diloco_chaos.harness.record.reaper import NOT_UNDONE, heal
+from diloco_chaos.harness.record.reaper import Healed
+from diloco_chaos.harness.record.reaper import heal as healed
 from diloco_chaos.harness.record.undo_log import UndoLogError, read
 from packages import installed
+
+
+def heal(path):
+    """What it does, as people read it."""
+    return list(map(str, healed(path)))
+
 
 TOKEN = secrets.token_hex(16)
 OPENED = {"entry": "opened", "version": 1, "token": TOKEN, "pid": 4711}
@@ -75,6 +82,13 @@ def test_a_place_of_another_package_heals_what_it_left(tmp_path):
     assert not path.exists()
 
 
+def test_what_was_undone_is_not_owed_whatever_its_words(tmp_path):
+    path = undo_log(tmp_path, unplug(1, "NOT UNDONE: b7"))
+    with installed(tmp_path / "site", "acme-places", ENTRY, acme_places=ACME):
+        assert healed(path) == [Healed("NOT UNDONE: b7 unplugged")]
+    assert not path.exists()
+
+
 def test_what_only_a_package_can_undo_that_is_gone_stays_and_is_told(tmp_path):
     path = undo_log(tmp_path, unplug(1, "b7"))
     with pytest.raises(UndoLogError, match=r"undo_log.jsonl:2: .*no installed place undoes 'acme-unplug': install the "
@@ -98,5 +112,5 @@ def test_a_place_that_can_not_be_asked_is_named_where_its_undo_is_missed(tmp_pat
 def test_an_undo_that_raises_what_nobody_expects_keeps_no_other_from_being_done(tmp_path):
     path = undo_log(tmp_path, OLD[-1][0], unplug(10, "stuck"))
     with installed(tmp_path / "site", "acme-places", ENTRY, acme_places=ACME):
-        assert heal(path) == [f"{NOT_UNDONE}: stuck unplugged: RuntimeError: no such board", "f3: true: done"]
+        assert heal(path) == ["NOT UNDONE: stuck unplugged: RuntimeError: no such board", "f3: true: done"]
     assert path.exists()

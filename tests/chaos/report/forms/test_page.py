@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from diloco_chaos.chaos.checks.base import Verdict
+from diloco_chaos.chaos.checks.base import Verdict, at_least
 from diloco_chaos.chaos.cli import application
 from diloco_chaos.chaos.evidence.run_folder import RunFolder
 from diloco_chaos.chaos.report.forms.drawing import Axis, fault_marks, rate
@@ -211,7 +211,7 @@ def test_ticks_are_few_round_and_within(low, high):
 def test_how_much_of_its_room_a_check_used_is_drawn_and_what_came_of_it_before(results):
     model = model_of(results[1])
     then = Past("20260101-120000-mine-0000aaaa", "mine", "", 0, 1, "", {"uptime": Verdict(
-        name="uptime", verdict="failed", measured="12%", bound="≥ 20%")})
+        name="uptime", verdict="failed", measured="12%", allowed=at_least("20%"))})
     text = report_html(model, [then])
     assert Page(text).opened == []
     assert 'title="failed: 12%, 20260101-120000-mine-0000aaaa"' in text

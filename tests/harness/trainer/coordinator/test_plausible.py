@@ -1,10 +1,9 @@
 """What a learner says is held against what is possible; whatever is possible is believed."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.coordinator.plausible import Origin, of_hello, of_report

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from diloco_chaos.harness.record.tape.events import PartialFrame, RefusedFrame
 from diloco_chaos.harness.record.tape.writing import TapeWriter

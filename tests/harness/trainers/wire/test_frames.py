@@ -1,14 +1,15 @@
 """Frames: whatever the pieces in which bytes come, the messages are the same; what is no frame is refused."""
 
-import struct
-from dataclasses import fields, is_dataclass
+import math
+import zlib
 from typing import get_type_hints
 
-import msgpack
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import msgpack
+from msgspec.structs import fields
 
 from diloco_chaos.harness.trainer.protocol import messages as trainers
 from diloco_chaos.harness.trainer.protocol.messages import (
@@ -56,6 +57,7 @@ def test_any_split_of_the_stream_gives_the_same_messages(items, sizes):
     assert decoder.pending == (0, 0)
 
 
+CLOCK = {"type": "clock", "step": 1, "tokens": 1, "steady": False}
 SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[str]: ["y"],
            list[tuple[int, int, int]]: [(1, 2, 3)], tuple[float, float] | None: (0.5, 0.25),
            list[tuple[float, float]]: [(0.5, 0.25)]}
@@ -64,14 +66,14 @@ SAMPLES = {int: 3, str: "x", bool: True, float: 0.5, list[int]: [1, 2], list[str
 def kinds():
     """Every message that this trainer's nodes understand."""
     found = (vars(trainers) | vars(shared)).values()
-    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, Message) and is_dataclass(kind)
-            and kind is not shared.Introduction]
+    return [kind for kind in found if isinstance(kind, type) and issubclass(kind, Message)
+            and kind not in (Message, shared.Introduction)]
 
 
 @pytest.mark.parametrize("kind", kinds())
 def test_every_kind_of_message_comes_out_as_it_went_in(kind):
     hints = get_type_hints(kind)
-    message = kind(**{field.name: SAMPLES[hints[field.name]] for field in fields(kind) if field.name != "type"})
+    message = kind(**{field.name: SAMPLES[hints[field.name]] for field in fields(kind)})
     ((got, _),) = Decoder(MESSAGES).feed(encode(message))
     assert got == message
 
@@ -112,18 +114,36 @@ def test_a_length_over_the_limit_is_refused_before_anything_is_read():
 
 
 @pytest.mark.parametrize("header", [
-    b"", msgpack.packb([1, 2]), msgpack.packb({"type": "no such"}), msgpack.packb({"type": "clock", "step": -1}),
-    msgpack.packb({"type": "clock", "step": 1, "tokens": 1, "steady": False, "more": 1}), b"\xc1"])
+    b"", msgpack.encode([1, 2]), msgpack.encode({"type": "no such"}), msgpack.encode({"type": "clock", "step": -1}),
+    msgpack.encode({"type": "clock", "step": 1, "tokens": 1, "steady": False, "more": 1}), b"\xc1",
+    b"\x81\xa1x" + b"\x91" * 60_000, b"\x82\xa4type\xa6finish\xa1\xff\1",
+    b"\x82\xa4type\xa8donation\xa8versions\xdd\xff\xff\xff\xff"])
 def test_a_header_that_is_no_message_is_refused(header):
-    import zlib
-    frame = struct.pack(">4sIII", MAGIC, len(header), 0, zlib.crc32(header)) + header
     with pytest.raises(FrameError, match="not a message"):
-        list(Decoder(MESSAGES).feed(frame))
+        list(Decoder(MESSAGES).feed(frame(header)))
+
+
+def frame(header):
+    """Any header under a prefix that is right."""
+    return PREFIX.pack(MAGIC, len(header), 0, zlib.crc32(header)) + header
+
+
+@pytest.mark.parametrize(("wrong", "why"), [
+    ({"step": -1}, "clock.*`int` >= 0.*step"), ({"step": 1.5}, "clock.*step"), ({"step": "many"}, "clock.*step"),
+    ({"sent": math.nan}, "clock.*sent"), ({"sent": math.inf}, "clock.*sent"), ({"sent": -1.0}, "clock.*sent"),
+    ({"more": 1}, "clock.*more"), ({"type": "no such"}, "no such")])
+def test_a_refusal_names_the_message_and_what_is_wrong_with_it(wrong, why):
+    with pytest.raises(FrameError, match=why):
+        list(Decoder(MESSAGES).feed(frame(msgpack.encode(CLOCK | wrong))))
+
+
+def test_a_whole_number_is_a_count_whatever_it_is_written_as():
+    ((message, _),) = Decoder(MESSAGES).feed(frame(msgpack.encode(CLOCK | {"step": 1.0, "tokens": "1"})))
+    assert message == Clock(step=1, tokens=1, steady=False)
 
 
 def test_a_payload_that_is_no_tensors_is_refused():
-    import zlib
-    header = msgpack.packb({"type": "clock", "step": 1, "tokens": 1, "steady": False})
+    header = msgpack.encode(CLOCK)
     body = header + b"garbage!"
     with pytest.raises(FrameError, match="not a message"):
-        list(Decoder(MESSAGES).feed(struct.pack(">4sIII", MAGIC, len(header), 8, zlib.crc32(body)) + body))
+        list(Decoder(MESSAGES).feed(PREFIX.pack(MAGIC, len(header), 8, zlib.crc32(body)) + body))

@@ -13,17 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from diloco_chaos.chaos.evidence.parts import Integers, PartColumns
-from diloco_chaos.chaos.evidence.step_fates import Fates
+from diloco_chaos.chaos.evidence.accounting.parts import Integers, PartColumns
+from diloco_chaos.chaos.evidence.accounting.step_fates import Fates
 from diloco_chaos.chaos.evidence.truncated import Truncated
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.chaos.scenario.plan import Plan
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.events import (
     Disconnected,
     Event,
@@ -38,6 +35,9 @@ from diloco_chaos.harness.record.tape.events import (
 from diloco_chaos.harness.record.tape.reading import Process, Tape
 from diloco_chaos.harness.record.tape.recovered import Made
 from diloco_chaos.harness.record.tape.series import Series, ranks, times, values
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 Node = Process
 """Name and incarnation."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from diloco_chaos.harness.base.tensors import np
+
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
 
 _MOST, _OTHER = 200, "for one of many other reasons"
 """Fates that are told apart. A run has about ten; a forged one may have any number of reasons."""

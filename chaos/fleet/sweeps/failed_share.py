@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
-from diloco_chaos.chaos.sweeps.ways import WAYS, Way, cluster_of
+from diloco_chaos.chaos.fleet.sweeps.cell import Cell, Measured, repeated
+from diloco_chaos.chaos.fleet.sweeps.ways import WAYS, Way, cluster_of
 from diloco_chaos.harness.base.units import between, number
 from diloco_chaos.harness.base.workers import Workers
 

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.sweeps.cell import CELLS
-from diloco_chaos.chaos.sweeps.failed_share import FailedShare, swept
+from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
+from diloco_chaos.chaos.fleet.sweeps.failed_share import FailedShare, swept
 from diloco_chaos.harness.base.workers import InProcess
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from diloco_chaos.chaos.sweeps.cell import CELLS, Cell, measure, measured
-from diloco_chaos.chaos.sweeps.ways import WAYS, cluster_of, links, words
+from diloco_chaos.chaos.fleet.sweeps.cell import CELLS, Cell, measure, measured
+from diloco_chaos.chaos.fleet.sweeps.ways import WAYS, cluster_of, links, words
 from diloco_chaos.harness.base.workers import InProcess, Processes
 from diloco_chaos.harness.trainer.config.cluster_config import TrainerConfig
 from diloco_chaos.harness.trainer.model.spec import MODELS

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diloco_chaos.chaos.sweeps.cell import Cell, Measured, measured
-from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
+from diloco_chaos.chaos.fleet.sweeps.cell import Cell, Measured, measured
+from diloco_chaos.chaos.fleet.sweeps.ways import SYNC_EVERY, VALUES, WAYS, Gigabits, StepTime, Way, cluster_of, links
 from diloco_chaos.harness.base.units import Count, Seconds, between
 from diloco_chaos.harness.base.workers import Workers
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from diloco_chaos.chaos.report.fleet import count_words, table_of
+from diloco_chaos.chaos.fleet.sweeps import failed_share, grace, wan
+from diloco_chaos.chaos.fleet.sweeps.wan import KEEPS
+from diloco_chaos.chaos.fleet.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
+from diloco_chaos.chaos.fleet.tables import count_words, table_of
 from diloco_chaos.chaos.report.forms.plot import Line, Point, plot_svg
-from diloco_chaos.chaos.sweeps import failed_share, grace, wan
-from diloco_chaos.chaos.sweeps.wan import KEEPS
-from diloco_chaos.chaos.sweeps.ways import FRAGMENTS, OVERLAP, SYNC_EVERY, words
 from diloco_chaos.harness.base.units import show_seconds
 
 _NOTHING = 0.0005

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from diloco_chaos.chaos.report.fleet import table_of
+from diloco_chaos.chaos.fleet.tables import table_of
 from diloco_chaos.harness.base.units import show_seconds
 from diloco_chaos.harness.fleet.bandwidth import Exchange, Needed, Published, at_the_syncer, data_parallel, decoupled
 

@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from diloco_chaos.chaos.sweeps.cell import Cell, Measured, repeated
-from diloco_chaos.chaos.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
+from diloco_chaos.chaos.fleet.sweeps.cell import Cell, Measured, repeated
+from diloco_chaos.chaos.fleet.sweeps.ways import SYNC_EVERY, VALUES, Gigabits, StepTime, cluster_of, links
 from diloco_chaos.harness.base.units import Count, Seconds, between, number
 from diloco_chaos.harness.base.workers import Workers
 

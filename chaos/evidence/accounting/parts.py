@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from diloco_chaos.harness.base.tensors import Numbers
+from diloco_chaos.harness.base.tensors import Numbers, np
 from diloco_chaos.harness.record.tape.parts import Parts, PartTable
 from diloco_chaos.harness.record.tape.reading import Process
 from diloco_chaos.harness.record.tape.recovered import Made, Part
 from diloco_chaos.harness.record.tape.series import Column, column_of, numbered, plain
 
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:  # see harness/base/tensors.py
+    from numpy.typing import NDArray
+
+Integers: TypeAlias = "NDArray[np.int64]"
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from diloco_chaos.chaos.evidence.parts import Integers
+from diloco_chaos.chaos.evidence.accounting.parts import Integers
+from diloco_chaos.harness.base.tensors import np
 from diloco_chaos.harness.record.tape.events import Received
 from diloco_chaos.harness.record.tape.series import Column, Series, column_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diloco_chaos.chaos.evidence.step_fates import Fates
+from diloco_chaos.chaos.evidence.accounting.step_fates import Fates
 
 STEPS = [3, 4, 5, 9, 12]
 

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.sweeps.cell import CELLS
-from diloco_chaos.chaos.sweeps.wan import Place, Row, Wan, least_rate, swept
+from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
+from diloco_chaos.chaos.fleet.sweeps.wan import Place, Row, Wan, least_rate, swept
 from diloco_chaos.harness.base.workers import InProcess
 
 SMALL = {"sites": 2, "step_time": "100ms", "parameters": ("1M",)}

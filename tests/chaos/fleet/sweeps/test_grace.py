@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from diloco_chaos.chaos.sweeps.cell import CELLS
-from diloco_chaos.chaos.sweeps.grace import Grace, swept
+from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
+from diloco_chaos.chaos.fleet.sweeps.grace import Grace, swept
 from diloco_chaos.harness.base.workers import InProcess
 
 

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 
 from diloco_chaos.chaos.commands.common import Failure, JsonOption, at_work, print_json
-from diloco_chaos.chaos.commands.fleet import group
 from diloco_chaos.chaos.commands.options import AddressOption, JobsOption, asked_of, draw, drawable, setting
+from diloco_chaos.chaos.fleet.command import group
 
 if TYPE_CHECKING:
-    from diloco_chaos.chaos.sweeps.cell import Cell, Measured
+    from diloco_chaos.chaos.fleet.sweeps.cell import Cell, Measured
     from diloco_chaos.harness.base.workers import Workers
 
 Asked = TypeVar("Asked")
@@ -48,8 +48,8 @@ def wan(
     as_json: JsonOption = False,
 ) -> None:
     """How much of its own pace each mode keeps behind links of so long a round trip and so low a rate."""
-    from diloco_chaos.chaos.report import sweeps as told
-    from diloco_chaos.chaos.sweeps.wan import Wan, swept
+    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet.sweeps.wan import Wan, swept
     drawable(plot)
     asked = asked_of(context, Wan)
     if plot is not None and max(map(len, (asked.parameters, asked.rtt, asked.link))) > 1:
@@ -76,8 +76,8 @@ def failed_share(
     as_json: JsonOption = False,
 ) -> None:
     """How much is still trained, and how well, while a share of the learners is gone."""
-    from diloco_chaos.chaos.report import sweeps as told
-    from diloco_chaos.chaos.sweeps.failed_share import FailedShare, swept
+    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet.sweeps.failed_share import FailedShare, swept
     drawable(plot)
     asked = asked_of(context, FailedShare)
     rows = _swept(swept, asked, (jobs, workers, address))
@@ -106,8 +106,8 @@ def grace(
     as_json: JsonOption = False,
 ) -> None:
     """What the grace window brings: contributors and loss, by gamma and by the rate of the links."""
-    from diloco_chaos.chaos.report import sweeps as told
-    from diloco_chaos.chaos.sweeps.grace import Grace, swept
+    from diloco_chaos.chaos.fleet import sweep_tables as told
+    from diloco_chaos.chaos.fleet.sweeps.grace import Grace, swept
     asked = asked_of(context, Grace)
     rows = _swept(swept, asked, (jobs, workers, address))
     _tell(told.grace_document(asked, rows) if as_json else lambda console: told.show_grace(asked, rows, console))
@@ -115,7 +115,7 @@ def grace(
 
 def _swept(sweep: Callable[[Asked, Workers[Cell, Measured]], Rows], asked: Asked, where: tuple[int, str, str]
            ) -> Rows:
-    from diloco_chaos.chaos.sweeps.cell import CELLS
+    from diloco_chaos.chaos.fleet.sweeps.cell import CELLS
     with at_work(CELLS, where) as workers:
         return sweep(asked, _Watched(workers))
 

@@ -4,7 +4,7 @@ import pytest
 
 from diloco_chaos.chaos.checks import judge
 from diloco_chaos.chaos.checks.outcome import goodput_between
-from diloco_chaos.chaos.exploration.of_fleet import WITHIN, scenario_of
+from diloco_chaos.chaos.fleet.as_scenario import WITHIN, scenario_of
 from diloco_chaos.chaos.runner.simulate import simulate
 from diloco_chaos.chaos.scenario.loading import parse
 from diloco_chaos.chaos.scenario.plan import freeze

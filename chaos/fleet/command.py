@@ -88,7 +88,7 @@ def fleet(
     if context.invoked_subcommand:
         return
     drawable(plot)
-    from diloco_chaos.chaos.report import fleet as told
+    from diloco_chaos.chaos.fleet import tables as told
     from diloco_chaos.harness.fleet.fleet import Fleet
     given, console = options_of(context, Fleet), Console()
     if paper:
@@ -137,7 +137,7 @@ def bandwidth(
     as_json: JsonOption = False,
 ) -> None:
     """Gbit/s that training asks of the links between sites, for nobody to wait for them."""
-    from diloco_chaos.chaos.report import bandwidth as told
+    from diloco_chaos.chaos.fleet import bandwidth_table as told
     from diloco_chaos.harness.fleet.bandwidth import PUBLISHED, Exchange
     given = options_of(context, Exchange)
     if paper:
@@ -192,8 +192,8 @@ def _simulated(fleets: list[Fleet], days: float, replications: int, seed: int, w
 
 def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
     """A scenario of the only fleet that there is."""
-    from diloco_chaos.chaos.exploration.of_fleet import scenario_of
-    from diloco_chaos.chaos.report.fleet import count_words, way
+    from diloco_chaos.chaos.fleet.as_scenario import scenario_of
+    from diloco_chaos.chaos.fleet.tables import count_words, way
     from diloco_chaos.harness.base.units import long_seconds, show_long
     from diloco_chaos.harness.fleet.scaled import ScaledError
     if len(summaries) > 1:
@@ -212,7 +212,7 @@ def _write(summaries: list[Summary], file: Path, step_time: str) -> None:
 
 
 def _draw(summaries: list[Summary], file: Path) -> None:
-    from diloco_chaos.chaos.report.fleet import plotted
+    from diloco_chaos.chaos.fleet.tables import plotted
     svg = plotted(summaries)
     if not svg:
         raise Failure("--plot: there is nothing to draw goodput over: give several --chips, --learners or --repair", 2)
@@ -228,7 +228,7 @@ def _trains(summaries: list[Summary]) -> None:
 
 
 def _why_never(fleet: Fleet) -> str:
-    from diloco_chaos.chaos.report.fleet import count_words, way
+    from diloco_chaos.chaos.fleet.tables import count_words, way
     from diloco_chaos.harness.base.units import show_long
     words = f"{count_words(fleet.chips)} chips, {way(fleet)}: nothing is ever trained: "
     away = round(fleet.slices * (1 - fleet.in_service))
