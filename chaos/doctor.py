@@ -63,12 +63,13 @@ def _platform() -> Requirement:
 
 def _cores() -> Requirement:
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    found = f"{cores}, load {load:.1f}"
+    measured = f"{cores}, load {load:.1f}"
     if cores < LEAST_CORES:
-        return Requirement("cores", "missing", found, "four learners at step_time 60ms need two cores: raise step_time")
+        return Requirement("cores", "missing", measured,
+                           "four learners at step_time 60ms need two cores: raise step_time")
     if load > cores * 0.5:
-        return Requirement("cores", "optional", found, "this machine is busy: runs may be inconclusive")
-    return Requirement("cores", "ok", found)
+        return Requirement("cores", "optional", measured, "this machine is busy: runs may be inconclusive")
+    return Requirement("cores", "ok", measured)
 
 
 def _torch() -> Requirement:
@@ -107,18 +108,19 @@ def _undo_logs() -> Requirement:
 
 
 def _packages() -> list[Requirement]:
-    """Other packages that provide faults, checks, trainers, scenarios, reports, backends or commands; and what can't be
-    used of what they provide."""
+    """Return a line for each other package that provides faults, checks, trainers, scenarios, reports, backends or
+    commands, and for what can't be used of what they provide."""
     lines = []
     for what in ("faults", "checks", "trainers", "scenarios", "reports", "backends", "commands"):
-        there = offers(f"diloco_chaos.{what}")
+        offered = offers(f"diloco_chaos.{what}")
         names: dict[Provider, list[str]] = {}
-        for one in there.provided:
-            names.setdefault(one.provider, []).append(one.name)
-        lines += [Requirement(what, "ok", f"{', '.join(found)} of {provider}") for provider, found in names.items()
-                  if not provider.ours]
-        lines += [Requirement(what, "optional", f"{one.name} of {one.provider}", f"can't be loaded: {one.reason}")
-                  for one in there.broken]
+        for entry in offered.provided:
+            names.setdefault(entry.provider, []).append(entry.name)
+        lines += [Requirement(what, "ok", f"{', '.join(provided)} of {provider}")
+                  for provider, provided in names.items() if not provider.ours]
+        lines += [Requirement(what, "optional", f"{broken.name} of {broken.provider}",
+                              f"can't be loaded: {broken.reason}")
+                  for broken in offered.broken]
     wrong = unusable() + [why for what in ("trainer", "report", "backend", "command")
                           for why in clashes(f"diloco_chaos.{what}s", what)]
     return lines + [Requirement("packages", "optional", "can't be used", why) for why in wrong]

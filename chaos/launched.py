@@ -159,12 +159,12 @@ class Launched:
             LookupError: there is no such check here; and as `finish`.
         """
         judgement = self.finish().judgement
-        found = {verdict.name: verdict for verdict in judgement.checks}
-        if check not in found:
+        verdicts = {verdict.name: verdict for verdict in judgement.checks}
+        if check not in verdicts:
             why = next((words for words, names in judgement.out_of_reach.items() if check in names), "")
             raise LookupError(f"{check} is out of reach: this trainer does not tell {why}" if why else
-                              f"no check {check!r}{nearest(check, list(found))}; there are {', '.join(found)}")
-        return found[check]
+                              f"no check {check!r}{nearest(check, list(verdicts))}; there are {', '.join(verdicts)}")
+        return verdicts[check]
 
     @property
     def result(self) -> Result | None:
@@ -217,7 +217,7 @@ class Launched:
         planned = added(self._scenario, experiment.plan, kind, targets, {**given, **now},
                         sorted(self._backend.abilities), experiment.active())
         experiment.add(planned)
-        return [one.id for one in planned]
+        return [fault.id for fault in planned]
 
 
 def start(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend = "local", step_time: str = "",

@@ -46,7 +46,7 @@ def hold(point: str) -> None:
         point: its name, as in `when: {node: replica-1, failpoint: checkpoint.before_rename, count: 3}`.
     """
     with suppress(Exception):
-        wanted = dict(one.rpartition(":")[::2] for one in os.environ.get(FAILPOINTS, "").split(",") if one)
+        wanted = dict(entry.rpartition(":")[::2] for entry in os.environ.get(FAILPOINTS, "").split(",") if entry)
         path = os.environ.get(PROGRESS_FILE, "")
         if point not in wanted or not os.path.exists(os.path.join(os.path.dirname(path), STEADY)):
             return

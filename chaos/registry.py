@@ -74,10 +74,10 @@ def _adapter(bound: Any) -> TypeAdapter[Any]:
     return TypeAdapter(bound)
 
 
-def _provided(one: Provided) -> list[tuple[str, Check]]:
-    checks = list(one.content) if isinstance(one.content, Iterable) else [one.content]
+def _provided(entry: Provided) -> list[tuple[str, Check]]:
+    checks = list(entry.content) if isinstance(entry.content, Iterable) else [entry.content]
     if not checks or not all(isinstance(check, Check) for check in checks):
-        raise ProviderError(f"{one.name} of {one.provider} provides no check: an entry point of {GROUP} names a "
+        raise ProviderError(f"{entry.name} of {entry.provider} provides no check: an entry point of {GROUP} names a "
                             f"function with the decorator diloco_chaos.check, or a tuple of such functions")
     return [(check.name, check) for check in checks]
 

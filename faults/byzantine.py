@@ -50,14 +50,14 @@ class Impersonation(Fault):
         raise NotImplementedError
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """So many were sent, and so many refused; that none was merged is what exactly_once says."""
+        """Return how many were sent, and how many refused; that none was merged is what exactly_once says."""
         sent, wanted = int(on.observed.get("sent", 0)), self.count * len(self.targets)
-        told = [event for event in run.tape.of(Refused, node=run.syncer) if event.t >= on.began
-                and event.learner in self.targets]
-        found = sum(map(self.refused, told))
-        if sent >= wanted and not told and self.answered:
+        refusals = [event for event in run.tape.of(Refused, node=run.syncer) if event.t >= on.began
+                    and event.learner in self.targets]
+        refused = sum(map(self.refused, refusals))
+        if sent >= wanted and not refusals and self.answered:
             return Effect(True, f"{sent} of {wanted} sent, and none refused", reacted=False)
-        return Effect(sent >= wanted and found > 0, f"{sent} of {wanted} sent, {found} refused")
+        return Effect(sent >= wanted and refused > 0, f"{sent} of {wanted} sent, {refused} refused")
 
     def expected_duration(self) -> float | None:
         """As long as it may take."""

@@ -168,7 +168,7 @@ class Storm(Composite):
         drawn = sorted((at, target) for target in self._sources() for at in self._times(chance))
         most = self.most_down or max(1, len(self.targets) - 1)
         down: dict[str, float] = {}
-        found: list[Part] = []
+        parts: list[Part] = []
         last = -float("inf")
         for at, source in drawn:
             free = [target for target in self.targets if down.get(target, 0.0) <= at]
@@ -182,8 +182,8 @@ class Storm(Composite):
             down[target] = float("inf") if outage is None else at + outage + (TYPICAL_START_S if fault.stops_target
                                                                               else 0.0)
             last = at
-            found.append(part)
-        return found
+            parts.append(part)
+        return parts
 
     def describe(self) -> str:
         """What it does, for people."""

@@ -45,15 +45,15 @@ class OutOfMemory(Ending):
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """SIGKILL, and the engine says that it was for want of memory."""
-        found = exits(run, self.targets, on)
-        missing = [target for target in self.targets if target not in found]
+        """Return whether every target ended by SIGKILL, and the engine says that it was for want of memory."""
+        exited = exits(run, self.targets, on)
+        missing = [target for target in self.targets if target not in exited]
         if missing:
             return Effect(False, f"{', '.join(missing)} did not end")
-        words = ", ".join(status_words(event.status) for event in found.values())
-        if not all(event.oom for event in found.values()):
+        words = ", ".join(status_words(event.status) for event in exited.values())
+        if not all(event.oom for event in exited.values()):
             return Effect(False, f"exit status {words}, but not for want of memory")
-        killed = all(event.status == -signal.SIGKILL for event in found.values())
+        killed = all(event.status == -signal.SIGKILL for event in exited.values())
         return Effect(killed, f"exit status {words}, out of memory")
 
     def describe(self) -> str:

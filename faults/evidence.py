@@ -91,23 +91,23 @@ class Evidence(Protocol):
 
 
 def exits(run: Evidence, targets: Sequence[str], on: Injection) -> dict[str, Exit]:
-    """The exit of every target that a fault brought about."""
-    found: dict[str, Exit] = {}
+    """Return the exits that a fault brought about, by target."""
+    exited: dict[str, Exit] = {}
     for event in run.tape.of(Exit, node="harness"):
         mine = event.target in targets and event.killed
         if mine and on.began - 0.1 <= event.t <= max(on.began, on.ended or on.began) + NEAR_S:
-            found.setdefault(event.target, event)
-    return found
+            exited.setdefault(event.target, event)
+    return exited
 
 
 def statuses(run: Evidence, targets: Sequence[str], on: Injection, expected: Sequence[int]) -> Effect:
-    """Whether every target ended with one of these exit statuses."""
-    found = exits(run, targets, on)
-    missing = [target for target in targets if target not in found]
+    """Return whether every target ended with one of these exit statuses."""
+    exited = exits(run, targets, on)
+    missing = [target for target in targets if target not in exited]
     if missing:
         return Effect(False, f"{', '.join(missing)} did not end")
-    words = ", ".join(status_words(event.status) for event in found.values())
-    return Effect(all(event.status in expected for event in found.values()), f"exit status {words}")
+    words = ", ".join(status_words(event.status) for event in exited.values())
+    return Effect(all(event.status in expected for event in exited.values()), f"exit status {words}")
 
 
 def status_words(status: int | None) -> str:

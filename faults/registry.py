@@ -20,10 +20,10 @@ GROUP = "diloco_chaos.faults"
 """Of entry points; each names a subclass of Fault, or a module or package in which there are some."""
 
 
-def _provided(one: Provided) -> list[tuple[str, type[Fault]]]:
-    classes = list(_classes(one.content))
+def _provided(entry: Provided) -> list[tuple[str, type[Fault]]]:
+    classes = list(_classes(entry.content))
     if not classes:
-        raise ProviderError(f"{one.name} of {one.provider} provides no fault: an entry point of {GROUP} names a "
+        raise ProviderError(f"{entry.name} of {entry.provider} provides no fault: an entry point of {GROUP} names a "
                             f"subclass of diloco_chaos.Fault whose `kind` is a Literal, or a module with some")
     return [(fault.model_fields["kind"].default, fault) for fault in classes]
 

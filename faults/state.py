@@ -47,15 +47,15 @@ class Damage(Ending):
     """Of the choice of files and bytes; a plan's freezing sets it."""
 
     def inject(self, hit: FaultContext) -> Observation:
-        """Kill it, wait until nobody writes any more, and damage what it left."""
+        """Kill the node, wait until no process writes any more, and damage the files that it left."""
         node, chance = self.targets[0], random.Random(self.seed)
         hit.cluster.kill(node, self.restart_after)
         hit.cluster.wait_gone(node)
-        found = sorted(name for name, size in hit.cluster.state_files(node).items() if size)
-        first = [name for name in found if ".mirror." not in name]
+        names = sorted(name for name, size in hit.cluster.state_files(node).items() if size)
+        first = [name for name in names if ".mirror." not in name]
         chosen = chance.sample(first, min(self.files, len(first)))
         if self.mirrors:
-            chosen += [name for name in found if name not in first and name.replace(".mirror.", ".") in chosen]
+            chosen += [name for name in names if name not in first and name.replace(".mirror.", ".") in chosen]
         for name in chosen:
             hit.cluster.alter(node, name, lambda content: self.damaged(content, chance))
         return {"damaged": ", ".join(chosen)}
@@ -65,7 +65,8 @@ class Damage(Ending):
         raise NotImplementedError
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """It was killed, and its successor found what was damaged; of a node that tells nothing of that, the first."""
+        """Return whether the node was killed and its successor noticed what was damaged; a learner records no repairs,
+        and only its kill counts."""
         files = [name for name in str(on.observed.get("damaged", "")).split(", ") if name]
         next_one = next((event for event in run.tape.of(Spawn, node="harness")
                          if event.target == self.targets[0] and event.t > on.began), None)
@@ -80,8 +81,8 @@ class Damage(Ending):
                  if event.inc == successor]
         if any(isinstance(event, RefusedCheckpoint) for event in later):
             return Effect(True, f"{', '.join(files)} damaged; the syncer refused to go on")
-        found = {event.file: event.reason for event in later if isinstance(event, Repaired)}
-        missed = [name for name in files if name not in found]
+        repaired = {event.file: event.reason for event in later if isinstance(event, Repaired)}
+        missed = [name for name in files if name not in repaired]
         if missed and all(name.endswith(PARTIAL) for name in missed):
             return Effect(False, f"{', '.join(missed)} was not finished, and nothing goes on from it")
         if missed:

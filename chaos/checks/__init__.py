@@ -85,18 +85,18 @@ def judge(history: History, checks: Mapping[str, Check] | None = None) -> Judgem
 
 
 def applicable(history: History, checks: Mapping[str, Check]) -> dict[str, Check]:
-    """Those of these checks that the plan has a use for."""
-    there = history.plan.trainer.evidence
+    """Return those of these checks that the plan has a use for."""
+    evidence = history.plan.trainer.evidence
     named, foreign = history.plan.checks.foreign, CHECKS.foreign()
     return {name: check for name, check in checks.items()
-            if check.needs - {"sound run"} <= there and (name not in foreign or name in named)}
+            if check.needs - {"sound run"} <= evidence and (name not in foreign or name in named)}
 
 
 def _out_of_reach(history: History, checks: Mapping[str, Check]) -> dict[str, list[str]]:
     wanting = history.plan.trainer.evidence_wanting
-    found = {words: [name for name, check in checks.items() if evidence in check.needs]
-             for evidence, words in wanting.items()}
-    return {words: names for words, names in found.items() if names}
+    by_reason = {words: [name for name, check in checks.items() if evidence in check.needs]
+                 for evidence, words in wanting.items()}
+    return {words: names for words, names in by_reason.items() if names}
 
 
 def _soundness(history: History) -> tuple[Doubt, Doubt, list[str]]:
@@ -108,8 +108,8 @@ def _soundness(history: History) -> tuple[Doubt, Doubt, list[str]]:
 
 
 def _stands_still(history: History) -> bool:
-    """Whether merges had stopped when the deadline passed, for longer than they may, and the machine is not why. What
-    comes after it, stacks and the end of every node, is the harness' doing."""
+    """Return whether merges had stopped when the deadline passed, for longer than they may, and the machine is not why.
+    What comes after the deadline, stacks and the end of every node, is the harness' doing."""
     ends = history.tape.of(End, node="harness")
     if not ends or ends[-1].outcome != "deadline" or history.outages:
         return False
@@ -118,7 +118,7 @@ def _stands_still(history: History) -> bool:
         finding = no_global_stall(history)
     except Unknown:
         return False
-    last = [one for one in finding.late if one.end >= passed and passed - one.start > one.allowed]
+    last = [window for window in finding.late if window.end >= passed and passed - window.start > window.allowed]
     return bool(last) and not _excuse(history, finding._replace(late=last))
 
 
@@ -147,13 +147,14 @@ def _one(check: Check, history: History) -> Verdict | None:
 
 
 def _windows(finding: Finding) -> list[tuple[float, float]]:
-    """Where it does not hold, in the order of the finding."""
-    return [(one.start, one.end) for one in finding.late if one.end - one.start > one.allowed]
+    """Return when the check does not hold: (start, end) in seconds, in the order of the finding."""
+    return [(window.start, window.end) for window in finding.late if window.end - window.start > window.allowed]
 
 
 def _within_clocks(history: History, finding: Finding) -> Line:
-    """Whether it is too much by less than the clocks of different machines are known to."""
-    beyond = [one.end - one.start - one.allowed for one in finding.late] or [
+    """Say so where the finding is beyond its limit by less than the clocks of different machines are known to; else
+    return an empty line."""
+    beyond = [window.end - window.start - window.allowed for window in finding.late] or [
         figure.value - figure.limit if figure.value is not None else math.inf
         for figure in finding.figures if figure.unit == "s" and figure.best < figure.limit]
     if not beyond or not max(beyond) <= history.clocks.apart or not history.clocks.apart:
@@ -162,10 +163,13 @@ def _within_clocks(history: History, finding: Finding) -> Line:
 
 
 def _excuse(history: History, finding: Finding) -> Line:
-    """What else went on on the machine wherever the finding does not hold, if without that time it might have."""
-    late = [one for one in finding.late if one.end - one.start > one.allowed]
-    found = interference(history) if late else []
-    if not late or any(one.end - one.start - seconds_within(found, one.start, one.end) > one.allowed for one in late):
+    """Say what else the machine did while the finding did not hold, if it might have held without that time; else
+    return an empty line."""
+    late = [window for window in finding.late if window.end - window.start > window.allowed]
+    interferences = interference(history) if late else []
+    if not late or any(window.end - window.start - seconds_within(interferences, window.start, window.end)
+                       > window.allowed for window in late):
         return ()
     start, end, _ = late[0]
-    return line(f"this machine had other things to do, {describe(found, start, end)} between ", start, " and ", end)
+    return line(f"this machine had other things to do, {describe(interferences, start, end)} between ", start, " and ",
+                end)

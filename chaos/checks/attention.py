@@ -35,7 +35,7 @@ def silence_noticed(history: History) -> Finding | None:
             f" on; taken for gone after {show_seconds(lost - span.began)}"), Late(span.began, lost, within)))
     if not took:
         return None  # nobody was silent for so long
-    took.sort(key=lambda one: -one[0])
+    took.sort(key=lambda entry: -entry[0])
     longest, limit = beside(took[0][0], within)
     return Finding(took[0][0] <= within, longest, at_most(limit), [words for _, words, _ in took[:3]],
                    [late for _, _, late in took],
@@ -45,9 +45,9 @@ def silence_noticed(history: History) -> Finding | None:
 @check(needs={"fragments"}, unverified="judged")
 def nobody_starves(history: History) -> Finding | None:
     """While nobody is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
-    start, there = _all_there(history), Availability(history)
+    start, availability = _all_there(history), Availability(history)
     rounds = [merge for merge in history.merges
-              if merge.opened >= start and there.quiet(merge.opened, merge.t)]
+              if merge.opened >= start and availability.quiet(merge.opened, merge.t)]
     if len(rounds) < _LEAST_ROUNDS:
         return None  # somebody was hit nearly all the time
     asked = Counter(learner for merge in rounds for learner in set(merge.asked))

@@ -93,8 +93,9 @@ def show_figure(value: float, unit: str) -> str:
 
 
 def tightest(figures: Iterable[Figure]) -> Figure | None:
-    """That which is nearest to its limit, or farthest beyond it; None where none has room."""
-    return max((one for one in figures if one.used is not None), key=lambda one: one.used or 0.0, default=None)
+    """Return the figure that is nearest to its limit, or farthest beyond it; None where none has room."""
+    return max((figure for figure in figures if figure.used is not None), key=lambda figure: figure.used or 0.0,
+               default=None)
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class Verdict(BaseModel):
     @property
     def evidence(self) -> list[str]:
         """The lines as text, with moments in seconds since the run began."""
-        return [text(one) for one in self.lines]
+        return [text(words) for words in self.lines]
 
     @property
     def doubted(self) -> bool:
@@ -218,8 +219,8 @@ def need(condition: object, why: str, change: str = "") -> None:
         raise Unknown(why, change)
 
 
-def nothing_told(history: History) -> bool:
-    """Whether workers number their rounds, and nobody ever told of one: they may well have trained."""
+def no_round_reported(history: History) -> bool:
+    """Return whether workers number their rounds and none ever reported one: they may well have trained."""
     return history.plan.trainer.tells_rounds and not history.tape.has(Step)
 
 

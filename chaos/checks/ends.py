@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, nothing_told, violations
+from diloco_chaos.chaos.checks.base import PROMISE, Finding, Late, Unknown, check, need, no_round_reported, violations
 from diloco_chaos.chaos.evidence.clocks import WRITTEN_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.scenario.model import SYNCER
@@ -53,7 +53,7 @@ def no_unplanned_exit(history: History) -> Finding:
         if gone.status in history.plan.trainer.may_end_with(gone.target):
             continue
         if why := _unplanned(gone, own, over is not None and over <= gone.t):
-            (doubtful if (other := _somebody_else(history, gone, own)) else wrong).append(line(why, other))
+            (doubtful if (other := _outside_cause(history, gone, own)) else wrong).append(line(why, other))
     if doubtful and not wrong:
         raise Unknown(line(*(part for each in doubtful for part in ("; ", each)))[1:])
     return Finding(not wrong, f"{len(wrong)} of {len(judged)}", "0", wrong[:5], figures=violations(wrong))
@@ -64,8 +64,8 @@ def end_correct(history: History) -> Finding:
     """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
     nobody ends before the syncer says so, and nothing is merged after that."""
     finished = history.tape.of(Finished, node=SYNCER)
-    told = history.tape.of(Ending, node="harness")
-    need(finished and told, "nobody watched the end of training")
+    endings = history.tape.of(Ending, node="harness")
+    need(finished and endings, "nobody watched the end of training")
     over, within = finished[0].t, history.plan.cluster.ends_within_s
     wrong = [line(f"{event.node}.{event.inc} took training to be over at ", event.t, ", and the syncer at ", over)
              for event in history.tape.of(Finished)
@@ -74,10 +74,11 @@ def end_correct(history: History) -> Finding:
               for merge in history.tape.of(Merge, node=SYNCER) if merge.t > over + WRITTEN_S]
     hit = {node for span in history.spans if span.overlaps(over - _AFTER_S, over) or over - _AFTER_S < span.began < over
            for node in span.planned.fault.affected_nodes(history.plan.cluster.names)}
-    stayed = [node for node in told[0].awaited if node not in hit and not _ended(history, node, told[0].t + within)]
+    stayed = [node for node in endings[0].awaited
+              if node not in hit and not _ended(history, node, endings[0].t + within)]
     wrong += [line(f"{node} was told that training is over at ", over,
                    f", and was still there {show_seconds(within)} later") for node in stayed]
-    awaited = len(told[0].awaited)
+    awaited = len(endings[0].awaited)
     return Finding(not wrong, f"{len(wrong)} of {awaited} did not end",
                    f"0 within {show_seconds(within)}{history.clocks.allowed()}", wrong[:5],
                    [Late(over, over + within, _OWN_SHARE * within)] if len(stayed) == len(wrong) else [],
@@ -107,14 +108,14 @@ def _reasons(own: list[Event]) -> list[str]:
     return [event.reason for event in own if isinstance(event, Superseded | Failed | RefusedCheckpoint)]
 
 
-def _somebody_else(history: History, gone: Exit, own: list[Event]) -> str:
-    """Who may be why a process ended, beside its own program; empty where nobody may."""
+def _outside_cause(history: History, gone: Exit, own: list[Event]) -> str:
+    """Say what may have ended a process beside its own program; empty where nothing else may."""
     if gone.oom or gone.status in _OTHERS or any(isinstance(event, Exit) and event.told for event in own):
         return "; somebody else ended it"
     if any(words in why for why in _reasons(own) for words in _MACHINE):
         return "; the machine is why"
     names = history.plan.cluster.names
-    if gone.status == 0 and gone.target in names and nothing_told(history):
+    if gone.status == 0 and gone.target in names and no_round_reported(history):
         return "; nobody had told of a round, so nobody knows whether its training was over"
     on = [span.id for span in history.spans if span.overlaps(gone.t - _AFTER_S, gone.t)
           and span.planned.fault.stops_target and gone.target in span.planned.fault.affected_nodes(names)]

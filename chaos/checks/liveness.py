@@ -109,7 +109,7 @@ def _all_back(history: History, last: float) -> float:
     if not history.plan.checks.excuses_outages:
         return last
     away = [piece.end for piece in Availability(history).pieces(last, history.end)
-            if not piece.syncer or len(piece.there) < len(set(history.plan.cluster.names) - history.dead_for_good)]
+            if not piece.syncer or len(piece.present) < len(set(history.plan.cluster.names) - history.dead_for_good)]
     return max(away, default=last)
 
 
@@ -123,12 +123,13 @@ def _window_s(history: History) -> float:
 
 
 def _healing_s(history: History, start: float, end: float) -> float:
-    """Seconds that count as healing: where outages are excused, none in which somebody still was out by a fault."""
+    """Return the seconds that count as healing: where outages are excused, none in which a node still was out by a
+    fault."""
     if not history.plan.checks.excuses_outages:
         return history.seconds(start, end)
-    there, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
-    return sum(history.seconds(piece.start, piece.end) for piece in there.pieces(start, end)
-               if piece.syncer and len(piece.there) >= needed)
+    availability, needed = Availability(history), len(set(history.plan.cluster.names) - history.dead_for_good)
+    return sum(history.seconds(piece.start, piece.end) for piece in availability.pieces(start, end)
+               if piece.syncer and len(piece.present) >= needed)
 
 
 def _returning_s(history: History, span: Span, target: str, start: float, end: float) -> float:
@@ -211,11 +212,11 @@ def reintegration(history: History, bound: Within) -> Finding | None:
         for target in span.planned.fault.targets:
             took += _recovered(history, span, target, within)
     need(took, "everybody who was hit was killed before it could be back")
-    took.sort(key=lambda one: (one.seconds, text(one.words)), reverse=True)
+    took.sort(key=lambda returned: (returned.seconds, text(returned.words)), reverse=True)
     worst = took[0]
     longest, limit = beside(worst.seconds, within) if worst.seconds < math.inf else ("never", show_seconds(within))
-    return Finding(worst.seconds <= within, longest, at_most(limit), [one.words for one in took],
-                   [Late(one.start, one.end, within) for one in took],
+    return Finding(worst.seconds <= within, longest, at_most(limit), [returned.words for returned in took],
+                   [Late(returned.start, returned.end, within) for returned in took],
                    [Figure(value=None if worst.seconds == math.inf else worst.seconds, limit=within, unit="s")])
 
 
@@ -280,8 +281,8 @@ def _counted(history: History, learner: str, incarnation: int, since: float) -> 
 
 
 def _earliest(events: Iterable[Merge | Received | None]) -> Merge | Received | None:
-    there = [event for event in events if event is not None]
-    return min(there, key=lambda event: event.t, default=None)
+    happened = [event for event in events if event is not None]
+    return min(happened, key=lambda event: event.t, default=None)
 
 
 def _beaten(history: History, learner: str, incarnation: int, since: float) -> Received | None:
@@ -341,7 +342,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     need(all(map(history.step_time, history.plan.cluster.names)),
          "too few rounds before the first fault to know the pace of every worker")
     least = bound.at_least
-    found: list[tuple[float, float, str, str, Late]] = []  # beyond what is allowed, pace, whose, words
+    paces: list[tuple[float, float, str, str, Late]] = []  # beyond what is allowed, pace, whose, words
     busy: list[str] = []
     windows = _windows(history)
     for start, end, words_of in windows:
@@ -353,24 +354,24 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
                 lost = _lost_computing(history, learner, start, end) if history.plan.cluster.step_time else 0.0
                 words = f"{learner} at {pace:.0%} of its pace during: {words_of}"
                 allowed = least - _by_chance(history, learner, end - start) - _unfinished(history, learner, start, end)
-                if pace < allowed <= pace + lost / (end - start) and (who := _starting(history, start, end)):
+                if pace < allowed <= pace + lost / (end - start) and (starting := _starting(history, start, end)):
                     busy.append(f"{words}; but steps took {show_seconds(lost)} longer to compute than nominal, while "
-                                f"{who} was being started")
+                                f"{starting} was being started")
                 else:
-                    found.append((pace - allowed, pace, learner, words, _hindered(start, end)))
-    if busy and all(beyond >= 0 for beyond, *_ in found):
+                    paces.append((pace - allowed, pace, learner, words, _hindered(start, end)))
+    if busy and all(beyond >= 0 for beyond, *_ in paces):
         raise Unknown(busy[0])
-    if not found and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
+    if not paces and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
         return None  # everybody was hit, always: there is nobody that this could be about
-    need(found, "no learner was left alone long enough to tell", "let the faults come farther apart")
-    found.sort()
-    beyond, pace, whose, *_ = found[0]
+    need(paces, "no learner was left alone long enough to tell", "let the faults come farther apart")
+    paces.sort()
+    beyond, pace, whose, *_ = paces[0]
     slowest: dict[tuple[float, float], str] = {}  # a line for each fault
-    for *_, words, late in found:
+    for *_, words, late in paces:
         slowest.setdefault((late.start, late.end), words)
     return Finding(beyond >= 0, f"{whose} at {pace:.0%} of its pace", at_least(f"{pace - beyond:.0%}"),
-                   list(slowest.values())[:3], [late for beyond, *_, late in found if beyond < 0],
+                   list(slowest.values())[:3], [late for beyond, *_, late in paces if beyond < 0],
                    [Figure(value=pace, limit=pace - beyond, best=1.0, unit="share")])
 
 
@@ -453,11 +454,11 @@ def _lost_computing(history: History, learner: str, start: float, end: float) ->
 
 
 def _refused(history: History, learner: str, windows: Sequence[tuple[float, float]]) -> str:
-    """What the syncer refused of a learner in these times, and why."""
+    """Say how many answers of a learner the syncer refused in these times, and why; empty where it refused none."""
     reasons = Counter(event.reason for event in history.tape.of(Refused, node=SYNCER)
                       if event.learner == learner and any(start <= event.t < end for start, end in windows))
-    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
-    return f"; of its answers the syncer refused {told}" if told else ""
+    refused = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    return f"; of its answers the syncer refused {refused}" if refused else ""
 
 
 @check(tuple[Participation, ...])
@@ -489,11 +490,11 @@ def participation(history: History, bounds: tuple[Participation, ...]) -> Findin
                     for limit, best in ((bound.at_least, 1.0), (bound.at_most, 0.0)) if limit is not None]
         own = [at_least(f"{bound.at_least:.0%}")] if bound.at_least is not None else []
         own += [at_most(f"{bound.at_most:.0%}")] if bound.at_most is not None else []
-        allowed += [Bound(f"{bound.learner} {one}") for one in own] if len(bounds) > 1 else own
+        allowed += [Bound(f"{bound.learner} {limit}") for limit in own] if len(bounds) > 1 else own
         parts = f", in {len(windows)} parts of that" if len(windows) > 1 else ""
-        told = line(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds between ",
-                    windows[0][0], " and ", windows[-1][1], parts, _refused(history, bound.learner, windows))
-        evidence = [*evidence, told] if within else [told, *evidence]
+        words = line(f"{bound.learner} contributed to {share * len(rounds):.0f} of {len(rounds)} rounds between ",
+                     windows[0][0], " and ", windows[-1][1], parts, _refused(history, bound.learner, windows))
+        evidence = [*evidence, words] if within else [words, *evidence]
     return Finding(holds, ", ".join(measured), _together(allowed), evidence, late, figures)
 
 

@@ -116,11 +116,11 @@ def extra_tokens(curve: Sequence[Point], reference: Sequence[Point], count: str)
     would be there sooner. So a run took at least so many more.
     """
     mine, its = (max(of, key=lambda point: float(getattr(point, count))) for of in (curve, reference))
-    ended, had = float(getattr(mine, count)), float(getattr(its, count))
+    own_end, reference_end = float(getattr(mine, count)), float(getattr(its, count))
     if mine.loss < its.loss:
-        return first_at(curve, count, its.loss) / had - 1
-    there = first_at(reference, count, mine.loss)
-    return ended / there - 1 if there else math.inf
+        return first_at(curve, count, its.loss) / reference_end - 1
+    reached = first_at(reference, count, mine.loss)
+    return own_end / reached - 1 if reached else math.inf
 
 
 def first_at(curve: Sequence[Point], count: str, loss: float) -> float:
@@ -175,20 +175,20 @@ def _never(predicted: float, least: float) -> list[str]:
 
 
 def _became(history: History) -> str:
-    """What became of the tokens that were processed."""
+    """Say what became of the tokens that were processed, as shares of them."""
     accounting = history.accounting
-    told = ", ".join(f"{count / max(1, accounting.processed):.1%} {fate}"
-                     for fate, count in accounting.by_fate.most_common() if count >= 0.001 * accounting.processed)
-    return f"of the tokens that were processed: {told}"
+    fates = ", ".join(f"{count / max(1, accounting.processed):.1%} {fate}"
+                      for fate, count in accounting.by_fate.most_common() if count >= 0.001 * accounting.processed)
+    return f"of the tokens that were processed: {fates}"
 
 
 def _left(history: History, start: float) -> float:
-    """What is left of goodput, at the least, where what faults take is excused: of what the cluster has without any,
-    or, where some may be too slow to be merged from, of what it had before the first; without the time in which
-    learners were out, and in which nothing could be merged, and the work that was at stake whenever somebody was
-    hit."""
-    there, cluster, wall = Availability(history), history.plan.cluster, history.end - start
-    out = sum(there.out_s(learner, start, history.end) for learner in cluster.names)
+    """Return the least share of goodput that must be left where what faults take is excused: of what the cluster has
+    without any, or, where some may be too slow to be merged from, of what it had before the first; without the time in
+    which learners were out, and in which nothing could be merged, and the work that was at stake whenever a learner
+    was hit."""
+    availability, cluster, wall = Availability(history), history.plan.cluster, history.end - start
+    out = sum(availability.out_s(learner, start, history.end) for learner in cluster.names)
     out += sum(cluster.at_stake_s(learner) for span in history.spans if span.injected is not None
                for learner in cluster.names if learner in span.planned.fault.affected_nodes(cluster.names)
                or cluster.blocking)

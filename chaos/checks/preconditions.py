@@ -6,7 +6,7 @@ import math
 from itertools import pairwise, product
 from statistics import median
 
-from diloco_chaos.chaos.checks.base import Doubt, nothing_told
+from diloco_chaos.chaos.checks.base import Doubt, no_round_reported
 from diloco_chaos.chaos.evidence.clocks import TOO_FAR_S
 from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.chaos.evidence.interference import describe, interference, stopped_for
@@ -27,7 +27,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     ends = history.tape.of(End, node="harness")
     if ends and ends[-1].outcome != "finished" and not stands_still:
         late = ends[-1].outcome == "deadline"
-        return Doubt(str(ends[-1].message or ends[-1].outcome) + _nobody_told(history),
+        return Doubt(str(ends[-1].message or ends[-1].outcome) + _silent_workers(history),
                      f"more time: --deadline {2 * history.plan.deadline:g}s" if late else "")
     began = history.tape.of(Begin, node="harness")
     # `planned` comes where a test added faults on the way.
@@ -37,7 +37,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if history.clocks.apart > TOO_FAR_S:
         return Doubt(f"clocks of different machines are known too badly to tell what came first: "
                      f"{history.clocks.words()}", "a better connection with the cluster: run it from nearby")
-    if silent := _never_told(history):
+    if silent := _never_reported(history):
         return silent
     if _over_too_soon(history) is not None:  # of rounds, `ended_early` tells
         return Doubt() if history.plan.trainer.tells_rounds else Doubt(
@@ -45,7 +45,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
     if history.zero is None:
         if history.plan.trainer.tells_rounds:
             return Doubt(f"there never was a steady state: not every worker had a part in a round"
-                         f"{_nobody_told(history)}")
+                         f"{_silent_workers(history)}")
         return Doubt("the cluster never reached its steady state: the syncer did not merge from every learner")
     if history.plan.cluster.blocking:
         return Doubt()  # learners wait for every merge: they have no pace to hold
@@ -64,7 +64,7 @@ def ended_early(history: History) -> Doubt:
     if over is None or not history.plan.trainer.tells_rounds:
         return Doubt()
     return Doubt(f"every worker had ended by round {over}, before round {history.plan.cluster.budget_tokens}"
-                 f"{_nobody_told(history)}",
+                 f"{_silent_workers(history)}",
                  f"let the workers train for longer, or say `rounds: {over}` or fewer" if over else
                  "what keeps the workers from training: `logs/` in the run's folder has all that they said")
 
@@ -76,18 +76,19 @@ def _over_too_soon(history: History) -> int | None:
     return done if done is not None and done < history.plan.cluster.budget_tokens else None
 
 
-def _never_told(history: History) -> Doubt:
-    """Where all workers have ended as who is done does, and nothing is known of what they did."""
+def _never_reported(history: History) -> Doubt:
+    """Return a doubt where all workers have ended in good order, and nothing is known of what they did."""
     exits = [event.status for event in history.tape.of(Exit, node="harness")
              if event.target in history.plan.cluster.names]
-    if not nothing_told(history) or any(exits) or not exits:
+    if not no_round_reported(history) or any(exits) or not exits:
         return Doubt()
-    return Doubt("every worker ended with exit status 0, and none had told of a round" + _nobody_told(history),
+    return Doubt("every worker ended with exit status 0, and none had told of a round" + _silent_workers(history),
                  "`progress`, so that it finds the rounds that the workers tell of")
 
 
-def _nobody_told(history: History) -> str:
-    """Of workers that number their rounds: who told of none, and how to find out why."""
+def _silent_workers(history: History) -> str:
+    """Name the workers that number their rounds and reported none, and say how to find out why; empty where there are
+    none."""
     if history.zero is not None or not history.plan.trainer.tells_rounds:
         return ""
     heard = {node for node, _ in history.steps}
@@ -134,22 +135,22 @@ def _usual_pace(history: History, learner: str, start: float, end: float) -> flo
 
 
 def slowest_pace(history: History, start: float, end: float) -> tuple[str, float] | None:
-    """Whose mean time of a step over any 3 s window was the longest against its nominal one, and that time in seconds;
-    None where no window is that long."""
-    found: list[tuple[float, float, str]] = []  # time of a step as a share of nominal, in seconds, whose
+    """Return the learner whose mean time of a step over any 3 s window was the longest against its nominal one, and
+    that time in seconds; None where no window is that long."""
+    paces: list[tuple[float, float, str]] = []  # time of a step as a share of nominal, in seconds, whose
     if not history.plan.cluster.step_time:
         return None
     for ((learner, _), events), (left, right) in product(history.steps.items(), history.awake(start, end)):
         moments = [t for t in times(events) if left <= t <= right]
-        moments += [right] if moments else []  # who stands still at the end does not hold its pace either
+        moments += [right] if moments else []  # a learner that stands still at the end does not hold its pace
         index, nominal = 0, history.step_time(learner)
         for last, (_, now) in enumerate(pairwise(moments), 1):
             while now - moments[index + 1] >= PACE_WINDOW_S:
                 index += 1
             if now - moments[index] >= PACE_WINDOW_S:
                 pace = (now - moments[index]) / (last - index)
-                found.append((pace / nominal, pace, learner))
-    if not found:
+                paces.append((pace / nominal, pace, learner))
+    if not paces:
         return None
-    _, pace, learner = max(found)
+    _, pace, learner = max(paces)
     return learner, pace

@@ -37,7 +37,7 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
         newest[event.node] = max(newest.get(event.node, 0), number)
     most = max((rounds for rounds, _ in lost), default=0)
     return Finding(most <= bound.rounds, f"{most} rounds lost", at_most(bound.rounds),
-                   [words for _, words in sorted(lost, key=lambda one: (one[0], text(one[1])), reverse=True)[:3]],
+                   [words for _, words in sorted(lost, key=lambda entry: (entry[0], text(entry[1])), reverse=True)[:3]],
                    figures=[Figure(value=most, limit=bound.rounds, unit="rounds")])
 
 
@@ -53,7 +53,7 @@ def round_quorum(history: History, bound: RoundQuorum) -> Finding:
     fewest = min(members for members, _ in counted)
     return Finding(not few, f"fewest members {fewest}", at_least(bound.at_least),
                    [line(f"round {merge.round} at ", merge.t, f" had {members}") for members, merge in sorted(
-                       few, key=lambda one: one[0])[:3]],
+                       few, key=lambda entry: entry[0])[:3]],
                    figures=[Figure(value=fewest, limit=bound.at_least, best=len(history.plan.cluster.names),
                                    unit="learners")])
 

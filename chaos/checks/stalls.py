@@ -79,24 +79,25 @@ def uptime(history: History, bound: AtLeast) -> Finding:
 
 
 def _gaps(history: History, bound: Stall, merges: Sequence[Merge]) -> list[_Gap]:
-    """From one of these merges to the next, between the steady state and the end."""
+    """Return the times from one of these merges to the next, between the steady state and the end."""
     gaps = history.still(zero(history), history.end, merges)
     need(len(gaps) > _LEAST_GAPS, "there are no merges after the steady state")
     if history.plan.checks.excuses_outages:
-        there = Availability(history)
-        return [_excused(history, bound, there, *gap) for gap in gaps]
+        availability = Availability(history)
+        return [_excused(history, bound, availability, *gap) for gap in gaps]
     allowed = _allowed_gap(history, bound, max(right - left for left, right in gaps))
     return [_Gap(left, right, right - left, allowed) for left, right in gaps]
 
 
-def _excused(history: History, bound: Stall, there: Availability, left: float, right: float) -> _Gap:
-    """A gap without the time in which too few were there, and what may be left of it by the pace of those who were."""
+def _excused(history: History, bound: Stall, availability: Availability, left: float, right: float) -> _Gap:
+    """Return a gap without the time in which too few learners were present, and how long the rest may be by the pace of
+    those that were."""
     if right - left <= bound.max_gap:
         return _Gap(left, right, right - left, bound.max_gap)
-    counted = [piece for piece in there.pieces(left, right) if there.able(piece)]
+    counted = [piece for piece in availability.pieces(left, right) if availability.able(piece)]
     cluster = history.plan.cluster
     seconds = sum(piece.end - piece.start for piece in counted)
-    allowed = max((cluster.longest_gap_s(piece.there) for piece in counted), default=0.0)
+    allowed = max((cluster.longest_gap_s(piece.present) for piece in counted), default=0.0)
     return _Gap(left, right, seconds, _allowed_gap(history, bound, seconds) if math.isinf(allowed) else
                 max(bound.max_gap, allowed))
 

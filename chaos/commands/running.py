@@ -118,12 +118,12 @@ def resume(
     from diloco_chaos.chaos.evidence.run_folder import RunFolder, changed
     from diloco_chaos.chaos.report.live import Terminal
     from diloco_chaos.chaos.report.saved import kept
-    from diloco_chaos.chaos.runner.resume import origin_of, told_of
+    from diloco_chaos.chaos.runner.resume import origin_of, resume_summary
     from diloco_chaos.chaos.runner.resume import resume as go_on
     with understood(folder):
         run = RunFolder.open(folder)
         origin, refused = origin_of(run, from_checkpoint)
-        told, otherwise = told_of(origin), changed(run.manifest())
+        told, otherwise = resume_summary(origin), changed(run.manifest())
     must_be_allowed(origin.plan, str(folder), allow_commands)
     runs = runs_dir or run.path.parent
     RunFolder.prepare(runs)

@@ -32,11 +32,11 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Piece:
-    """A time in which nobody goes and nobody comes."""
+    """A time in which no node goes or comes."""
 
     start: float
     end: float
-    there: frozenset[str]
+    present: frozenset[str]
     """Learners that no fault keeps from taking part."""
     syncer: bool
     """Whether none keeps the syncer from merging."""
@@ -53,28 +53,29 @@ class Availability:
 
     @cached_property
     def out(self) -> dict[str, list[Interval]]:
-        """Node -> when it was out, by one fault each."""
-        found: dict[str, list[Interval]] = {name: [] for name in (*self._names, SYNCER)}
+        """Return for each node the intervals, in seconds since the run began, in which a fault kept it out."""
+        outages: dict[str, list[Interval]] = {name: [] for name in (*self._names, SYNCER)}
         for span in self._history.spans:
             if span.injected is not None and span.id != self._but:
                 for node in self._hit(span):
-                    found[node].append((span.injected, self._returned(span, node)))
+                    outages[node].append((span.injected, self._returned(span, node)))
                     if self._history.plan.cluster.coupling.waits == "group" and not span.planned.fault.stops_target:
-                        found[SYNCER].append(found[node][-1])  # a group waits for whoever is slow, or not missed yet
+                        # a group waits for nodes that are slow or not missed yet
+                        outages[SYNCER].append(outages[node][-1])
         coupling = self._history.plan.cluster.coupling
-        if coupling.waits == "group":  # it has to notice, and to form anew, whenever somebody goes or comes
-            found[SYNCER] += [(back, back + coupling.regroup_s + FORMED_S) for gone, back in found[SYNCER]
-                              if back - gone > coupling.unseen_s - FORMED_S]  # all have given it up by then
+        if coupling.waits == "group":  # it has to notice, and to form anew, whenever a node goes or comes
+            outages[SYNCER] += [(back, back + coupling.regroup_s + FORMED_S) for gone, back in outages[SYNCER]
+                                if back - gone > coupling.unseen_s - FORMED_S]  # all have given it up by then
             for node in self._names:
-                for gone, back in found[node]:
-                    found[SYNCER] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
-                                      (back - coupling.regroup_s - FORMED_S, back + FORMED_S)]
+                for gone, back in outages[node]:
+                    outages[SYNCER] += [(gone, gone + coupling.unseen_s + coupling.regroup_s + FORMED_S),
+                                        (back - coupling.regroup_s - FORMED_S, back + FORMED_S)]
         for node in set(self._names) - set(self._history.plan.cluster.starters):  # not there before it joins
-            found[node].append((0.0, self._first_part(node, 0.0)))
-        return found
+            outages[node].append((0.0, self._first_part(node, 0.0)))
+        return outages
 
     def pieces(self, start: float, end: float) -> Iterator[Piece]:
-        """What [start, end) is made of."""
+        """Yield the pieces that [start, end) is made of, in order."""
         borders = {moment for intervals in self.out.values() for interval in intervals for moment in interval
                    if start < moment < end}
         for left, right in pairwise([start, *sorted(borders), end]):
@@ -83,22 +84,22 @@ class Availability:
             yield Piece(left, right, frozenset(self._names) - away, SYNCER not in away)
 
     def able(self, piece: Piece) -> bool:
-        """Whether something could be merged: the syncer was there, and learners enough."""
-        return piece.syncer and len(piece.there) >= self._needed
+        """Return whether something could be merged: the syncer was there, and learners enough."""
+        return piece.syncer and len(piece.present) >= self._needed
 
     def quiet(self, start: float, end: float) -> bool:
-        """Whether nobody was out between, and whoever was out before has settled."""
+        """Return whether no node was out between these times, and every node that was out before has settled."""
         return not any(gone < end and start < back + SETTLED_S for intervals in self.out.values()
                        for gone, back in intervals)
 
     def unable_s(self, start: float, end: float) -> float:
-        """Seconds in which nothing could be."""
+        """Return the seconds in which nothing could be merged."""
         return sum(piece.end - piece.start for piece in self.pieces(start, end) if not self.able(piece))
 
     def out_s(self, node: str, start: float, end: float) -> float:
-        """Seconds in which this node was out, or nothing could be merged."""
+        """Return the seconds in which this node was out, or nothing could be merged."""
         return sum(piece.end - piece.start for piece in self.pieces(start, end)
-                   if node not in piece.there or not self.able(piece))
+                   if node not in piece.present or not self.able(piece))
 
     def _hit(self, span: Span) -> Sequence[str]:
         """Whom it keeps from taking part."""

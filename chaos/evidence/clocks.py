@@ -44,9 +44,9 @@ class Clocks(NamedTuple):
 
 
 def clocks(tape: Tape) -> Clocks:
-    """As the harness has measured them: what a node's clock was ahead of what its tape was begun with, and what that
-    was known to. Drift over the run is a part of it."""
+    """Return the clocks as the harness has measured them: the seconds that a node's clock was ahead of what its tape
+    was begun with, and what that was known to. Drift over the run is a part of it."""
     wrong: dict[str, float] = defaultdict(float)
     for event in tape.of(Clock, node="harness"):
         wrong[event.target] = max(wrong[event.target], abs(float(event.ahead)) + float(event.error))
-    return Clocks(tuple(sorted(wrong.items(), key=lambda one: one[1], reverse=True)[:2]))
+    return Clocks(tuple(sorted(wrong.items(), key=lambda entry: entry[1], reverse=True)[:2]))

@@ -93,17 +93,17 @@ class History:
 
     @cached_property
     def log_gaps(self) -> list[str]:
-        """Places where evidence is missing. A torn last line is normal where that incarnation was killed."""
-        found = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
+        """Return the places where evidence is missing. A torn last line is normal where that incarnation was killed."""
+        gaps = [why for node, why in self.tape.torn.items() if node not in self._killed or node in self.tape.unread]
         spawned = [spawn.process for spawn in self.tape.of(Spawn, node="harness")]
-        found += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
+        gaps += [f"{name}.{incarnation} left no tape" for name, incarnation in spawned
                  if (name, incarnation) not in self.tape.ends.keys() | self._killed]
-        found += [f"{name}.{incarnation} ended in good order, and its tape does not: "
-                  f"what it wrote after {self.tape.ends.get((name, incarnation), 0.0):.2f} s is missing"
-                  for name, incarnation in self._cut if (name, incarnation) in self.tape.ends]
+        gaps += [f"{name}.{incarnation} ended in good order, and its tape does not: "
+                 f"what it wrote after {self.tape.ends.get((name, incarnation), 0.0):.2f} s is missing"
+                 for name, incarnation in self._cut if (name, incarnation) in self.tape.ends]
         if not self.tape.of(End, node="harness"):
-            found.append("the harness recorded no end: it died before the run was over")
-        return found
+            gaps.append("the harness recorded no end: it died before the run was over")
+        return gaps
 
     @cached_property
     def exits(self) -> list[Exit]:
@@ -289,13 +289,14 @@ class History:
 
     @cached_property
     def outages(self) -> list[tuple[float, float]]:
-        """When the whole run was down; what was down to its end is so to the end of the run."""
-        found = Outages()
+        """Return when the whole run was down, (start, end) in seconds; an outage that did not end lasts to the end of
+        the run."""
+        outages = Outages()
         if self.tape.of(Continued):  # hardly ever, and merges are many
             for event in self.tape.of(Continued, Spawn, Ready, Merge):
                 if event.t <= self.end:
-                    found.on_event(event)
-        return [*found.over, *([(found.since, self.end)] if found.since is not None else [])]
+                    outages.on_event(event)
+        return [*outages.over, *([(outages.since, self.end)] if outages.since is not None else [])]
 
     def awake(self, start: float, end: float) -> list[tuple[float, float]]:
         """What is left of [start, end) without the outages."""

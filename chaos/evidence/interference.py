@@ -60,26 +60,27 @@ class Interference(NamedTuple):
 
 
 def interference(history: History) -> list[Interference]:
-    """All of them, in order; those that follow each other on one machine for one reason are one."""
+    """Return all interference, in order of time; what follows each other on one machine for one reason is joined."""
     samples: dict[str, list[Machine]] = defaultdict(list)
     for sample in history.tape.of(Machine, node="harness"):
         samples[sample.machine].append(sample)
-    return sorted((one for each in samples.values() for one in _on_one(history, each)), key=lambda one: one.start)
+    return sorted((interval for each in samples.values() for interval in _on_one(history, each)),
+                  key=lambda interval: interval.start)
 
 
 def _on_one(history: History, samples: Sequence[Machine]) -> list[Interference]:
-    """Of one machine's samples."""
+    """Return the interference that one machine's samples show, in order of time."""
     usual = {name: median([getattr(sample, name) for sample in samples] or [0.0]) for name in ("io", "sync")}
-    found: list[Interference] = []
+    intervals: list[Interference] = []
     for number, sample in enumerate(samples):
         start, end = sample.t - sample.seconds, sample.t
         lately = [each for each in samples[max(0, number - 3):number + 1] if end - each.t < _FOR_S]
         if why := _why(sample, usual, _strained(history, start, end), lately):
-            if found and found[-1].why == why and start - found[-1].end < sample.seconds / 2:
-                found[-1] = found[-1]._replace(end=end, samples=(*found[-1].samples, sample))
+            if intervals and intervals[-1].why == why and start - intervals[-1].end < sample.seconds / 2:
+                intervals[-1] = intervals[-1]._replace(end=end, samples=(*intervals[-1].samples, sample))
             else:
-                found.append(Interference(start, end, why, (sample,)))
-    return found
+                intervals.append(Interference(start, end, why, (sample,)))
+    return intervals
 
 
 def _why(sample: Machine, usual: Mapping[str, float], strained: set[str], lately: Sequence[Machine]) -> str:
@@ -113,8 +114,8 @@ def _wants_too_much(sample: Machine) -> bool:
 
 
 def stopped_for(history: History, start: float, end: float) -> float:
-    """For how many seconds between these times the harness did not run although there were processors for it."""
-    return sum(min(sample.late, end - start) for one in interference(history) for sample in one.samples
+    """Return for how many seconds between these times the harness did not run although there were processors for it."""
+    return sum(min(sample.late, end - start) for interval in interference(history) for sample in interval.samples
                if start <= sample.t and sample.t - sample.seconds < end and _stopped(sample))
 
 
@@ -128,16 +129,16 @@ def _strained(history: History, start: float, end: float) -> set[str]:
             for what in span.planned.fault.strains}
 
 
-def seconds_within(found: Iterable[Interference], start: float, end: float) -> float:
-    """How much of [start, end] was interfered with."""
-    return sum(max(0.0, min(one.end, end) - max(one.start, start)) for one in found)
+def seconds_within(intervals: Iterable[Interference], start: float, end: float) -> float:
+    """Return how many seconds of [start, end] were interfered with."""
+    return sum(max(0.0, min(interval.end, end) - max(interval.start, start)) for interval in intervals)
 
 
-def describe(found: Iterable[Interference], start: float, end: float) -> str:
-    """What was in the way between these times, the longest first."""
+def describe(intervals: Iterable[Interference], start: float, end: float) -> str:
+    """Say what was in the way between these times, the longest first."""
     seconds: dict[str, float] = {}
-    for one in found:
-        within = seconds_within([one], start, end)
-        seconds |= {one.why: seconds.get(one.why, 0.0) + within} if within else {}
+    for interval in intervals:
+        within = seconds_within([interval], start, end)
+        seconds |= {interval.why: seconds.get(interval.why, 0.0) + within} if within else {}
     ranked = sorted(seconds.items(), key=lambda item: -item[1])
     return ", ".join(f"for {within:.1f} s {why}" for why, within in ranked)

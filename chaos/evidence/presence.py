@@ -61,13 +61,13 @@ class Presence:
                                and name in span.planned.fault.affected_nodes(self._names)] for name in nodes}
 
     def moments(self, start: float, end: float) -> Iterator[Moment]:
-        """What [start, end) is made of."""
+        """Yield the moments that [start, end) is made of, in order."""
         borders = {t for changes in self._changes.values() for t, _ in changes}
         borders |= {t for hidden in self._hidden.values() for span, _ in hidden
                     for t in (span.began, self.history.until(span))}
         for left, right in pairwise([start, *sorted(t for t in borders if start < t < end), end]):
             absent = (self._absence(node, (left + right) / 2) for node in self._changes)
-            yield Moment(left, right, tuple(one for one in absent if one is not None))
+            yield Moment(left, right, tuple(absence for absence in absent if absence is not None))
 
     def _absence(self, node: str, t: float) -> Absence | None:
         state, gone = self._state(node, t)

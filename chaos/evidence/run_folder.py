@@ -84,7 +84,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run.
+        """Return the folder of an existing run.
 
         Raises:
             FolderError: this is not the folder of a run, or of one that another version recorded.
@@ -98,11 +98,11 @@ class RunFolder:
             raise FolderError(f"{path}: not the folder of a run: it has no {' and no '.join(missing)}")
         if odd := strange(path, "a run"):
             raise FolderError(odd)
-        found = cls(path.resolve())
-        if (schema := found.manifest().get("tape_schema", SCHEMA)) != SCHEMA:
+        folder = cls(path.resolve())
+        if (schema := folder.manifest().get("tape_schema", SCHEMA)) != SCHEMA:
             raise FolderError(f"{path}: its tape is of schema {schema!s:.20}, and this version reads {SCHEMA}: "
                               f"judge it with the version that recorded it, which its manifest.json names")
-        return found
+        return folder
 
     def plan(self) -> Plan:
         """The frozen plan.
@@ -113,20 +113,21 @@ class RunFolder:
         return plans.load(self.path / "plan.json")
 
     def settings(self, plan: Plan) -> NodeSettings:
-        """What its nodes were told, held against its plan: whose trainer it is decides what is imported.
+        """Return the settings that its nodes were given, held against its plan, whose trainer decides what is imported.
 
         Raises:
             FolderError: it is of another trainer or cluster, or can't be understood.
         """
-        told = self.document(SETTINGS)
-        if told.get("trainer") == plan.trainer.path:
+        recorded = self.document(SETTINGS)
+        if recorded.get("trainer") == plan.trainer.path:
             try:
-                settings = NodeSettings.model_validate(told)
+                settings = NodeSettings.model_validate(recorded)
             except ValidationError as error:
                 raise FolderError(f"{self.path}: {SETTINGS} can't be understood: {first(error)}") from error
             if settings.cluster == plan.cluster:
                 return settings
-        raise FolderError(f"{self.path}: {SETTINGS} is {'of another cluster than the plan' if told else 'not there'}; "
+        raise FolderError(f"{self.path}: {SETTINGS} is "
+                          f"{'of another cluster than the plan' if recorded else 'not there'}; "
                           f"run it again: {self.repeat}")
 
     def tape(self) -> Tape:
@@ -152,17 +153,17 @@ class RunFolder:
 
     @property
     def repeat(self) -> str:
-        """The command that repeats it."""
-        told = self.manifest().get("repeat")
-        options = told.rpartition("plan.json")[2] if isinstance(told, str) else ""
-        known = options if re.fullmatch(_OPTIONS, options) else ""  # whoever wrote it wants it to be typed
+        """Return the command that repeats the run."""
+        recorded = self.manifest().get("repeat")
+        options = recorded.rpartition("plan.json")[2] if isinstance(recorded, str) else ""
+        known = options if re.fullmatch(_OPTIONS, options) else ""  # a user types it, whatever wrote the manifest
         return f"diloco-chaos run --plan {shlex.quote(str(self.path / 'plan.json'))}{known}"  # it may have been moved
 
     @property
     def place(self) -> str:
-        """Where it ran, as it follows `--on`; empty where nobody wrote it down."""
-        told = self.manifest().get("backend")
-        return shortened(told, _LONGEST_PLACE) if isinstance(told, str) else ""
+        """Return where the run was, as it follows `--on`; empty where the manifest does not say."""
+        recorded = self.manifest().get("backend")
+        return shortened(recorded, _LONGEST_PLACE) if isinstance(recorded, str) else ""
 
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; empty where it is missing, torn, longer than any that a run leaves, or no file: a
@@ -197,26 +198,27 @@ def all_runs(runs: Path) -> list[Path]:
 
 
 def named(name: str, runs: Path = RUNS) -> Path:
-    """The folder that somebody means: a path, `latest`, how the name of one in `runs` begins, or else a part of it.
+    """Return the folder that a name means: a path, `latest`, how the name of one in `runs` begins, or a part of it.
 
     Raises:
         FolderError: several are meant, or there is no latest.
     """
     if Path(name).exists() or "/" in name:
         return Path(name)
-    there = all_runs(runs)
+    folders = all_runs(runs)
     if name == LATEST:
-        if not there:
+        if not folders:
             raise FolderError(f"{LATEST}: there are no runs in {runs}; name the folder of one, or go to where runs/ is")
-        return there[-1]
-    found = [path for path in there if path.name.startswith(name)] or [path for path in there if name in path.name]
-    if len(found) > 1:
-        raise FolderError(f"{name}: {len(found)} runs are called like that: "
-                          f"{', '.join(path.name for path in found[-_MOST_NAMED:])}; say more of the name")
-    if not found:
+        return folders[-1]
+    matches = ([path for path in folders if path.name.startswith(name)]
+               or [path for path in folders if name in path.name])
+    if len(matches) > 1:
+        raise FolderError(f"{name}: {len(matches)} runs are called like that: "
+                          f"{', '.join(path.name for path in matches[-_MOST_NAMED:])}; say more of the name")
+    if not matches:
         raise FolderError(f"{name}: no such folder, and no run in {runs} is called like that; "
                           f"`diloco-chaos runs` lists them")
-    return found[0]
+    return matches[0]
 
 
 def thin_out(runs: Path, keep: int) -> list[Path]:
@@ -225,8 +227,8 @@ def thin_out(runs: Path, keep: int) -> list[Path]:
     Raises:
         FolderError: one of them can't be removed.
     """
-    found, removed = all_runs(runs), []
-    for path in found[:len(found) - keep]:
+    folders, removed = all_runs(runs), []
+    for path in folders[:len(folders) - keep]:
         if not RunFolder(path).over:
             continue
         try:
@@ -257,13 +259,13 @@ def environment() -> dict[str, Any]:
 
 
 def changed(manifest: dict[str, Any]) -> list[str]:
-    """What of this environment is not what a run had by its manifest, and may make its numbers differ: the whole run,
-    or what lay before it was resumed."""
+    """Say what of this environment is not what a run had by its manifest, and may make its numbers differ: those of the
+    whole run, or of what lay before it was resumed."""
     now = environment()
-    told = []
+    differences = []
     for then in [manifest, *(manifest.get("resumed") or {}).get("environments", [])]:
-        told += [f"it ran with {name} {then.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
-                 if then.get(name) != now[name]]
+        differences += [f"it ran with {name} {then.get(name)}, this is {now[name]}" for name in ("torch", "numpy")
+                        if then.get(name) != now[name]]
         if then.get("trainer") != now["trainer"]:
-            told.append("the trainer's sources are not those that it ran with: numbers may differ, too")
-    return list(dict.fromkeys(told))
+            differences.append("the trainer's sources are not those that it ran with: numbers may differ, too")
+    return list(dict.fromkeys(differences))

@@ -53,13 +53,14 @@ def _within(t: Numbers, windows: Iterable[tuple[float, float]]) -> NDArray[np.bo
 
 
 def crossed(history: History) -> Crossed:
-    """Of one run. A syncer tells its totals at the steady state, with each point of the curve, and at the end."""
+    """Return what crossed the links in one run. A syncer records its totals at the steady state, with each point of the
+    curve, and at the end."""
     last = {event.inc: event for event in history.tape.of(Traffic, node=SYNCER)}
     received, sent = Counter[str](), Counter[str]()
     for event in last.values():
         received.update(event.received)
         sent.update(event.sent)
     begun = {event.inc: event.t for event in history.tape.of(Initial, Resumed, node=SYNCER)}
-    told = [(begun.get(number, 0.0), event.t) for number, event in last.items()]
-    tokens = sum(sum(steps.where(_within(steps.t, told)).plain("tokens")) for steps in history.steps.values())
+    spans = [(begun.get(number, 0.0), event.t) for number, event in last.items()]
+    tokens = sum(sum(steps.where(_within(steps.t, spans)).plain("tokens")) for steps in history.steps.values())
     return Crossed(received, sent, tokens)

@@ -49,24 +49,24 @@ class Truncated(NamedTuple):
 
 
 def truncated(tape: Tape, steps: Mapping[Process, Series[Step]], tolerance: float = 0.0) -> dict[Process, Truncated]:
-    """Of every process whose machine was lost.
+    """Return what may be missing of every process whose machine was lost.
 
     Args:
         tape: of the run.
         steps: step events of each process, in order.
         tolerance: seconds by which times of two nodes may differ that were the same moment.
     """
-    found = {}
+    by_process = {}
     for exited in tape.of(Exit, node="harness"):
         process = exited.process
         if not exited.lost or process not in steps:
             continue
         heard = (exited.heard or 0.0) - _ON_THE_WAY_S  # everything that it had written by then was here
         since, own = max(tape.ends[process], heard), steps[process]
-        found[process] = Truncated(since - tolerance, _until(tape, process, since, exited.t) + tolerance,
-                                   _fastest(steps, process), float(max(values(own, "tokens"))),
-                                   max(values(own, "step")))
-    return found
+        by_process[process] = Truncated(since - tolerance, _until(tape, process, since, exited.t) + tolerance,
+                                        _fastest(steps, process), float(max(values(own, "tokens"))),
+                                        max(values(own, "step")))
+    return by_process
 
 
 def _until(tape: Tape, process: Process, since: float, until: float) -> float:

@@ -35,9 +35,10 @@ class Unmerged:
 
 
 def unmerged(history: History) -> list[Unmerged]:
-    """All of them, by fragment, learner, incarnation and reason. Empty where steps don't tell their batches."""
+    """Return all unmerged steps, sorted by fragment, learner, incarnation and reason; empty where steps don't record
+    their batches."""
     return sorted([*_lost(history), *_skipped(history)],
-                  key=lambda one: (one.fragment, one.learner, one.incarnation, one.why))
+                  key=lambda entry: (entry.fragment, entry.learner, entry.incarnation, entry.why))
 
 
 def _lost(history: History) -> Iterator[Unmerged]:

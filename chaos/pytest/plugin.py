@@ -83,9 +83,9 @@ def _option(config: pytest.Config, name: str) -> Any:
     Raises:
         pytest.UsageError: the ini file says what can't be.
     """
-    option, told = _OPTIONS[name], config.getoption(f"--chaos-{name}")
-    if told is not None:
-        return told
+    option, given = _OPTIONS[name], config.getoption(f"--chaos-{name}")
+    if given is not None:
+        return given
     key = f"chaos_{name.replace('-', '_')}"
     written = config.getini(key)
     if not written:

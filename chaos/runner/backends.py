@@ -74,23 +74,23 @@ class Backend:
         return LiveStage(plan, folder, settings, self.place.site, undo_log)
 
     def refuse(self, plan: Plan) -> None:
-        """Before anything starts.
+        """Refuse a plan that can't run here, before anything starts.
 
         Raises:
             ScenarioError: the plan needs what this backend can't do.
             ClusterError: something is not there, or too old.
         """
-        if found := self.refusals(plan):
-            raise ScenarioError(plan.scenario, [Problem(why) for why in found])
+        if reasons := self.refusals(plan):
+            raise ScenarioError(plan.scenario, [Problem(why) for why in reasons])
         baseline = type(plan.trainer)(plan.trainer.baseline())
         self.place.must_be_ready([program for trainer in (plan.trainer, baseline)
                                   for program in trainer.programs().values()])
 
     def refusals(self, plan: Plan) -> list[str]:
-        """Why a plan can't run here; empty where it can."""
+        """Return the reasons why a plan can't run here; empty where it can."""
         missing = {planned.fault.kind: planned.fault.requires() - self.abilities for planned in plan.faults}
-        found = [f"{kind}: {refusal(self.place, lacking)}" for kind, lacking in missing.items() if lacking]
-        return found + self._of_trainer(plan) + self._of_machine(plan)
+        reasons = [f"{kind}: {refusal(self.place, lacking)}" for kind, lacking in missing.items() if lacking]
+        return reasons + self._of_trainer(plan) + self._of_machine(plan)
 
     def _of_trainer(self, plan: Plan) -> list[str]:
         trainer, programs = plan.trainer.name, plan.trainer.programs()

@@ -93,7 +93,7 @@ class References:
         return self._folder("synchronous", plan) / _WARM if plan.cluster.first_position else None
 
     def train(self, kind: Kind, plan: Plan, observe: Callable[[Plan, str], Observer]) -> Reference:
-        """The reference, trained now unless another harness has done it meanwhile.
+        """Return the reference, trained now unless another harness has done it meanwhile.
 
         Raises:
             NoReferenceError: it was trained now and did not finish.
@@ -102,19 +102,19 @@ class References:
         folder = self._folder(kind, plan)
         try:
             with _locked(folder.with_suffix(".lock")):
-                if not isinstance(found := _kept(folder), Reference):
+                if not isinstance(kept := _kept(folder), Reference):
                     shutil.rmtree(folder, ignore_errors=True)
                     self._train(kind, plan, folder, observe)
-                    found = _kept(folder)
+                    kept = _kept(folder)
         except PermissionError as error:
             raise NoReferenceError(f"{error.filename}: a reference can't be kept there: {error.strerror}; set "
                                    f"XDG_CACHE_HOME to a folder that can be written") from error
-        if not isinstance(found, Reference):
-            raise NoReferenceError(f"{folder}: what was just written there is damaged: {found or 'it is gone'}")
+        if not isinstance(kept, Reference):
+            raise NoReferenceError(f"{folder}: what was just written there is damaged: {kept or 'it is gone'}")
         if not plan.trainer.baselines_are_kept:
             shutil.rmtree(folder, ignore_errors=True)
             folder.with_suffix(".lock").unlink(missing_ok=True)
-        return found
+        return kept
 
     def _folder(self, kind: Kind, plan: Plan) -> Path:
         once = "" if plan.trainer.baselines_are_kept else f"-{self._undo_log.token[:16]}"
@@ -174,14 +174,14 @@ def _too_short(plan: Plan, run: RunFolder) -> str:
 
 
 def _kept(folder: Path) -> Reference | str:
-    """What the cache has there; else what is wrong with it, which is empty where nothing is there."""
+    """Return the reference that the cache has there; else what is wrong with it, which is empty where there is none."""
     if not folder.exists():
         return ""
-    told = RunFolder(folder).document(_FILE)
-    content = told.get("reference")
+    recorded = RunFolder(folder).document(_FILE)
+    content = recorded.get("reference")
     if not isinstance(content, dict):
         return "it has no curve that can be read"
-    if told.get("digest") != _digest(content, folder / _WARM):
+    if recorded.get("digest") != _digest(content, folder / _WARM):
         return "it is not what was written"
     try:
         return Reference.model_validate(content)
@@ -207,7 +207,7 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
         NoReferenceError: the evaluation failed.
     """
     if (plan := run.plan()).trainer.tells_losses:
-        return told_curve(plan, run.tape())
+        return reported_curve(plan, run.tape())
     if not (run.path / "curve.json").exists():
         with TemporaryFile("w+") as said:
             command = [sys.executable, "-m", "diloco_chaos.harness.trainers.node.evaluate", str(run.path),
@@ -227,10 +227,10 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
     return tuple(Point.model_validate(point) for point in run.document("curve.json").get("curve", []))
 
 
-def told_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
-    """The curve of a trainer whose nodes tell their losses."""
-    return tuple(Point(number=one.number, processed=one.round, merged=one.round, t=one.t, loss=one.loss)
-                 for one in plan.trainer.told_losses(tape))
+def reported_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
+    """Return the loss curve of a trainer whose nodes report their losses."""
+    return tuple(Point(number=report.number, processed=report.round, merged=report.round, t=report.t, loss=report.loss)
+                 for report in plan.trainer.told_losses(tape))
 
 
 def drop_snapshots(run: RunFolder) -> None:

@@ -186,12 +186,12 @@ class Orchestrator:
         return self.plan
 
     def cut_short(self, planned: PlannedFault, now: float) -> Plan:
-        """An active fault is over now: whoever asks for it undoes it. The plan says how long it lasted."""
+        """End an active fault now, and return the plan, which says how long it lasted; the caller undoes the fault."""
         _, until = self._active.pop(planned.id)
         lasted = max(_SHORTEST_S, floor_ms((planned.fault.duration or 0.0) - max(0.0, until - now)))
         shorter = planned.model_copy(update={"fault": planned.fault.model_copy(update={"duration": lasted})})
         self.plan = self.plan.model_copy(update={
-            "faults": tuple(shorter if one.id == planned.id else one for one in self.plan.faults)})
+            "faults": tuple(shorter if fault.id == planned.id else fault for fault in self.plan.faults)})
         return self.plan
 
     def catch_up(self, events: Iterable[Event], over: Collection[str]) -> None:

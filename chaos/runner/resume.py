@@ -30,8 +30,8 @@ from diloco_chaos.harness.trainers.storage import global_checkpoint
 
 
 def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]]:
-    """What a run can go on from, and why not from something newer. `checkpoint`: a certain
-    global one; 0: the newest that is whole.
+    """Return what a run can go on from, and why not from something newer. `checkpoint` is the number of a global
+    checkpoint; 0 means the newest that is whole.
 
     Raises:
         ScenarioError: its plan can't be read.
@@ -57,12 +57,12 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
                           f"--from-checkpoint it goes on from the newest that is whole")
     refused: list[str] = []
     for number in [checkpoint] if checkpoint else known:
-        found = Origin(plan, recorded, folder.path.name, number)
+        origin = Origin(plan, recorded, folder.path.name, number)
         try:
-            for name, _ in found.parts:
+            for name, _ in origin.parts:
                 if global_checkpoint.part_of(folder.path, number, name) is None:
                     raise CheckpointError(f"{global_checkpoint.part_file(folder.path, number, name)} is missing")
-            return found, refused
+            return origin, refused
         except CheckpointError as error:
             refused.append(f"global checkpoint {number} can't be trusted: {error}")
     raise FolderError("\n".join([
@@ -113,12 +113,12 @@ def _as_it_began(folder: RunFolder, origin: Origin, settings: NodeSettings) -> N
 
 
 def _copied(folder: RunFolder, origin: Origin, runs: Path, backend: Backend) -> RunFolder:
-    """A new folder with all that the run had left by the checkpoint."""
+    """Return a new folder with all that the run had left by the checkpoint."""
     new = RunFolder.create(runs, origin.plan.scenario)
     writing.write(origin.begun, new.path / "tape")
-    here, there = (global_checkpoint.part_file(path, origin.checkpoint, SYNCER).parent
-                   for path in (folder.path, new.path))
-    shutil.copytree(here, there, ignore=shutil.ignore_patterns(f"*{global_checkpoint.BACK}"))
+    source, copy = (global_checkpoint.part_file(path, origin.checkpoint, SYNCER).parent
+                    for path in (folder.path, new.path))
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(f"*{global_checkpoint.BACK}"))
     if (folder.path / "references").is_dir():
         shutil.copytree(folder.path / "references", new.path / "references")
     (new.path / "snapshots").mkdir()
@@ -145,8 +145,9 @@ def _void(lost: Lost) -> dict[str, object]:
             "versions": {str(fragment): span for fragment, span in lost.versions.items()}}
 
 
-def told_of(origin: Origin) -> list[str]:
-    """From where it goes on, and what lay after that: steps and versions that are void, faults that come again."""
+def resume_summary(origin: Origin) -> list[str]:
+    """Say from where the run goes on, and what lay after that: steps and versions that are void, faults that come
+    again."""
     lost = origin.lost
     new = [f"{name}.{number}" for name, number in origin.incarnations.items()
            if name != SYNCER and (name, number) not in origin.parts]

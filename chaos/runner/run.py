@@ -26,7 +26,7 @@ from diloco_chaos.chaos.runner.baselines import (
     drop_snapshots,
     loss_curve,
     needed,
-    told_curve,
+    reported_curve,
 )
 from diloco_chaos.chaos.runner.cleanup import clean
 from diloco_chaos.chaos.runner.director import Director
@@ -144,7 +144,7 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
     # What is kept is trained where it is cheapest; commands are wherever what they need is.
     at = backend if backend.virtual or not plan.trainer.baselines_are_kept else named(DEFAULT)
     references = References(cache_folder(), data.file, data.digest, at.stage, undo_log, at.virtual)
-    had = _references(plan, references, audience)
+    by_kind = _references(plan, references, audience)
     folder = RunFolder.create(runs, plan.scenario)
     plans.save(plan, folder.path / "plan.json")
     folder.write("manifest.json", {
@@ -153,9 +153,9 @@ def _run(plan: Plan, runs: Path, audience: Audience, backend: Backend, undo_log:
         "harness": identity(os.getpid()),
         "corpus": {"name": data.name, "digest": data.digest, "bytes": size} if data.file else None,
         "initial": file_digest(warm) if (warm := references.warm_start(plan)) else None,
-        "references": {kind: reference.key for kind, reference in had.items()},
+        "references": {kind: reference.key for kind, reference in by_kind.items()},
         "repeat": repeating(folder, backend), **environment()})
-    for kind, reference in had.items():
+    for kind, reference in by_kind.items():
         folder.write(f"references/{kind}.json", reference.model_dump(mode="json"))
     settings = NodeSettings(trainer=plan.trainer.path, cluster=plan.cluster, data=data.file, initial=warm,
                             evidence=evidence if plan.trainer.needs_workings() else "off")
@@ -190,17 +190,17 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
 
 
 def _references(plan: Plan, references: References, audience: Audience) -> Mapping[str, Reference]:
-    had: dict[str, Reference] = {}
+    by_kind: dict[str, Reference] = {}
     for kind in needed(plan):
-        found = references.cached(kind, plan)
-        if isinstance(found, Reference):
+        reference = references.cached(kind, plan)
+        if isinstance(reference, Reference):
             audience.say(f"{kind} reference: cached")
         else:
-            audience.say(f"{kind} reference: what the cache has is damaged ({found}): training it again" if found
-                         else f"{kind} reference: training it once")
-            found = references.train(kind, plan, audience.watch)
-        had[kind] = found
-    return had
+            audience.say(f"{kind} reference: training it once" if not reference else
+                         f"{kind} reference: what the cache has is damaged ({reference}): training it again")
+            reference = references.train(kind, plan, audience.watch)
+        by_kind[kind] = reference
+    return by_kind
 
 
 def recorded(folder: RunFolder) -> History:
@@ -214,7 +214,7 @@ def recorded(folder: RunFolder) -> History:
     try:
         references = {kind: Reference.model_validate(stored) for kind in ("synchronous", "fault-free")
                       if (stored := folder.document(f"references/{kind}.json"))}
-        curve = told_curve(plan, tape) if plan.trainer.tells_losses else tuple(
+        curve = reported_curve(plan, tape) if plan.trainer.tells_losses else tuple(
             Point.model_validate(point) for point in folder.document("curve.json").get("curve", []))
     except (ValidationError, TypeError) as error:
         raise FolderError(f"{folder.path}: a curve can't be understood: {str(error).splitlines()[0]}") from error

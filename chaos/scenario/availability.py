@@ -64,10 +64,10 @@ def _away(cluster: TrainerSettings, outages: Sequence[_Outage], end: float) -> l
 
 
 def _stands_still(cluster: TrainerSettings, outages: Sequence[_Outage], end: float) -> float:
-    """Seconds without progress by the end, over the whole group: nobody goes on without somebody who is gone, stopped
-    or slow."""
-    there = [outage for outage in outages if not outage.joins]
-    alone, broken = ([outage for outage in there if outage.breaks is breaks] for breaks in (False, True))
+    """Return the seconds without progress by the end, over the whole group: no learner goes on without one that is
+    gone, stopped or slow."""
+    absences = [outage for outage in outages if not outage.joins]
+    alone, broken = ([outage for outage in absences if outage.breaks is breaks] for breaks in (False, True))
     if cluster.coupling.waits == "group":
         late = sum(outage.length * len(outage.learners) / cluster.learners + cluster.coupling.regroup_s
                    for outage in outages if outage.joins)
@@ -75,7 +75,7 @@ def _stands_still(cluster: TrainerSettings, outages: Sequence[_Outage], end: flo
             regrouping(cluster, outage.length, max(0.0, end - (outage.at or 0.0)), len(outage.learners), outage.unseen)
             for outage in broken)
     again = cluster.coupling.again_s * len(broken)
-    return min(cluster.nominal_s, _covered(there, end)) + again
+    return min(cluster.nominal_s, _covered(absences, end)) + again
 
 
 class _Outage(NamedTuple):
@@ -92,20 +92,20 @@ class _Outage(NamedTuple):
 
 
 def _outages(cluster: TrainerSettings, faults: Iterable[Fault]) -> list[_Outage]:
-    """What a plan tells of who is out. One that comes when something happens and never ends lasts as long as training
-    would without it."""
-    found = []
+    """Return the outages that a plan announces. One that comes when something happens and never ends lasts as long as
+    training would without it."""
+    outages = []
     for fault in faults:
-        cut_off = fault.cuts_off  # who is goes on alone, unless all wait for it
+        cut_off = fault.cuts_off  # a learner that is cut off goes on alone, unless all wait for it
         length = fault.duration or 0.0 if cut_off and _waiting(cluster) else fault.expected_lost_time()
         struck = frozenset(fault.targets) & frozenset(cluster.names)
         joins = fault.brings_target
         at = 0.0 if joins else fault.at
         if length > 0 and struck:
-            found.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
-                                 fault.stops_target or cut_off or length > cluster.heartbeat_timeout, joins,
-                                 0.0 if fault.ends_connections() else cluster.coupling.unseen_s))
-    return found
+            outages.append(_Outage(struck, at, min(length, cluster.nominal_s) if at is None else length,
+                                   fault.stops_target or cut_off or length > cluster.heartbeat_timeout, joins,
+                                   0.0 if fault.ends_connections() else cluster.coupling.unseen_s))
+    return outages
 
 
 def _covered(outages: Sequence[_Outage], end: float) -> float:

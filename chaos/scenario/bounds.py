@@ -132,9 +132,9 @@ class Bounds(_Bound):
     K learners, or no syncer. Explorations judge by this."""
 
     @model_serializer(mode="wrap")
-    def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what goes without saying: plans were frozen before it could be said."""
-        document: dict[str, Any] = told(self)
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document without the newer bounds that keep their defaults: older frozen plans lack them."""
+        document: dict[str, Any] = serialize(self)
         return {key: value for key, value in document.items()
                 if (key, value) not in (("outages", "counted"), ("rounds_never_go_back", {"rounds": 0}),
                                         ("round_quorum", None))}

@@ -103,14 +103,14 @@ def _inherited(name: str, problem: Problem, raw: Any) -> Problem:
 
 
 def _trainer_over(document: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
-    """`trainer` and `cluster`, where the document says both as `trainer: {nodes: ...}`: over those of what it extends,
-    at all depths, unless that has another trainer."""
+    """Return `trainer` and `cluster` where the document says both as `trainer: {nodes: ...}`: over those of what it
+    extends, at all depths, unless that has another trainer; else an empty document."""
     said, known = document.get("trainer"), below.get("cluster")
     if not isinstance(said, dict):
         return {}
     kind = below.get("trainer", BUILT_IN)
-    found = settled(document | {"trainer": {"kind": kind} | said})
-    trainer, cluster = found["trainer"], found["cluster"]
+    completed = settled(document | {"trainer": {"kind": kind} | said})
+    trainer, cluster = completed["trainer"], completed["cluster"]
     if trainer == kind and isinstance(known, dict):
         cluster = _over(known, cluster)
     return {"trainer": trainer, "cluster": cluster}

@@ -135,14 +135,14 @@ def _written(raw: Any, document: Mapping[str, Any], where: Sequence[Any]) -> str
 
 
 def _known_keys(document: Mapping[str, Any], location: Sequence[Any]) -> list[str]:
-    """The keys that are valid where an unknown one was found."""
+    """Return the keys that are valid where an unknown key was."""
     trainer = document.get("trainer")
     kind = named(document["faults"][location[1]], ())["kind"] if location[0] == "faults" else ""
     model: type[BaseModel] = FAULTS.get(kind, Scenario)
     for part in location[:-1]:
         if model is Scenario and part == "cluster":
-            found = TRAINERS.get(trainer) if isinstance(trainer, str) else None
-            model = (found or TRAINERS[BUILT_IN]).settings_type
+            registered = TRAINERS.get(trainer) if isinstance(trainer, str) else None
+            model = (registered or TRAINERS[BUILT_IN]).settings_type
             continue
         if model is Bounds and part in CHECKS.foreign():
             model = next(iter(_models(CHECKS[part].bound)), BaseModel)

@@ -33,8 +33,9 @@ LEARNERS = "learners"
 def _known(name: str) -> str:
     if name in TRAINERS:
         return name
-    there = printable(f"no trainer {name[:80]!r}{nearest(name, list(TRAINERS)) or '.'} There are {', '.join(TRAINERS)}")
-    raise ValueError(". ".join([there, *TRAINERS.broken()]))
+    message = printable(f"no trainer {name[:80]!r}{nearest(name, list(TRAINERS)) or '.'} "
+                        f"There are {', '.join(TRAINERS)}")
+    raise ValueError(". ".join([message, *TRAINERS.broken()]))
 
 
 def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:

@@ -164,16 +164,16 @@ def save(plan: Plan, path: Path) -> None:
 
 
 def _lacking(content: Any) -> list[str]:
-    """What the plan has from packages that are not installed."""
+    """Return a problem for everything that the plan has from a package that is not installed."""
     providers = content.get("providers") if isinstance(content, dict) else None
-    found = []
+    problems = []
     for what, provider in providers.items() if isinstance(providers, dict) else ():
         room, _, name = str(what).partition(" ")
         registry = _REGISTRIES.get(room, CHECKS)
         if name not in registry:
-            found.append(". ".join([printable(f"the {room} {name[:80]!r} came from {str(provider)[:80]}, which is not "
-                                              f"installed: install it"), *registry.broken()]))
-    return found
+            problems.append(". ".join([printable(f"the {room} {name[:80]!r} came from {str(provider)[:80]}, which is "
+                                                 f"not installed: install it"), *registry.broken()]))
+    return problems
 
 
 def load(path: Path) -> Plan:

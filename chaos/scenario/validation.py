@@ -40,14 +40,14 @@ class Stretch(NamedTuple):
 
 
 def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
-    """Everything that can't work, as far as the scenario is known."""
+    """Return an objection to everything that can't work, as far as the scenario is known."""
     scenario, (places, names) = rest.scenario, rest.numbers
-    found = [*_of_names(scenario)] if rest.known else []
-    found += _of_cluster(scenario) if rest.known is Known.ALL else _of_texts(scenario) if rest.known else []
-    found += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
-              if name in names[:index]]
-    found += [(["faults", index], message) for index, fault in rest.outlines
-              for message in _alone(rest, fault, abilities)]
+    objections = [*_of_names(scenario)] if rest.known else []
+    objections += _of_cluster(scenario) if rest.known is Known.ALL else _of_texts(scenario) if rest.known else []
+    objections += [(["faults", index], f"there is another fault {name!r}") for index, name in enumerate(names)
+                   if name in names[:index]]
+    objections += [(["faults", index], message) for index, fault in rest.outlines
+                   for message in _alone(rest, fault, abilities)]
     ids = {names[place]: index for index, place in enumerate(places)}
     circular = _circular(scenario, ids)
     wrong = [(index, message) for index, fault in enumerate(scenario.faults)
@@ -59,7 +59,7 @@ def validate_semantics(rest: Rest, abilities: Sequence[str]) -> list[Objection]:
         wrong += [(stretch.number, message) for stretch in stretches
                   for message in (*(_too_late(scenario, stretch) if rest.known is Known.ALL else ()),
                                   *_in_the_way(stretch, stretches, scenario))]
-    return found + [(["faults", places[index]], message) for index, message in wrong]
+    return objections + [(["faults", places[index]], message) for index, message in wrong]
 
 
 def _alone(rest: Rest, fault: Fault, abilities: Sequence[str]) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _targets(scenario: Scenario, fault: Fault) -> Iterator[str]:
                 "the syncer" if valid == [SYNCER] else f"a node whose `state` is known ({', '.join(valid)})")
             yield f"{fault.kind}: only {whom} can be hit by it"
         elif name not in valid:
-            yield _nobody(scenario, fault, name, valid)
+            yield _unknown_target(scenario, fault, name, valid)
     if isinstance(fault, OfProcess):
         yield from _processes(scenario, fault)
     for kind in sorted(fault.kinds()) if isinstance(fault, Composite) else ():
@@ -192,15 +192,15 @@ def _several(scenario: Scenario, fault: Fault, name: str) -> str:
             f"of them")
 
 
-def _nobody(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -> str:
+def _unknown_target(scenario: Scenario, fault: Fault, name: str, valid: Sequence[str]) -> str:
     links = scenario.cluster.link_names
-    there = [*valid, *links] if fault.on_links else valid
+    known = [*valid, *links] if fault.on_links else valid
     what = "node or link" if links and fault.on_links else "node"
-    if name.partition("/")[0] in there:
+    if name.partition("/")[0] in known:
         return (f"{fault.kind}: {name} is a process: kill, terminate and pause hit those, one by one: write a fault of "
                 f"its own for it")
-    return (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, there)} "
-            f"(this cluster has {', '.join(there)})")
+    return (f"{fault.kind}: there is no {what} {name!r} here{nearest(name, known)} "
+            f"(this cluster has {', '.join(known)})")
 
 
 def _strangers(scenario: Scenario, fault: Fault) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _strangers(scenario: Scenario, fault: Fault) -> Iterator[str]:
         if name in scenario.cluster.groups:
             yield _several(scenario, fault, name)
         elif not set(ends(name)) <= set(nodes):
-            yield _nobody(scenario, fault, name, nodes)
+            yield _unknown_target(scenario, fault, name, nodes)
     if fault.when is not None:
         yield from _no_node(scenario, fault)
 
@@ -284,9 +284,9 @@ def _hold(scenario: Scenario, fault: Fault) -> Iterator[str]:
         elif why := trainer.absent(when.failpoint):
             yield f"nobody comes to {when.failpoint}{why}"
         else:
-            there = (*syncers, *learners)
-            yield (f"no failpoint {when.failpoint!r}{nearest(when.failpoint, there) or '.'} "
-                   f"{'There are ' + ', '.join(there) if there else 'Trainer ' + trainer.name + ' has none'}")
+            points = (*syncers, *learners)
+            yield (f"no failpoint {when.failpoint!r}{nearest(when.failpoint, points) or '.'} "
+                   f"{'There are ' + ', '.join(points) if points else 'Trainer ' + trainer.name + ' has none'}")
     elif when.count > most:
         yield (f"{when.node} comes to {when.failpoint} {most} times at the very most: number {when.count} would never "
                f"come")
@@ -391,11 +391,11 @@ def _downs(stretch: Stretch) -> bool:
                                                          FailingWrites)  # that one dies some time, or never
 
 
-def _touch(one: Fault, other: Fault, scenario: Scenario) -> bool:
+def _touch(fault: Fault, other: Fault, scenario: Scenario) -> bool:
     links, learners = scenario.cluster.link_names, scenario.cluster.names
-    if links and one.on_links and other.on_links:
-        return bool(_links_of(one, links) & _links_of(other, links))
-    return bool(set(one.affected_nodes(learners)) & set(other.affected_nodes(learners)))
+    if links and fault.on_links and other.on_links:
+        return bool(_links_of(fault, links) & _links_of(other, links))
+    return bool(set(fault.affected_nodes(learners)) & set(other.affected_nodes(learners)))
 
 
 def _links_of(fault: Fault, links: Sequence[str]) -> set[str]:
@@ -403,21 +403,21 @@ def _links_of(fault: Fault, links: Sequence[str]) -> set[str]:
     return {link for link in links for target in fault.targets if link == target or target in ends(link)}
 
 
-def _alike(one: Fault, other: Fault) -> bool:
-    """Whether the end of one would be the end of the other, too; or one finds nothing to do while the other lasts."""
-    if isinstance(one, OfProcess) and isinstance(other, OfProcess) and one.process != other.process:
+def _alike(fault: Fault, other: Fault) -> bool:
+    """Return whether the end of one fault would end the other, too, or one has nothing to do while the other lasts."""
+    if isinstance(fault, OfProcess) and isinstance(other, OfProcess) and fault.process != other.process:
         return False
-    return bool(_families(one) & _families(other))
+    return bool(_families(fault) & _families(other))
 
 
 def _families(fault: Fault) -> set[str]:
-    """What a fault does to its target, so that nobody else may."""
+    """Return the families of a fault: what it does to its target, so that no other fault may."""
     kinds = _kinds(fault)
-    found = {FAULTS[kind].occupies or kind for kind in kinds if FAULTS[kind].reversible}
+    occupied = {FAULTS[kind].occupies or kind for kind in kinds if FAULTS[kind].reversible}
     if isinstance(fault, Storm) and any(FAULTS[kind].stops_target for kind in kinds):
-        found.add("process")  # a process that a storm may have killed can't be paused
-    return found
+        occupied.add("process")  # a process that a storm may have killed can't be paused
+    return occupied
 
 
-def _meet(one: Stretch, other: Stretch) -> bool:
-    return one.start < other.end - _INSTANT_S and other.start < one.end - _INSTANT_S
+def _meet(stretch: Stretch, other: Stretch) -> bool:
+    return stretch.start < other.end - _INSTANT_S and other.start < stretch.end - _INSTANT_S

@@ -11,28 +11,28 @@ from diloco_chaos.harness.trainers.api.settings import TrainerSettings
 
 
 def warnings_of(cluster: TrainerSettings, faults: Sequence[Fault]) -> list[str]:
-    """Faults that will not do what a reader may expect."""
-    found = []
+    """Return a warning for each fault that will not do what a reader may expect, in words."""
+    warnings = []
     window = cluster.longest_grace_s
     for fault in faults:
         if isinstance(fault, Latency):
             size = max(fragment.size for fragment in cluster.fragment_table()) * 4
             exchange = len(fault.streams) * fault.delay + (2 * size / fault.rate if fault.rate else 0)
-            if exchange > window and not set(cluster.names) <= set(fault.targets):  # else nobody answers in time
-                found.append(
+            if exchange > window and not set(cluster.names) <= set(fault.targets):  # else no learner answers in time
+                warnings.append(
                     f"{fault.describe()}: an exchange takes at least {exchange * 1e3:.0f} ms, but the grace window is "
                     f"at most {window * 1e3:.0f} ms; while others answer in time, its contributions come too late")
         if fault.at is not None and fault.reversible and cluster.step_time:
             over = longest(cluster, faults)
             if fault.at + (fault.duration or 0) > over:
-                found.append(f"{fault.describe()}: training is over before it is")
+                warnings.append(f"{fault.describe()}: training is over before it is")
         if isinstance(fault, LinkFault) and fault.toxicity < 1:
-            found.append(f"{fault.describe()}: which connections it hits is drawn by the proxy, not by the plan")
+            warnings.append(f"{fault.describe()}: which connections it hits is drawn by the proxy, not by the plan")
     dead = {target for fault in faults if fault.stops_target and fault.expected_duration() is None
             for target in fault.targets}
     needed = cluster.learners_needed
     if len(set(cluster.names) - dead) < needed:
-        found.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")
+        warnings.append(f"kills leave fewer than {needed} learners: the quorum is never reached again")
     if SYNCER in dead:
-        found.append("the syncer is never started again: training can't come to its end")
-    return found
+        warnings.append("the syncer is never started again: training can't come to its end")
+    return warnings

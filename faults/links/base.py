@@ -71,12 +71,12 @@ class LinkFault(Fault):
             hit.cluster.restore(link, self.toxics(hit.id))
 
     def observe(self, hit: FaultContext) -> Observation:
-        """Probes through every link; what is told is one that did not feel it, if there is any."""
+        """Probe every link; return what a link observed that did not feel the fault, if there is one, else the last."""
         links = hit.links(self.targets)
         several = hit.together if self.mutes else _in_turn  # probes must not compete for this machine
         observed: list[Observation] = several(lambda link: self._through(hit, link), links)
-        told = next((one for one in observed if not one["ok"]), observed[-1])
-        return told | self._carried(hit, "after")
+        reported = next((probe for probe in observed if not probe["ok"]), observed[-1])
+        return reported | self._carried(hit, "after")
 
     def observe_undone(self, hit: FaultContext) -> Observation:
         """Whether probes get through again."""
@@ -84,12 +84,12 @@ class LinkFault(Fault):
         return {"back": all(hit.probe(link).answered for link in hit.links(self.targets))} | carried
 
     def _carried(self, hit: FaultContext, when: str) -> Observation:
-        """Bytes that the links have carried until now, and the connections that stand there, where that is known."""
+        """Return the bytes that the links have carried until now and the connections that stand, where known."""
         if (carries := hit.cluster.having(Carries)) is None:
             return {}
         links = hit.links(self.targets)
-        told = {"bytes": carries.carried(links), "connections": carries.connections(links)}
-        return {f"{what}_{when}": float(count) for what, count in told.items() if count is not None}
+        counts = {"bytes": carries.carried(links), "connections": carries.connections(links)}
+        return {f"{what}_{when}": float(count) for what, count in counts.items() if count is not None}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
         """What `took_effect` tells; a fault on a link that nobody uses has none."""

@@ -92,22 +92,22 @@ def quorum_respected(history: History) -> Finding:
 
 
 def _absent(history: History) -> set[int]:
-    """Merges, by their numbers, with a part of a process that was not connected when it arrived. What is written just
-    before or after a moment may come after or before it."""
+    """Return the numbers of merges with a part of a process that was not connected when the part arrived. What is
+    written just before or after a moment may come after or before it."""
     changes: dict[str, list[tuple[float, int | None]]] = defaultdict(list)
     for event in history.tape.of(Hello, Lost, node=SYNCER):
         changes[event.learner].append((event.t, event.incarnation if isinstance(event, Hello) else None))
     arrived = history.parts.numbers("arrived")
     processes, process = history.parts.processes
-    found: set[int] = set()
+    absent: set[int] = set()
     for number, (learner, incarnation) in enumerate(processes):
         mine = np.flatnonzero(process == number)
         times = [t for t, _ in changes[learner]]
         connected = np.cumsum([0, *(newest == incarnation for _, newest in changes[learner])])
         first = np.maximum(np.searchsorted(times, arrived[mine] - WRITTEN_S, "right") - 1, 0)
         last = np.searchsorted(times, arrived[mine] + WRITTEN_S, "right")
-        found.update(history.parts.merge[mine[connected[last] <= connected[first]]].tolist())
-    return found
+        absent.update(history.parts.merge[mine[connected[last] <= connected[first]]].tolist())
+    return absent
 
 
 def _grace_problems(rules: FragmentRules, merge: Merge, arrivals: list[float], names: set[str]) -> list[str]:
@@ -210,7 +210,7 @@ def replica_consistency(history: History) -> Finding:
     digests = ByVersion(known)
     differing = [problem for series in received.values() for problem in _differences(series, digests)]
     wrong = [*contradictions,
-             *(words for _, words in sorted(differing, key=lambda one: (one[0], text(one[1])))),
+             *(words for _, words in sorted(differing, key=lambda entry: (entry[0], text(entry[1])))),
              *_older_than_promised(history, received)]
     return Finding(not wrong, f"{len(wrong)} of {count} receipts differ", "0", wrong[:5], figures=violations(wrong))
 
@@ -267,7 +267,7 @@ def _differences(received: Series[Received], known: ByVersion) -> list[tuple[flo
 
 
 def _older_than_promised(history: History, received: Mapping[Node, Series[Received]]) -> list[str]:
-    """What new processes received first, where it is older than what the syncer had when they came."""
+    """Name the processes that first received an older version than the syncer held when they came, each in words."""
     forged = {target for planned in history.plan.faults if planned.fault.impersonates
               for target in planned.fault.targets}
     promised = {hello.process: hello.versions for hello in reversed(history.tape.of(Hello, node=SYNCER))
@@ -277,8 +277,8 @@ def _older_than_promised(history: History, received: Mapping[Node, Series[Receiv
         if (node, inc) in promised:
             fragments, firsts = np.unique(series.integers("fragment"), return_index=True)
             for fragment, first in sorted(zip(fragments.tolist(), firsts.tolist(), strict=True), key=itemgetter(1)):
-                begun, had = series[first].version, promised[node, inc][fragment]
-                if begun < had:
-                    wrong.append(f"{node}.{inc} began with version {begun} of fragment {fragment}, and {had} was there "
-                                 f"when it came")
+                begun, held = series[first].version, promised[node, inc][fragment]
+                if begun < held:
+                    wrong.append(f"{node}.{inc} began with version {begun} of fragment {fragment}, and {held} was "
+                                 f"there when it came")
     return wrong

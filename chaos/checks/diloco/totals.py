@@ -40,20 +40,20 @@ class _Steps(NamedTuple):
 
 
 def _steps(history: History) -> dict[Node, _Steps]:
-    """Of every process.
+    """Return the steps of every process.
 
     Raises:
-        Unknown: the tape of one that the syncer knew is missing, or it took a step twice.
+        Unknown: the tape of a process that the syncer knew is missing, or a process took a step twice.
     """
-    found = {}
+    steps = {}
     for hello in history.tape.of(Hello, node=SYNCER):
         node = hello.learner, hello.incarnation
         need(node in history.tape.ends, f"{node[0]}.{node[1]} was there, but left no tape")
     for node, (numbers, tokens) in history.counted.items():
         moments = history.steps[node].t
         need(len(numbers) == len(moments), f"{node[0]}.{node[1]} took a step twice")
-        found[node] = _Steps(np.sort(moments), numbers, tokens.astype(float))
-    return found
+        steps[node] = _Steps(np.sort(moments), numbers, tokens.astype(float))
+    return steps
 
 
 def _together(begins_with: int, each: Iterable[Numbers], count: int) -> Numbers:
@@ -68,8 +68,8 @@ class _Possible:
         self._claimed = _claimed(history)
 
     def by(self, moments: Numbers) -> Numbers:
-        """By these moments."""
-        made = {node: one.by(moments) for node, one in self._steps.items()}
+        """Return how many tokens all processes together may have made by each of these moments, in seconds."""
+        made = {node: steps.by(moments) for node, steps in self._steps.items()}
         for node, lost in self._truncated.items():
             made[node] = made[node] + lost.tokens * lost.steps(moments)
         for node, (came, tokens) in self._claimed.items():
@@ -82,10 +82,10 @@ class _Possible:
 
 
 def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
-    """What an impostor may have said in a process' name, so that it is asked for more: that one step more is done, each
-    time that it came. When that was, and how many tokens a step has."""
-    found: dict[Node, tuple[list[float], float]] = {}
-    since: dict[str, float] = {}  # in whose name somebody came, and when for the first time
+    """Return, for each process in whose name an impostor came, when that was and how many tokens a step has: each time
+    the impostor may have claimed one step more, so that the process is asked for more."""
+    claimed: dict[Node, tuple[list[float], float]] = {}
+    since: dict[str, float] = {}  # in whose name an impostor came, and when for the first time
     for span in history.spans:
         if span.planned.fault.impersonates and span.injected is not None:
             since |= {target: min(span.injected, since.get(target, span.injected))
@@ -95,8 +95,8 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
                     if name == target), default=0.0)
         for hello in history.tape.of(Hello, node=SYNCER):
             if hello.learner == target and hello.t >= begin - history.clocks.tolerance:
-                found.setdefault((target, hello.incarnation), ([], step))[0].append(hello.t)
-    return found
+                claimed.setdefault((target, hello.incarnation), ([], step))[0].append(hello.t)
+    return claimed
 
 
 @check(needs={"fragments"}, unverified="judged")
@@ -116,8 +116,8 @@ def processed_correct(history: History) -> Finding:
     merged = _merged(steps, history.parts, count)
     most = _Possible(history, steps).by(moments + history.clocks.tolerance)
     least = _together(begins, merged.values(), count)
-    heard = _together(begins, (np.maximum(merged[node], _heard(history, node, one, moments))
-                               for node, one in steps.items()), count)
+    heard = _together(begins, (np.maximum(merged[node], _heard(history, node, own, moments))
+                               for node, own in steps.items()), count)
 
     def words(at: int, more: str) -> Line:
         return line("at ", moments[at], f" {said[at]:,.0f} tokens were counted{more}")
@@ -139,15 +139,15 @@ def _where(wrong: NDArray[np.bool_]) -> list[int]:
 
 
 def _merged(steps: Mapping[Node, _Steps], parts: PartColumns, points: int) -> dict[Node, Numbers]:
-    """For each process, the tokens up to its last step that is in any merge so far, at each of the points: the merges,
-    and what comes after them."""
+    """Return for each process the tokens up to its last step that is in any merge so far, at each of the points: the
+    merges, and what comes after them."""
     processes, process = parts.processes if len(parts.merge) else ([], np.zeros(0, np.int64))
-    last, found = parts.integers("last"), {node: np.zeros(points) for node in steps}
+    last, merged = parts.integers("last"), {node: np.zeros(points) for node in steps}
     for number, node in enumerate(processes):
         if (own := steps.get(node)) is not None:
             mine = np.flatnonzero(process == number)
-            found[node][parts.merge[mine]] = own.tokens[np.searchsorted(own.numbers, last[mine], side="right")]
-    return {node: np.maximum.accumulate(tokens) for node, tokens in found.items()}
+            merged[node][parts.merge[mine]] = own.tokens[np.searchsorted(own.numbers, last[mine], side="right")]
+    return {node: np.maximum.accumulate(tokens) for node, tokens in merged.items()}
 
 
 def _heard(history: History, node: Node, steps: _Steps, moments: Numbers) -> Numbers:
@@ -210,18 +210,18 @@ def learning_rate_correct(history: History) -> Finding:
 
 
 def _announced(history: History) -> ByVersion:
-    """The processed tokens that everybody was told of before a version was sent.
+    """Return for each version the processed tokens that every learner had been sent before it.
 
-    The count is told whenever the global step moves; so it is at least what was counted at the newest merge of an
+    The count is sent whenever the global step moves; so it is at least what was counted at the newest merge of an
     earlier step.
     """
-    found, before, newest, step = {(-1, -1): 0}, 0, 0, -1
+    announced, before, newest, step = {(-1, -1): 0}, 0, 0, -1
     for merge in history.tape.of(Merge, node=SYNCER):
         if merge.step > step:
             before, step = newest, merge.step
         newest = max(newest, merge.processed)
-        found[merge.fragment, merge.version] = before
-    return ByVersion(found)
+        announced[merge.fragment, merge.version] = before
+    return ByVersion(announced)
 
 
 def _known(steps: _Steps, began: Numbers, received: Series[Received] | None,

@@ -18,14 +18,14 @@ def fragments_in_turn(history: History) -> Finding | None:
     """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
-    there = Availability(history)
+    availability = Availability(history)
     longest, judged, wrong = 0, 0, list[tuple[int, Line, Late]]()
     step_s = min(map(history.plan.cluster.quickest_step, history.plan.cluster.names))
     for fragment in range(len(history.plan.cluster.fragment_table())):
         mine = [merge for merge in history.merges if merge.fragment == fragment and merge.t >= start]
         ends: list[Steady | Merge | Finished] = [*history.tape.of(Steady, node=SYNCER)[:1], *mine, *finished]
         for before, after in pairwise(ends):
-            if not there.quiet(before.t, after.t):
+            if not availability.quiet(before.t, after.t):
                 continue
             # A syncer that stood still hears of many steps at once, and its clock runs ahead of all learners.
             steps = min(after.step - before.step, math.ceil((after.t - before.t) / step_s))
@@ -35,7 +35,7 @@ def fragments_in_turn(history: History) -> Finding | None:
                                           f", in {steps} steps"), Late(before.t, after.t, turn * step_s)))
     if not judged:
         return None  # somebody was hit all the time
-    wrong.sort(key=lambda one: (one[0], text(one[1])), reverse=True)
+    wrong.sort(key=lambda entry: (entry[0], text(entry[1])), reverse=True)
     return Finding(not wrong, f"longest {longest} steps", at_most(f"{turn:g} steps"),
                    [words for _, words, _ in wrong[:3]], [late for _, _, late in wrong],
                    [Figure(value=longest, limit=turn, unit="steps")])

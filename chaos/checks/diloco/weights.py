@@ -40,10 +40,10 @@ def weights_correct(history: History) -> Finding:
         answers = _Answers(history.tape, carry=rules.carries)
         for number, node in enumerate(rows.processes):
             mine = np.flatnonzero(rows.process == number)
-            found = _Judged.of(history, node, rows, mine, answers)
-            lost[f"{node[0]}.{node[1]}"] += int(found.lost.sum())
-            judged += len(mine) - int(found.lost.sum())
-            wrong += [(int(parts.merge[row]), 1 + int(row), words) for row, words in found.wrong(rows)]
+            judgement = _Judged.of(history, node, rows, mine, answers)
+            lost[f"{node[0]}.{node[1]}"] += int(judgement.lost.sum())
+            judged += len(mine) - int(judgement.lost.sum())
+            wrong += [(int(parts.merge[row]), 1 + int(row), words) for row, words in judgement.wrong(rows)]
     unknown = [f"{number} of {node} can't be judged: its machine was lost before it had told them"
              for node, number in lost.items() if number]
     problems = [problem for _, _, problem in sorted(wrong)]
@@ -97,7 +97,7 @@ class _Answers:
         self._tape = tape
 
     def of(self, node: Node) -> Mapping[int, _Sent]:
-        """Fragment -> what a process sent of it."""
+        """Return what a process sent of each fragment, by the fragment's number."""
         sent, received = self._sent.get(node), self._received.get(node)
         if sent is None or received is None:
             return {}
@@ -105,14 +105,14 @@ class _Answers:
         rounds, fragments = sent.integers("round"), sent.integers("fragment")
         digests = texts(sent.column("digest"))
         base, first, last = (sent.integers(name) for name in ("base", "first", "step"))
-        found = {}
+        by_fragment = {}
         for fragment in np.unique(fragments).tolist():
             mine = np.flatnonzero((fragments == fragment) & (closed >= 0))
             order = mine[np.argsort(rounds[mine], kind="stable")]
             newest = order[np.append(rounds[order][1:] != rounds[order][:-1], True)[:len(order)]]
-            found[fragment] = _Sent(rounds[newest], digests[newest], base[newest], first[newest], last[newest],
-                                    closed[newest])
-        return found
+            by_fragment[fragment] = _Sent(rounds[newest], digests[newest], base[newest], first[newest], last[newest],
+                                          closed[newest])
+        return by_fragment
 
     def _closed(self, sent: Series[OuterGradient], received: Series[Received]) -> Integers:
         """Of each answer the step before the first that it counts in; -1 where nothing had been received by then."""
@@ -147,7 +147,7 @@ class _Answers:
     def _walk(self, stream: list[Event]) -> list[tuple[OuterGradient, int]]:
         receipts = {id(receipt): (answer, broken) for receipt, answer, broken in closing_intervals(stream)}
         closed: int | None = None
-        found = []
+        gradients = []
         for event in stream:
             if isinstance(event, Received):
                 answer, broken = receipts[id(event)]
@@ -155,8 +155,8 @@ class _Answers:
             elif isinstance(event, Reset):
                 closed = None
             elif isinstance(event, OuterGradient) and closed is not None:
-                found.append((event, closed))
-        return found
+                gradients.append((event, closed))
+        return gradients
 
 
 @dataclass(frozen=True)
@@ -207,17 +207,17 @@ class _Judged:
         return cls(node, mine, lost, differs, steps, weight, weighs)
 
     def wrong(self, rows: _Rows) -> list[tuple[int, str]]:
-        """Rows that are wrong, in words."""
-        found = []
+        """Return the rows that are wrong: each its number and what is wrong with it, in words."""
+        problems = []
         for place in np.flatnonzero(~self.lost & (self.differs | self.weighs)).tolist():
             row = int(self.rows[place])
             merge = rows.parts.merges[int(rows.parts.merge[row])]
             where = f"fragment {merge.fragment} version {merge.version}"
-            found.append((row, f"{where}: what was merged from {self.node[0]} is not what it sent in round "
-                               f"{rows.round[row]}" if self.differs[place] else
-                          f"{where}: {self.node[0]} weighed {rows.weight[row]:.0f} for {rows.steps[row]} steps; its "
-                          f"tape gives {self.weight[place]:.0f} for {self.steps[place]}"))
-        return found
+            problems.append((row, f"{where}: what was merged from {self.node[0]} is not what it sent in round "
+                                  f"{rows.round[row]}" if self.differs[place] else
+                             f"{where}: {self.node[0]} weighed {rows.weight[row]:.0f} for {rows.steps[row]} steps; its "
+                             f"tape gives {self.weight[place]:.0f} for {self.steps[place]}"))
+        return problems
 
 
 def _lost(history: History, node: Node, rows: _Rows, mine: Integers, known: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -25,9 +25,9 @@ class ByVersion:
         self._rows = {fragment: np.asarray(sorted(pairs), np.int64).T for fragment, pairs in rows.items()}
 
     def rows(self, received: Series[Received]) -> Integers:
-        """Which of the values belongs to each receipt; -1 where there is none."""
+        """Return the number of the value that belongs to each receipt; -1 where there is none."""
         fragments, versions = received.integers("fragment"), received.integers("version")
-        found = np.full(len(received), -1, np.int64)
+        matches = np.full(len(received), -1, np.int64)
         for fragment in np.unique(fragments).tolist():
             known, rows = self._rows.get(fragment, np.zeros((2, 0), np.int64))
             mine = np.flatnonzero(fragments == fragment)
@@ -35,5 +35,5 @@ class ByVersion:
             inside = places < len(known)
             mine, places = mine[inside], places[inside]
             same = known[places] == versions[mine]
-            found[mine[same]] = rows[places[same]]
-        return found
+            matches[mine[same]] = rows[places[same]]
+        return matches

@@ -230,7 +230,7 @@ def resuming(checkout, monkeypatch):
         went_on.append(origin.plan)
         raise KeyboardInterrupt
     monkeypatch.setattr(resume, "origin_of", lambda folder, _checkpoint: (SimpleNamespace(plan=folder.plan()), []))
-    monkeypatch.setattr(resume, "told_of", lambda _origin: [])
+    monkeypatch.setattr(resume, "resume_summary", lambda _origin: [])
     monkeypatch.setattr(resume, "resume", goes_on)
 
     def typed(*options):

@@ -28,7 +28,7 @@ def out(story, node):
 def test_without_faults_everybody_is_there_all_the_time(calm):
     there = Availability(calm.history())
     pieces = list(there.pieces(calm.zero, calm.end))
-    assert [(piece.start, piece.end, len(piece.there)) for piece in pieces] == [(calm.zero, calm.end, 4)]
+    assert [(piece.start, piece.end, len(piece.present)) for piece in pieces] == [(calm.zero, calm.end, 4)]
     assert there.able(pieces[0])
     assert there.unable_s(calm.zero, calm.end) == 0
 
