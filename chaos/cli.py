@@ -89,7 +89,7 @@ def main() -> NoReturn:
     except OSError as error:  # the run's folder keeps what was written
         advice = "; free some space or name another place with --runs-dir" if error.errno in _NO_ROOM else ""
         code = _fail(f"{error}{advice}", 3)
-    except SystemExit:  # typer and rich end so where nobody reads what they print; 1 would be a check that failed
+    except SystemExit:  # typer and rich end so where no process reads what they print; 1 would be a check that failed
         code = _UNREAD
     except (KeyboardInterrupt, typer.Abort):
         code = _fail(_NOTHING_LEFT, _INTERRUPTED)

@@ -153,7 +153,7 @@ class Launched:
         return self._result
 
     def verdict(self, check: str) -> Verdict:
-        """A check's line in the report, which is true where it passed; lets training come to its end first.
+        """Return a check's line in the report, which is true where it passed; lets training come to its end first.
 
         Raises:
             LookupError: there is no such check here; and as `finish`.
@@ -212,7 +212,7 @@ class Launched:
 
     def _add(self, experiment: Experiment, kind: str, targets: str | Sequence[str],
              given: Mapping[str, Any]) -> list[str]:
-        """Called by the run's thread."""
+        """Add a fault to the run, and return the ids of what was planned; only the run's thread calls this."""
         now = {} if given.keys() & _TRIGGERS else {"at": f"{floor_ms(experiment.since_zero()):.3f}s"}
         planned = added(self._scenario, experiment.plan, kind, targets, {**given, **now},
                         sorted(self._backend.abilities), experiment.active())
@@ -222,7 +222,7 @@ class Launched:
 
 def start(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend = "local", step_time: str = "",
           runs: Path | str = "runs", audience: Audience | None = None) -> Launched:
-    """Start a run; whoever does so ends it, with `finish` or `stop`. Arguments and errors as of `launch`."""
+    """Start a run; the caller ends it, with `finish` or `stop`. Arguments and errors as of `launch`."""
     what = scenario if isinstance(scenario, Scenario) else load(str(scenario))[0]
     backend = backends.named(on) if isinstance(on, str) else on
     plan = freeze(what, seed)
@@ -242,7 +242,7 @@ def launch(scenario: str | Path | Scenario, *, seed: int = 0, on: str | Backend 
         on: the place: `local`, `compose`, `simulated`, another package's, or a `Backend`.
         step_time: pace of a learner, as in `150ms`; `auto`: as this machine needs; the scenario's if not given.
         runs: where the run's folder is made.
-        audience: who is told what goes on; nobody if not given.
+        audience: hears what goes on; if not given, nothing is shown.
         must_pass: whether a run that did not pass fails the block.
 
     Raises:

@@ -12,8 +12,8 @@ PROGRAM = "diloco-chaos"
 
 
 def called() -> str:
-    """Its name where a shell finds it by that, else the path by which it was called, as in a virtual environment that
-    nobody activated."""
+    """Return the program's name where a shell finds it by that, else the path by which it was called, as in a virtual
+    environment that is not activated."""
     path = Path(sys.argv[0])
     if path.name != PROGRAM or shutil.which(PROGRAM) is not None:
         return PROGRAM

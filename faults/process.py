@@ -256,14 +256,14 @@ class Zombie(Fault):
 
 
 def _ended_by_another(run: Evidence, gone: Exit) -> bool:
-    """Whether a process was killed, or told to end."""
+    """Return whether a process was killed, or asked to end."""
     return (gone.status or 0) < 0 or any(event.inc == gone.incarnation and event.told
                                          for event in run.tape.of(Exit, node=gone.target))
 
 
 def _beside(run: Evidence, target: str, began: float) -> int | None:
     """The incarnation that was started while the one before it was there; None: none was, as there were two already, or
-    nobody."""
+    no process."""
     gone: set[int] = set()
     for event in run.tape.of(Spawn, Exit, node="harness"):
         if event.target != target:

@@ -34,7 +34,7 @@ def silence_noticed(history: History) -> Finding | None:
             f"{learner}: {span.planned.fault.describe()} from ", span.began,
             f" on; taken for gone after {show_seconds(lost - span.began)}"), Late(span.began, lost, within)))
     if not took:
-        return None  # nobody was silent for so long
+        return None  # no learner was silent for so long
     took.sort(key=lambda entry: -entry[0])
     longest, limit = beside(took[0][0], within)
     return Finding(took[0][0] <= within, longest, at_most(limit), [words for _, words, _ in took[:3]],
@@ -44,12 +44,12 @@ def silence_noticed(history: History) -> Finding | None:
 
 @check(needs={"fragments"}, unverified="judged")
 def nobody_starves(history: History) -> Finding | None:
-    """While nobody is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
-    start, availability = _all_there(history), Availability(history)
+    """While no node is hit, every learner is asked in most rounds; where all are alike, it is merged from in most."""
+    start, availability = _all_connected(history), Availability(history)
     rounds = [merge for merge in history.merges
               if merge.opened >= start and availability.quiet(merge.opened, merge.t)]
     if len(rounds) < _LEAST_ROUNDS:
-        return None  # somebody was hit nearly all the time
+        return None  # a node was hit nearly all the time
     asked = Counter(learner for merge in rounds for learner in set(merge.asked))
     shares = [(asked[learner] / len(rounds), f"{learner} was asked in {{:.0%}} of {len(rounds)} rounds")
               for learner in history.plan.cluster.starters]
@@ -71,15 +71,17 @@ def _merged(rounds: Sequence[Merge]) -> Counter[str]:
     return Counter(dict(zip(names, np.bincount(once, minlength=len(names)).tolist(), strict=True)))
 
 
-def _all_there(history: History) -> float:
-    """When every learner was connected: it is steady only once it has merged from all, which is what is asked here."""
+def _all_connected(history: History) -> float:
+    """Return when every learner was connected and settled, in seconds: the steady state, which comes once the syncer
+    has merged from all, would assume what is asked here."""
     hello = {event.learner: event.t for event in reversed(history.tape.of(Hello, node=SYNCER))}
     need(hello.keys() >= set(history.plan.cluster.starters), "somebody never came")
     return max(hello[learner] for learner in history.plan.cluster.starters) + SETTLED_S
 
 
 def _silences(history: History, within: float) -> Iterator[tuple[Span, str]]:
-    """Who fell silent by a fault for longer than that, while the coordinator took it to be there and was left alone."""
+    """Yield the learners that fell silent by a fault for longer than that many seconds, while the coordinator took them
+    to be there and was left alone."""
     for span in history.spans:
         if (span.injected is None or history.until(span) - span.injected <= within
                 or history.syncer_down(span.injected, span.injected + within)

@@ -187,7 +187,7 @@ class Verdict(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def evidence(self) -> list[str]:
-        """The lines as text, with moments in seconds since the run began."""
+        """Return the lines as text, with moments in seconds since the run began."""
         return [text(words) for words in self.lines]
 
     @property

@@ -61,8 +61,8 @@ def no_unplanned_exit(history: History) -> Finding:
 
 @check(**PROMISE | {"needs": {"protocol"}})
 def end_correct(history: History) -> Finding:
-    """Training is over for everybody at once: who was connected, and left alone, ends by itself within the bound;
-    nobody ends before the syncer says so, and nothing is merged after that."""
+    """Training is over for all nodes at once: a node that was connected, and left alone, ends by itself within the
+    bound; none ends before the syncer says so, and nothing is merged after that."""
     finished = history.tape.of(Finished, node=SYNCER)
     endings = history.tape.of(Ending, node="harness")
     need(finished and endings, "nobody watched the end of training")

@@ -104,8 +104,8 @@ def self_healing(history: History, bound: Within) -> Finding | None:
 
 
 def _all_back(history: History, last: float) -> float:
-    """From when on a rate can be what it was: where outages are excused, nobody may be out any more, or what piles up
-    in one counts as healed."""
+    """Return from when on a rate can be what it was, in seconds: where outages are excused, no node may be out any
+    more, or what piles up in an outage counts as healed."""
     if not history.plan.checks.excuses_outages:
         return last
     away = [piece.end for piece in Availability(history).pieces(last, history.end)
@@ -196,8 +196,8 @@ def _pulse(history: History, start: float, end: float) -> tuple[float, float]:
 
 @check(Within)
 def reintegration(history: History, bound: Within) -> Finding | None:
-    """Start of the new process to its first merged contribution on a base not older than at its hello; of a learner
-    whose memory failed, from then to the first merge of steps that it made later."""
+    """A new process is merged from within the bound after its start, on a base not older than at its hello; a learner
+    whose memory failed, within the bound after that, by steps that it made later."""
     kills = [span for span in history.spans if span.planned.fault.starts_process()]
     failed = [span for span in history.spans if span.planned.fault.corrupts_memory]
     if not kills and not failed:
@@ -265,10 +265,10 @@ def _returned(history: History, span: Span, target: str, within: float) -> list[
 
 
 def _counted(history: History, learner: str, incarnation: int, since: float) -> Merge | Received | None:
-    """The first merge of this process's work on a base as new as at its hello.
+    """Return the first merge of this process's work on a base as new as at its hello.
 
-    Where a cluster waits for nobody: or the first version that it received of a round in which it was asked, since by
-    its phase it may be beaten in many of them."""
+    Where a cluster waits for no learner: or the first version that it received of a round in which it was asked, since
+    by its phase it may be beaten in many of them."""
     hello = next((event for event in history.tape.of(Hello, node=SYNCER) if event.t > since
                   and (event.learner, event.incarnation) == (learner, incarnation)), None)
     if hello is None:
@@ -348,7 +348,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
     for start, end, words_of in windows:
         hit = _hit(history, start, end)
         for learner in history.plan.cluster.names:
-            if (learner not in hit and end - start >= _LEAST_BASELINE_S and _there(history, learner, start)
+            if (learner not in hit and end - start >= _LEAST_BASELINE_S and _training(history, learner, start)
                     and not _without_memory(history, learner, start, end)):
                 pace = history.pace(learner, start, end)
                 lost = _lost_computing(history, learner, start, end) if history.plan.cluster.step_time else 0.0
@@ -363,7 +363,7 @@ def blast_radius(history: History, bound: AtLeast) -> Finding | None:
         raise Unknown(busy[0])
     if not paces and windows and all(_hit(history, *window[:2]).issuperset(history.plan.cluster.names)
                                      for window in windows):
-        return None  # everybody was hit, always: there is nobody that this could be about
+        return None  # all learners were hit, always: there is none that this could be about
     need(paces, "no learner was left alone long enough to tell", "let the faults come farther apart")
     paces.sort()
     beyond, pace, whose, *_ = paces[0]
@@ -399,8 +399,8 @@ def _starting(history: History, start: float, end: float) -> str:
     return ""
 
 
-def _there(history: History, learner: str, at: float) -> bool:
-    """Whether a learner had begun to train by then: one that joins later can't be hit before."""
+def _training(history: History, learner: str, at: float) -> bool:
+    """Return whether a learner had begun to train by then: one that joins later can't be hit before."""
     return learner in history.plan.cluster.starters or any(
         events[0].t <= at - WINDOW_S for (name, _), events in history.steps.items() if name == learner and events)
 
@@ -463,7 +463,7 @@ def _refused(history: History, learner: str, windows: Sequence[tuple[float, floa
 
 @check(tuple[Participation, ...])
 def participation(history: History, bounds: tuple[Participation, ...]) -> Finding | None:
-    """A learner's share of the rounds while it is far; if it never is, while other faults that last hit it."""
+    """A learner has its share of the rounds while it is far; if it never is, while other faults that last hit it."""
     if not bounds:
         return None
     measured, allowed, evidence, late, holds = list[str](), list[Bound](), list[Line](), list[Late](), True

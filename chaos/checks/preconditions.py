@@ -19,7 +19,7 @@ PACE_SLACK = 0.05
 
 
 def doubt(history: History, *, stands_still: bool = False) -> Doubt:
-    """Why the run is inconclusive, and what to change; false where it is sound.
+    """Return why the run is inconclusive, and what to change; false where it is sound.
 
     `stands_still`: it was waited for until its deadline, and nothing came any more: that is what it does, and not for
     want of time.
@@ -55,7 +55,7 @@ def doubt(history: History, *, stands_still: bool = False) -> Doubt:
 
 
 def ended_early(history: History) -> Doubt:
-    """Why what holds need not have held to the end; false where training was as long as planned.
+    """Return why what holds need not have held to the end; false where training was as long as planned.
 
     Of workers that number their rounds: what did not hold until they ended does not hold, what did might not have later
     on.
@@ -114,7 +114,7 @@ def _lost_pace(history: History, start: float, end: float) -> Doubt:
     others = describe(interference(history), start, end)
     watched = history.tape.of(Machine, node="harness")
     if watched and not others and _usual_pace(history, learner, start, end) <= bearable:
-        return Doubt()  # nobody else was in the way, and the machine is large enough
+        return Doubt()  # nothing else was in the way, and the machine is large enough
     return Doubt(f"this machine is too busy: {learner} took {pace * 1e3:.0f} ms a step before the first fault, "
                  f"nominal is {nominal * 1e3:.0f} ms" + (f" ({others})" if others else ""),
                  "run it when less else is going on" if others else "a pace that this machine holds: --step-time auto")

@@ -11,7 +11,7 @@ from diloco_chaos.harness.record.tape.events import Merge, Step
 
 @check(Lost, needs={"rounds"}, unverified="judged")
 def rounds_never_go_back(history: History, bound: Lost) -> Finding:
-    """No worker begins again behind rounds that were told before, by more than the scenario allows.
+    """No worker begins again behind rounds that were reported before, by more than the scenario allows.
 
     A process that was started again is held against the newest round of all where they finish rounds together, and of
     its predecessors where each counts its own; one that goes on, against its own.
@@ -43,8 +43,8 @@ def rounds_never_go_back(history: History, bound: Lost) -> Finding:
 
 @check(RoundQuorum, needs={"sound run", "rounds"}, unverified="judged")
 def round_quorum(history: History, bound: RoundQuorum) -> Finding:
-    """No round after the steady state has fewer members than were promised: those who told of it, or as many as one of
-    them says."""
+    """No round after the steady state has fewer members than were promised: the workers that reported it, or as many as
+    one of them says."""
     need(history.plan.cluster.blocking, "workers finish no round together (`shared: false`): each has one member")
     start = zero(history)
     counted = [(_members(merge), merge) for merge in history.merges if start <= merge.t <= history.end]

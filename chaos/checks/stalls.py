@@ -33,7 +33,7 @@ class _Gap(NamedTuple):
 
     @property
     def late(self) -> Late:
-        """For whoever excuses it."""
+        """Return when the gap was, and the seconds allowed for it, as an excuse needs to know."""
         return Late(self.start, self.end, self.allowed + (self.end - self.start - self.counted))
 
     @property

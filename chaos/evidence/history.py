@@ -336,8 +336,9 @@ class History:
         return [merge.t for merge in self.merges]
 
     def pace(self, learner: str, start: float, end: float) -> float:
-        """A learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is made in
-        the nominal time before it is told, so that one at the border counts in part: in two seconds there are few."""
+        """Return a learner's inner steps in [start, end) as a share of the nominal ones, all incarnations. A step is
+        made in the nominal time before it is recorded, so that one at the border counts in part: in two seconds there
+        are few."""
         nominal = self.step_time(learner)
         inside = (min(t, end) - max(t - nominal, start) for (name, _), events in self.steps.items()
                   if name == learner for t in times(events) if start < t < end + nominal)

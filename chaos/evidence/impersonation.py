@@ -1,4 +1,5 @@
-"""Who took a learner's place at the syncer and was no process of this run: whoever has the run's token can."""
+"""Impostors: processes that took a learner's place at the syncer and are none of this run. Any that has the run's token
+can."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ class RunFolder:
         return shortened(recorded, _LONGEST_PLACE) if isinstance(recorded, str) else ""
 
     def document(self, name: str) -> dict[str, Any]:
-        """A JSON file of the folder; empty where it is missing, torn, longer than any that a run leaves, or no file: a
-        list of runs, and the report of the next one, read folders that nobody has opened."""
+        """Return a JSON file of the folder; empty where it is missing, torn, longer than any that a run leaves, or no
+        file: a list of runs, and the report of the next one, read folders that no user has opened."""
         path = self.path / name
         try:
             content = json.loads(bytes_of(path)) if stat.S_ISREG(path.lstat().st_mode) else {}
@@ -222,7 +222,8 @@ def named(name: str, runs: Path = RUNS) -> Path:
 
 
 def thin_out(runs: Path, keep: int) -> list[Path]:
-    """Remove the folders of all runs but the newest `keep`; what is no run's folder, and runs that go on, stay.
+    """Remove the folders of all runs but the newest `keep`, and return them; what is no run's folder, and runs that go
+    on, stay.
 
     Raises:
         FolderError: one of them can't be removed.

@@ -1,7 +1,7 @@
 """Tapes that lack their last moments: the node's machine was lost while they were still on the way. Other nodes may
 have heard from it what its tape does not say.
 
-Of a node that was merely killed the tape is whole, up to a torn line: it was written before anybody was told.
+Of a node that was merely killed the tape is whole, up to a torn line: it was written before any other node heard of it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from diloco_chaos.chaos.evidence.history import History
 from diloco_chaos.harness.record.tape.events import Ready
 
 SKIPPED = "skipped"
-"""Nobody trained on it as far as is known: a process that was not heard of any more may have, and its successor began
-behind all that it can have come to."""
+"""No process trained on it as far as is known: a process that was not heard of any more may have, and its successor
+began behind all that it can have come to."""
 
 
 @dataclass(frozen=True)

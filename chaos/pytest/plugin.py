@@ -1,6 +1,6 @@
 """pytest plugin: scenario files are tests. `pytest scenarios/flagship.yaml` runs one and prints its story on failure.
 
-Only YAML files whose first line is `diloco_chaos: 1` are collected; nobody else's are touched.
+Only YAML files whose first line is `diloco_chaos: 1` are collected; no others are touched.
 
 A test in Python says which scenario is run beside it, and has the run as its argument `chaos`:
 
@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _option(config: pytest.Config, name: str) -> Any:
-    """What the command line says, else the ini file, else what goes without saying.
+    """Return an option as the command line gives it, else as the ini file does, else its default.
 
     Raises:
         pytest.UsageError: the ini file says what can't be.

@@ -201,7 +201,7 @@ def loss_curve(run: RunFolder, tell: Callable[[int, int], None] = lambda done, o
 
     Args:
         run: its folder.
-        tell: is told how many snapshots are done, and of how many.
+        tell: is called with how many snapshots are done, and of how many.
 
     Raises:
         NoReferenceError: the evaluation failed.

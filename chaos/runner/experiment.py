@@ -138,7 +138,7 @@ class Experiment:
                 if isinstance(event, Failpoint) and not follows:
                     self._let_go(event.node)
                 elif isinstance(event, Failpoint) and event.inc < self._cluster.states()[event.node].incarnation:
-                    stale.append(event.node)  # what follows hits its successor, and nobody would let it go on
+                    stale.append(event.node)  # what follows hits its successor, which nothing would let go on
                 actions += follows
             if self._director is not None and (stopped := self._director.look(self, now)):
                 return Outcome("interrupted", stopped)

@@ -5,7 +5,7 @@ Time zero is the steady state: the moment at which the syncer has merged from ev
 Theory of operation
 -------------------
 A fault of the plan is *waiting*, *active* (it lasts until it is healed) or *over*. `on_event` and `on_time` return
-what is to be done; whoever drives this does it and records it, and the record comes back as an event. So a fault is
+what is to be done; the caller does it and records it, and the record comes back as an event. So a fault is
 over when the event log says so, not when this module has asked for it, and a run that is resumed is brought to the
 same state by its own log (`catch_up`).
 

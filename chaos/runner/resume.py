@@ -53,7 +53,7 @@ def origin_of(folder: RunFolder, checkpoint: int = 0) -> tuple[Origin, list[str]
         raise FolderError(f"{folder.path}: {why}; run it again: {folder.repeat}")
     known = checkpoints_of(recorded)
     if checkpoint and checkpoint not in known:
-        raise FolderError(f"{folder.path}: there is no global checkpoint {checkpoint}: {_there(known)}; without "
+        raise FolderError(f"{folder.path}: there is no global checkpoint {checkpoint}: {_listed(known)}; without "
                           f"--from-checkpoint it goes on from the newest that is whole")
     refused: list[str] = []
     for number in [checkpoint] if checkpoint else known:
@@ -76,7 +76,7 @@ def resume(folder: RunFolder, origin: Origin, runs: Path, audience: Audience, ba
         folder: of the run that was ended; nothing in it is changed.
         origin: of that run.
         runs: where the new folder is made.
-        audience: who is told.
+        audience: hears how the run goes.
         backend: where to run.
 
     Raises:
@@ -170,5 +170,5 @@ def _span(what: str, begin: int, end: int) -> str:
     return f"{what}s {begin} to {end}" if begin < end else f"{what} {begin}"
 
 
-def _there(known: Sequence[int]) -> str:
+def _listed(known: Sequence[int]) -> str:
     return f"there {'is' if len(known) == 1 else 'are'} {', '.join(map(str, known)) or 'none'}"

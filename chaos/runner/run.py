@@ -91,7 +91,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
     Args:
         plan: the frozen plan; its corpus is found now.
         runs: where the run's folder is made.
-        audience: who is told.
+        audience: hears how the run goes.
         backend: where to run; processes on this machine if not given, which is also where references are trained
             unless time is virtual.
         evidence: how much of what nodes compute with is kept, where that is needed to compute it again.
@@ -116,7 +116,7 @@ def run_plan(plan: Plan, runs: Path, audience: Audience, backend: Backend | None
 def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: Callable[[str], None]) -> Result:
     """Perform a run, and again while it proves nothing, so many times at most. One that failed is never repeated.
 
-    `say` is told of every repetition.
+    `say` gets a line before every repetition.
     """
     result = perform()
     for _ in range(retries):
@@ -183,7 +183,7 @@ def concluded(experiment: Experiment, folder: RunFolder, audience: Audience) -> 
         except KeyboardInterrupt:
             outcome = Outcome("interrupted", "stopped by Ctrl-C while the loss was measured")
     if outcome.kind == "finished":
-        shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)  # nobody goes on from a run that is over
+        shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)  # no run goes on from one that is over
     result = judged(folder, outcome)
     folder.write(REPORT, document(result))
     return result
@@ -196,15 +196,15 @@ def _references(plan: Plan, references: References, audience: Audience) -> Mappi
         if isinstance(reference, Reference):
             audience.say(f"{kind} reference: cached")
         else:
-            audience.say(f"{kind} reference: training it once" if not reference else
-                         f"{kind} reference: what the cache has is damaged ({reference}): training it again")
+            audience.say(f"{kind} reference: what the cache has is damaged ({reference}): training it again"
+                         if reference else f"{kind} reference: training it once")
             reference = references.train(kind, plan, audience.watch)
         by_kind[kind] = reference
     return by_kind
 
 
 def recorded(folder: RunFolder) -> History:
-    """What a run's folder tells.
+    """Return the history that a run's folder holds.
 
     Raises:
         ScenarioError: its plan can't be read, or was altered.

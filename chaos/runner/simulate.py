@@ -110,7 +110,7 @@ def performed(plan: Plan, parameters: Parameters = USUAL, initial: Tensors | Non
               origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
               workings: InMemory | None = None) -> Performed:
     """Perform a plan, from these values or from its own; with `origin`, go on from a checkpoint of these parts;
-    `workings` is told what nodes compute with.
+    `workings` records what nodes compute with.
 
     Raises:
         TrainerError: as `simulate`.

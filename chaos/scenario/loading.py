@@ -25,7 +25,7 @@ def load(name: str) -> tuple[Scenario, Path]:
     Raises:
         ScenarioError: there is no such scenario, or it has problems.
     """
-    path = _found(name)
+    path = _located(name)
     return parse(text_of(path), path), path
 
 
@@ -55,7 +55,7 @@ def _read(text: str, file: Path | str, abilities: Sequence[str],
     return scenario, document
 
 
-def _found(name: str, beside: Path | None = None) -> Path:
+def _located(name: str, beside: Path | None = None) -> Path:
     for path in ([beside / name] if beside else []) + [Path(name)]:
         with suppress(OSError, ValueError):  # a name that no file can have
             if path.is_file():
@@ -82,7 +82,7 @@ def _extended(raw: Any, file: Path | str, abilities: Sequence[str],
         return settled(document), []
     here = Path(file).resolve()
     try:
-        path = _found(name, here.parent).resolve()
+        path = _located(name, here.parent).resolve()
         if path in (*above, here):
             raise ScenarioError(file, [Problem("it extends this file in turn")])
         below = _read(text_of(path), path, abilities, (*above, here))[1]

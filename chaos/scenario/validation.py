@@ -204,7 +204,8 @@ def _unknown_target(scenario: Scenario, fault: Fault, name: str, valid: Sequence
 
 
 def _strangers(scenario: Scenario, fault: Fault) -> Iterator[str]:
-    """Nodes that are not in a cluster of which no more is known than its nodes, not even its links."""
+    """Yield a problem for every target that is not in a cluster of which only its nodes are known, not even its
+    links."""
     nodes = scenario.nodes
     for name in fault.targets:
         if name in scenario.cluster.groups:

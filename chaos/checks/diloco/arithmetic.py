@@ -8,9 +8,9 @@ from diloco_chaos.chaos.evidence.history import History
 
 @check(unverified="judged")
 def arithmetic_correct(history: History) -> Finding | None:
-    """What was computed, computed again by a reference that shares no code with the trainer: on the quadratic model
-    every version and every step, from the event log alone; else what nodes kept of what they computed with, held
-    against the log's digests."""
+    """A reference that shares no code with the trainer computes the same again: on the quadratic model every version
+    and every step, from the event log alone; else what nodes kept of what they computed with, held against the log's
+    digests."""
     recomputed = history.plan.trainer.recomputed(history)
     if recomputed is None:
         return None

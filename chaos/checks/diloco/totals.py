@@ -101,10 +101,10 @@ def _claimed(history: History) -> dict[Node, tuple[list[float], float]]:
 
 @check(needs={"fragments"}, unverified="judged")
 def processed_correct(history: History) -> Finding:
-    """The syncer's count of processed tokens, at every merge and at the end, against the learners' own steps.
+    """The syncer's count of processed tokens agrees with the learners' own steps, at every merge and at the end.
 
     It has counted what was merged, and what those have made whose connection stands and is left alone; it has counted
-    nothing that nobody made; and training is over when the budget is spent, not before.
+    nothing that no learner made; and training is over when the budget is spent, not before.
     """
     rules, merges = rules_of(history), history.merges
     need(history.steps and merges, "there are no steps or no merges on the tape")
@@ -183,10 +183,10 @@ def _connected(history: History, node: Node) -> Iterable[tuple[float, float]]:
 
 @check(needs={"fragments"}, unverified="judged")
 def learning_rate_correct(history: History) -> Finding:
-    """The rate of every inner step against the schedule, at a count of tokens that the learner can have known then.
+    """The rate of every inner step is that of the schedule, at a count of tokens that the learner can have known then.
 
-    That is no more than all have processed by then, and no less than what it was told before the newest version that it
-    had received, and what it has processed itself since.
+    That is no more than all have processed by then, and no less than the count that it was sent before the newest
+    version that it had received, and what it has processed itself since.
     """
     rules, steps, counts = rules_of(history), _steps(history), _announced(history)
     received, possible = history.tape.series(Received), _Possible(history, steps)

@@ -15,7 +15,7 @@ from diloco_chaos.harness.record.tape.events import Finished, Merge, Steady
 
 @check(needs={"fragments"}, unverified="judged")
 def fragments_in_turn(history: History) -> Finding | None:
-    """Every fragment is merged once in H steps of the global clock, to the end of training, while nobody is hit."""
+    """Every fragment is merged once in H steps of the global clock, to the end of training, while no node is hit."""
     start, turn = zero(history), rules_of(history).turn
     finished = [event for event in history.tape.of(Finished, node=SYNCER)[:1] if event.t <= history.end]
     availability = Availability(history)
@@ -34,7 +34,7 @@ def fragments_in_turn(history: History) -> Finding | None:
                 wrong.append((steps, line(f"fragment {fragment} was not merged between ", before.t, " and ", after.t,
                                           f", in {steps} steps"), Late(before.t, after.t, turn * step_s)))
     if not judged:
-        return None  # somebody was hit all the time
+        return None  # a node was hit all the time
     wrong.sort(key=lambda entry: (entry[0], text(entry[1])), reverse=True)
     return Finding(not wrong, f"longest {longest} steps", at_most(f"{turn:g} steps"),
                    [words for _, words, _ in wrong[:3]], [late for _, _, late in wrong],
