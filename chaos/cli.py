@@ -27,7 +27,7 @@ Exit codes: 0 all checks passed, 1 a check failed, 2 the scenario, the folder or
 130 interrupted."""
 _INTERRUPTED = 130
 _UNREAD = 128 + signal.SIGPIPE
-"""As a shell tells of a program whose output nobody reads."""
+"""The exit status of a program whose output no process reads, as a shell gives it."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 _NOTHING_LEFT = "interrupted; no process of ours is left"
 

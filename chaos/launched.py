@@ -77,8 +77,8 @@ class Launched:
         return self._director.seen.now
 
     def wait_steady(self, within: Duration | None = None) -> None:
-        """Let it go on until everybody has taken part: time zero of its faults and checks. `within`: the scenario's
-        deadline if not given.
+        """Let the run go on until every learner has taken part: time zero of its faults and checks. `within`: the
+        scenario's deadline if not given.
 
         Raises:
             NotInTimeError, RunOverError: it did not get there.

@@ -71,7 +71,7 @@ class FaultContext:
     baseline: Callable[[str], float]
     """Seconds of a round trip through a link that nothing was done to."""
     rogue: Callable[[str, Content | About], Impostor]
-    """rogue(learner, what): somebody who sends poison in its name, or lies about this."""
+    """rogue(learner, what): an impostor that sends poison in its name, or lies about this."""
     attack: Callable[[Impostor, str, int, float], int]
     """attack(rogue, learner, count, timeout_s) -> messages that were taken."""
     spec: Callable[[str], NodeSpec]

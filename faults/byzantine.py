@@ -1,4 +1,4 @@
-"""Byzantine faults: somebody who has the run's token speaks in a learner's name, and says what no learner should."""
+"""Byzantine faults: a process that has the run's token speaks in a learner's name, and says what no learner should."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Poison(Impersonation):
         return hit.rogue(target, self.content)
 
     def refused(self, event: Refused) -> bool:
-        """For what is wrong with it; of steps that nobody made."""
+        """Return whether it was refused for what is wrong with it, and of steps that no learner made."""
         return bool(event.reason == _REASONS[self.content] and event.last == 0)
 
     def describe(self) -> str:

@@ -38,7 +38,7 @@ class _WithItsDisk(Ending):
         return {}
 
     def verify(self, run: Evidence, on: Injection) -> Effect:
-        """It ended as one that is told to, and its successor is elsewhere."""
+        """Return whether the node ended as on a signal to end, and its successor is elsewhere."""
         ok, words, _ = super().verify(run, on)
         spawned = {(event.target, event.incarnation): event.host
                    for event in run.tape.of(Spawn, node="harness") if event.host is not None}

@@ -30,7 +30,8 @@ class Judgement(BaseModel):
     why: Line = ()
     """Why the run as a whole proves nothing, where it does not."""
     change: str = ""
-    """The one thing to change for it to prove something the next time; empty where nobody knows, and where it does."""
+    """The one thing to change for it to prove something the next time; empty where that is not known, and where it
+    does."""
     gaps: list[str] = []
     """Where the event log is incomplete: everything was judged up to there."""
     out_of_reach: dict[str, list[str]] = {}

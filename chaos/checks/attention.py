@@ -1,4 +1,4 @@
-"""Does the coordinator attend to everybody: is everybody asked, and is who falls silent missed?"""
+"""Does the coordinator attend to every learner: is each asked, and is one that falls silent missed?"""
 
 from __future__ import annotations
 

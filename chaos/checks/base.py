@@ -35,7 +35,7 @@ class Doubt(NamedTuple):
 
     why: str = ""
     change: str = ""
-    """The one thing to change for it to be proved the next time; empty where nobody knows."""
+    """The one thing to change for it to be proved the next time; empty where that is not known."""
 
     def __bool__(self) -> bool:
         return bool(self.why)
@@ -174,7 +174,8 @@ class Verdict(BaseModel):
     windows: list[tuple[float, float]] = []
     """Parts of the run in which something took longer than it may, the worst first, in seconds since it began."""
     change: str = ""
-    """The one thing to change for it to be known the next time; empty where nobody knows, and where it is known."""
+    """The one thing to change for it to be known the next time; empty where there is no advice, and where it is
+    known."""
     figures: list[Figure] = []
     """The numbers behind it; none where it is not about one."""
 

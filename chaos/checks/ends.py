@@ -25,7 +25,7 @@ from diloco_chaos.harness.record.tape.events import (
 )
 
 _OTHERS = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT}
-"""Exit statuses that somebody else brings about: a person, or a kernel that is short of memory. No process ends itself
+"""Exit statuses that something else brings about: a person, or a kernel that is short of memory. No process ends itself
 by one of these signals."""
 _MACHINE = ("No space left", "Disk quota", "Input/output error", "Cannot allocate memory", "Read-only file system")
 """What the machine did to a node, by its own word."""

@@ -1,4 +1,4 @@
-"""Did training go on, did those who were hit come back, was nobody else hit?"""
+"""Did training go on, did the learners that were hit come back, was no other hit?"""
 
 from __future__ import annotations
 
@@ -286,7 +286,8 @@ def _earliest(events: Iterable[Merge | Received | None]) -> Merge | Received | N
 
 
 def _beaten(history: History, learner: str, incarnation: int, since: float) -> Received | None:
-    """Where a cluster waits for nobody: what a process received of the first round in which it was asked since then."""
+    """Return what a process received of the first round in which it was asked since then, where a cluster waits for no
+    learner; else None."""
     if not history.plan.cluster.waits_for_nobody:
         return None
     asked = {(merge.fragment, merge.version) for merge in history.merges
@@ -383,8 +384,8 @@ def _by_chance(history: History, learner: str, seconds: float) -> float:
 
 
 def _unfinished(history: History, learner: str, start: float, end: float) -> float:
-    """What the step that is under way when training ends would have added: nobody tells of it. It may be the one at the
-    border."""
+    """Return the share of pace that the step under way when training ends would have added: no node records it. It may
+    be the one at the border."""
     nominal = history.step_time(learner)
     return nominal / (end - start) if end + nominal > history.end else 0.0
 
@@ -421,7 +422,7 @@ def _windows(history: History) -> list[tuple[float, float, str]]:
     for span in history.spans:
         if span.injected is not None:
             end = min(max(history.until(span), span.injected + WINDOW_S), history.end)
-            if history.was_up(span.injected, end):  # else everybody was down for a while
+            if history.was_up(span.injected, end):  # else all nodes were down for a while
                 windows.append((span.injected, end, span.planned.fault.describe()))
     return windows
 

@@ -17,7 +17,7 @@ from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Disconnected, Hello, Observed
 
 SETTLED_S = 1.0
-"""After somebody is back, until rounds that were under way meanwhile are over."""
+"""After a node is back, until rounds that were under way meanwhile are over."""
 RECONNECTED_S = 2.5
 """Seconds from when a link is whole until there is a connection: the longest wait before an attempt, and an attempt."""
 NOTICED_STEPS = 5

@@ -264,7 +264,8 @@ class History:
         return spans
 
     def _over(self, planned: PlannedFault, start: float) -> float | None:
-        """When a fault that is not undone was over: its targets were started again; at once where it stops nobody."""
+        """Return when a fault that is not undone was over, in seconds: its targets were started again; at once where it
+        stops none."""
         if not planned.fault.stops_target:
             return start
         starts = [next((event.t for event in self.tape.of(Spawn, node="harness")

@@ -23,7 +23,7 @@ _STOLEN = 0.1
 _LATE_S = 0.3
 """The harness itself wanted to run, and could not."""
 _STOPPED_S, _AT_REST = 1.0, 0.5
-"""Later than that while this share of the processors was idle, it did not want to run: somebody had stopped it."""
+"""Later than that while this share of the processors was idle, it did not want to run: something had stopped it."""
 _WAITED_IO, _WAITED_MEMORY = 0.3, 0.2
 """Shares of the time."""
 _TIMES_USUAL = 3.0

@@ -11,7 +11,7 @@ from diloco_chaos.chaos.evidence.history import History, Span
 from diloco_chaos.chaos.scenario.model import SYNCER
 from diloco_chaos.harness.record.tape.events import Event, Exit, Hello, Lost, Merge, Ready, Resumed, Spawn, Step
 
-_THERE = "there"
+_PRESENT = "there"
 _HIDDEN = {"paused": "paused", "partitioned": "partitioned"}
 """What a fault does to a node that the node can't tell of -> what it is called."""
 _BECAUSE = {"not connected", "starting", "recovering"}
@@ -37,7 +37,7 @@ class Absence:
 
 @dataclass(frozen=True)
 class Moment:
-    """A time in which nobody goes and nobody comes."""
+    """A time in which no node goes or comes."""
 
     start: float
     end: float
@@ -73,7 +73,7 @@ class Presence:
         state, gone = self._state(node, t)
         hidden = next(((span, what) for span, what in self._hidden[node]
                        if span.began <= t < self.history.until(span)), None)
-        if state == _THERE:
+        if state == _PRESENT:
             if hidden is None:
                 return None
             state, gone = hidden[1], hidden[0].began
@@ -82,7 +82,7 @@ class Presence:
             state = hidden[1] if hidden is not None and state in _BECAUSE else state
             gone = min([gone, *(span.began for span, _ in self._hidden[node]
                                 if span.began <= gone < self.history.until(span))])
-            until = next((began for began, was in self._changes[node] if began > t and was == _THERE),
+            until = next((began for began, was in self._changes[node] if began > t and was == _PRESENT),
                          self.history.end)
         hit = [span for span in self.history.spans if span.overlaps(gone - _BEFORE_S, t)
                and node in span.planned.fault.affected_nodes(self._names)]
@@ -93,7 +93,7 @@ class Presence:
         before = [change for change in self._changes[node] if change[0] <= t]
         gone, state = before[-1]
         for began, was in reversed(before):
-            if was == _THERE:
+            if was == _PRESENT:
                 break
             gone = began
         return state, gone
@@ -111,21 +111,21 @@ class Presence:
             case Lost():
                 self._set(event.learner, event.t, "not connected", unless=("gone", "starting"))
             case Resumed():
-                self._set(SYNCER, event.t, _THERE)
+                self._set(SYNCER, event.t, _PRESENT)
             case Ready():
-                self._set(event.node, event.t, _THERE, unless=("gone", "not connected"))
+                self._set(event.node, event.t, _PRESENT, unless=("gone", "not connected"))
             case Step():
-                self._set(event.node, event.t, _THERE)
+                self._set(event.node, event.t, _PRESENT)
             case Merge():
-                self._set(SYNCER, event.t, _THERE)
+                self._set(SYNCER, event.t, _PRESENT)
                 for part in event.contributions if self._missing() else ():
-                    self._set(part.learner, event.t, _THERE, unless=("gone", "not connected", "starting"))
+                    self._set(part.learner, event.t, _PRESENT, unless=("gone", "not connected", "starting"))
             case _:
                 pass
 
     def _missing(self) -> bool:
-        """Whether there is somebody whom a merge can tell to be there."""
-        return any(changes[-1][1] != _THERE for changes in self._changes.values())
+        """Return whether a node is absent that a merge can show to be present."""
+        return any(changes[-1][1] != _PRESENT for changes in self._changes.values())
 
     def _set(self, node: object, t: float, state: str, unless: tuple[str, ...] = ()) -> None:
         changes = self._changes.get(node) if isinstance(node, str) else None

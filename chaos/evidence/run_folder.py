@@ -32,7 +32,7 @@ from diloco_chaos.harness.trainers.node.settings import SETTINGS, NodeSettings
 
 _NAME = r"\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4,8}"
 RUNS = Path("runs")
-"""Where folders of runs are made, where nobody says."""
+"""Where folders of runs are made unless a user says otherwise."""
 LATEST = "latest"
 _MOST_NAMED = 5
 _LONGEST_PLACE = 40
@@ -140,7 +140,7 @@ class RunFolder:
 
     @property
     def harness(self) -> Identity:
-        """Who performs or performed it; nobody (0) where that is not told."""
+        """Return the harness process that performs or performed the run; pid 0 where the manifest does not say."""
         try:
             return Identity(*map(int, self.manifest()["harness"]))
         except (ValueError, KeyError, TypeError):
@@ -148,7 +148,7 @@ class RunFolder:
 
     @property
     def over(self) -> bool:
-        """Whether nobody writes to it any more: the harness has judged it, or is dead."""
+        """Return whether no process writes to the folder any more: the harness has judged the run, or is dead."""
         return (self.path / "report.json").exists() or identity(self.harness.pid) != self.harness
 
     @property

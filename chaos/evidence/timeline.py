@@ -102,8 +102,8 @@ class Lanes:
         return lanes
 
     def on_event(self, event: Event) -> None:
-        """Take in one event; they may come from all nodes, roughly in the order of time. What is about nobody that the
-        plan knows is passed over."""
+        """Take in one event; they may come from all nodes, roughly in the order of time. What is about no node of the
+        plan is passed over."""
         match event:
             case Spawn():
                 self._newest[event.target] = event.incarnation

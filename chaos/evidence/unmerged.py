@@ -42,7 +42,8 @@ def unmerged(history: History) -> list[Unmerged]:
 
 
 def _lost(history: History) -> Iterator[Unmerged]:
-    """Those that somebody trained on. What data parallelism took back and did again was merged in the end."""
+    """Yield the batches that a process trained on. What data parallelism took back and did again was merged in the
+    end."""
     merged: dict[tuple[int, str], set[int]] = defaultdict(set)
     lost: dict[tuple[int, Node, str], dict[int, int]] = defaultdict(dict)
     for (fragment, node), fates in history.accounting.fates.items():
@@ -62,7 +63,7 @@ def _lost(history: History) -> Iterator[Unmerged]:
 def _skipped(history: History) -> Iterator[Unmerged]:
     """Those between where one process of a learner had come to and where the next one began."""
     cluster = history.plan.cluster
-    if not cluster.exchanges_fragments:  # there everybody begins where the group is
+    if not cluster.exchanges_fragments:  # there every process begins where the group is
         return
     for name in cluster.names:
         taken = {event.position for (node, _), events in history.steps.items() if node == name

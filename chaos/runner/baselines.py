@@ -234,7 +234,7 @@ def reported_curve(plan: Plan, tape: Tape) -> tuple[Point, ...]:
 
 
 def drop_snapshots(run: RunFolder) -> None:
-    """Keep the last snapshot only: the curve holds what the others told."""
+    """Keep the last snapshot only: the curve holds what the others showed."""
     for path in sorted((run.path / "snapshots").glob("*.safetensors"))[:-1]:
         path.unlink()
 

@@ -42,7 +42,7 @@ def settled(harness: int) -> None:
 
 
 def _orphans() -> list[Healed]:
-    """Remove what an undo log that is gone, too, would have told of."""
+    """Remove what an undo log that is gone, too, would have listed, and return what was removed."""
     did: list[Healed] = []
     for place in places():
         try:

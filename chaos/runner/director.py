@@ -31,7 +31,7 @@ class NotInTimeError(AssertionError):
 
 @dataclass
 class Seen:
-    """What the tape has told so far."""
+    """What the tape has shown so far."""
 
     now: float = 0.0
     """Seconds since the run began."""
@@ -139,7 +139,7 @@ class Director:
         return float("inf") if wait is None or wait.until is None else wait.until
 
     def over(self, why: str) -> None:
-        """The run has ended: nobody waits any longer."""
+        """Note that the run has ended: no caller waits any longer."""
         with self._change:
             self._over = why
             for _, answer in self._asked:

@@ -200,7 +200,7 @@ class Experiment:
             self._record(sample)
 
     def _act(self, action: Inject | Heal | Abort) -> None:
-        """Record, do, record what was observed: a fault that nobody finished recording is seen as half done."""
+        """Record, do, record what was observed: a fault whose record is not finished is seen as half done."""
         if isinstance(action, Abort):
             self._record(events.Aborted(why=action.why))
         elif isinstance(action, Inject):

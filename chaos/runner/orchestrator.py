@@ -284,8 +284,8 @@ class Orchestrator:
         return [planned for planned, _ in self._active.values()]
 
     def awaited(self) -> list[str]:
-        """Who must end by itself now that training is over: the syncer, and whoever was connected; nobody that a fault
-        is on."""
+        """Return the nodes that must end by themselves now that training is over: the syncer, and the learners that
+        were connected; none that a fault is on."""
         if not self.plan.trainer.ends_by_itself:
             return []
         hit = {node for planned in self.active() for node in planned.fault.affected_nodes(self._learners)}

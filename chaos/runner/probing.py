@@ -37,7 +37,7 @@ class Sensing:
         return self._prober.next_at
 
     def calibrate(self, *, all_links: bool = False) -> None:
-        """Measure every link that a fault will hit, before anything is done to it; all where nobody knows which."""
+        """Measure every link that a fault will hit, before anything is done to it; all where that is not known."""
         hit: list[Sequence[str]] = [planned.fault.targets for planned in self._plan.faults
                                     if planned.fault.on_links]
         if all_links:

@@ -1,4 +1,4 @@
-"""Resumes a run that was ended from the last global checkpoint that everybody had saved, in a folder of its own."""
+"""Resumes a run that was ended from the last global checkpoint that all nodes had saved, in a folder of its own."""
 
 from __future__ import annotations
 

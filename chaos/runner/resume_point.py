@@ -60,7 +60,7 @@ class Origin:
 
     @cached_property
     def parts(self) -> dict[Node, Event]:
-        """The last event of everybody who is part of it."""
+        """Return the last event of every process that is part of the checkpoint."""
         of = [event for event in self.tape.of(CheckpointPart) if event.checkpoint == self.checkpoint]
         return {(event.node, event.inc): event for event in (self.at, *of)}
 
@@ -148,6 +148,7 @@ class Origin:
 
 
 def checkpoints_of(tape: Tape) -> list[int]:
-    """Cuts that everybody has saved, the newest first; that which the run itself went on from is one."""
+    """Return the numbers of the cuts that all nodes have saved, the newest first; that which the run itself went on
+    from is one."""
     complete, continued = tape.of(CheckpointComplete, node=SYNCER), tape.of(Continued, node=HARNESS)
     return sorted({event.checkpoint for event in complete} | {event.checkpoint for event in continued}, reverse=True)

@@ -49,10 +49,10 @@ INCONCLUSIVE, INTERRUPTED = 3, 130
 
 
 class Audience(Protocol):
-    """Who is told what goes on: a terminal, a log, or nobody."""
+    """What shows how a run goes on: a terminal, a log, or nothing."""
 
     def watch(self, plan: Plan, what: str) -> Observer:
-        """Somebody to watch the next run, `what` being `synchronous`, `fault-free` or `run`."""
+        """Return an observer of the next run, `what` being `synchronous`, `fault-free` or `run`."""
         ...
 
     def say(self, text: str) -> None:
@@ -128,7 +128,7 @@ def run_again_if_inconclusive(perform: Callable[[], Result], retries: int, say: 
 
 
 def reason(result: Result) -> str:
-    """Why a run proves nothing."""
+    """Return why a run proves nothing."""
     unknown = [verdict.name for verdict in result.judgement.checks if verdict.verdict == "unknown"]
     return result.judgement.inconclusive or result.outcome.message or f"{', '.join(unknown) or 'no check'} can't tell"
 

@@ -1,4 +1,4 @@
-"""What an experiment is performed on: a clock, a tape, a cluster, and somebody who asks through its links."""
+"""What an experiment is performed on: a clock, a tape, a cluster, and a prober that asks through its links."""
 
 from __future__ import annotations
 

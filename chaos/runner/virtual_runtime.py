@@ -47,7 +47,7 @@ class VirtualStage:
                  snapshot: Callable[[Tensors, dict[str, Any]], None], run: Path = Path("simulated"),
                  origin: Origin | None = None, parts: Mapping[str, Content] | None = None,
                  keep: KeepWorking | None = None) -> None:
-        """`snapshot(tensors, meta)` is told of each. `origin`: where the run goes on; `parts`: of its checkpoint;
+        """`snapshot(tensors, meta)` gets each. `origin`: where the run goes on; `parts`: of its checkpoint;
         `keep`: what keeps what nodes compute with."""
         self.run = run
         self.world = World(f"{plan.chance}/{origin.checkpoint}" if origin else plan.chance)
@@ -128,7 +128,7 @@ class FolderStage(VirtualStage):
     """A virtual stage whose tape and snapshots end up in the run's folder, as those of real nodes do."""
 
     def __init__(self, plan: Plan, parameters: Parameters, settings: NodeSettings, folder: RunFolder) -> None:
-        """`settings`: what real nodes would be told."""
+        """`settings`: what real nodes would be given."""
         (folder.path / SETTINGS).write_text(settings.model_dump_json(by_alias=True, indent=2))
         self._settings = settings
         self._workings: dict[tuple[str, int], Workings | None] = {}

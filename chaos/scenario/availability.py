@@ -41,7 +41,7 @@ def _waiting(cluster: TrainerSettings) -> bool:
 
 
 def losses(cluster: TrainerSettings, faults: Sequence[Fault]) -> int:
-    """How often a plan's faults leave others without somebody."""
+    """Return how often a plan's faults leave other learners without one."""
     return sum(outage.breaks for outage in _outages(cluster, faults))
 
 

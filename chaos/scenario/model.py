@@ -39,7 +39,7 @@ def _known(name: str) -> str:
 
 
 def _of_the_trainer(given: Any, info: ValidationInfo) -> Any:
-    if "trainer_name" not in info.data:  # there is no such trainer, which is told at its own place
+    if "trainer_name" not in info.data:  # there is no such trainer, which is reported at its own place
         return TrainerSettings.model_construct()  # type: ignore[call-arg]
     return TRAINERS[info.data["trainer_name"]].settings_type.model_validate(given)
 

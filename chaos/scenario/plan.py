@@ -92,7 +92,7 @@ class Plan(BaseModel):
         return self.model_copy(update={"scenario": "", "description": "", "checks": Bounds(), "deadline": 0.0}).digest
 
     def with_more(self, faults: Sequence[PlannedFault]) -> Plan:
-        """With faults that nobody knew of when it began: chance stays what it was."""
+        """Return the plan with faults that were not known when it began: chance stays what it was."""
         return self.model_copy(update={"faults": (*self.faults, *faults), "drawn_from": self.chance})
 
     @property

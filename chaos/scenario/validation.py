@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
     number: int
     fault: Fault
     root: int | None
-    """Times count from the steady state, or from when this fault comes: nobody knows when that is."""
+    """Times count from the steady state, or from when this fault comes, which is not known before."""
     start: float
     end: float
     """Infinite: for ever."""

@@ -208,7 +208,7 @@ class Partition(LinkFault):
                       f"nothing came through for {show_seconds(min(silent))}")
 
     def ends_connections(self) -> bool:
-        """Both ways: they break. One way: they stand, and nobody is told."""
+        """Return whether connections end: cut both ways they break; cut one way they stand, and no node hears of it."""
         return self.direction == "both"
 
     def mutes_target(self) -> bool:

@@ -77,7 +77,8 @@ class _Possible:
         return _together(self._begins_with, made.values(), len(moments))
 
     def in_the_name_of(self, node: Node) -> float:
-        """What an impostor may have claimed in this process' name: it is told that, and adds its own steps to it."""
+        """Return the tokens that an impostor may have claimed in this process' name: the process hears of them, and
+        adds its own steps to them."""
         return self._claimed[node][1] if node in self._claimed else 0.0
 
 
