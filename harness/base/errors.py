@@ -23,8 +23,8 @@ NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 
 def printable(text: str) -> str:
-    """The same, with a visible escape for everything that a terminal would obey, or not show."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """Return the text with a visible escape for every character that a terminal would obey or not show."""
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def all_printable(content: Any) -> Any:

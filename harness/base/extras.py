@@ -22,13 +22,15 @@ class MissingExtraError(UserError):
 
 
 def lacking(package: str, extra: Extra, what: str) -> str:
-    """What to install for `what`, as a sentence; empty where the package is there. Imports nothing. A folder of that
-    name on the path, as many projects have a `docker`, is none."""
+    """Return a sentence that says what to install for `what`, or an empty string where the package is installed.
+
+    Nothing is imported. A plain folder of the package's name on the path, such as a project's `docker`, does not count.
+    """
     try:
-        found = find_spec(package)
+        spec = find_spec(package)
     except ModuleNotFoundError:  # nor is what it is a part of
-        found = None
-    if found is not None and found.origin is not None:
+        spec = None
+    if spec is not None and spec.origin is not None:
         return ""
     return f"{what} needs {package}, which is not installed: {installing(extra)}"
 

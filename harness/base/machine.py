@@ -216,12 +216,12 @@ def _processors() -> tuple[float, float, float]:
 
 
 def _kilobytes(file: str, *names: str) -> list[int]:
-    """Numbers of /proc/meminfo or /proc/vmstat; 0 where the kernel does not say."""
+    """Return the named values of /proc/meminfo or /proc/vmstat, in the file's units; 0 where the kernel gives none."""
     try:
-        found = {words[0]: words[1] for words in map(str.split, Path(f"/proc/{file}").read_text().splitlines())}
+        values = {words[0]: words[1] for words in map(str.split, Path(f"/proc/{file}").read_text().splitlines())}
     except OSError:
-        found = {}
-    return [int(found.get(name, 0)) for name in names]
+        values = {}
+    return [int(values.get(name, 0)) for name in names]
 
 
 def _waited(what: str) -> float:

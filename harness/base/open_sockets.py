@@ -16,17 +16,17 @@ class OpenSockets:
         self._open: dict[socket.socket, None] = {}  # in the order in which they came
         self._guard = threading.Lock()
 
-    def enter(self, one: socket.socket) -> None:
-        """It was accepted."""
+    def enter(self, connection: socket.socket) -> None:
+        """Keep a connection that was accepted; where `most` are open, the oldest is shut down first."""
         with self._guard:
             if len(self._open) >= self._most:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
                 with suppress(OSError):  # it has hung up itself
                     oldest.shutdown(socket.SHUT_RDWR)
-            self._open[one] = None
+            self._open[connection] = None
 
-    def leave(self, one: socket.socket) -> None:
-        """It is about to be closed: from now on it is shut down no more, whoever gets its descriptor."""
+    def leave(self, connection: socket.socket) -> None:
+        """Forget a connection that is about to be closed, so that its descriptor, used again, is never shut down."""
         with self._guard:
-            self._open.pop(one, None)
+            self._open.pop(connection, None)

@@ -36,15 +36,15 @@ def state(pid: int) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process's threads have started."""
-    found = []
+    """Return the pids of the processes that a process's threads have started; empty where it is gone."""
+    pids = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):  # the thread has ended
-                found += [int(child) for child in (thread / "children").read_text().split()]
+                pids += [int(child) for child in (thread / "children").read_text().split()]
     except OSError:
         return []
-    return found
+    return pids
 
 
 def parent(pid: int) -> int:
@@ -54,12 +54,13 @@ def parent(pid: int) -> int:
 
 
 def words(pid: int) -> list[str]:
-    """Those of a process' command line, and `NAME=VALUE` of its environment; none where it is not ours to ask."""
-    found = []
+    """Return the words of a process's command line, and its environment as `NAME=VALUE`; what can't be read is left
+    out."""
+    entries = []
     for file in ("cmdline", "environ"):
         with suppress(OSError):
-            found += Path(f"/proc/{pid}/{file}").read_bytes().decode("utf-8", "replace").split("\0")
-    return found
+            entries += Path(f"/proc/{pid}/{file}").read_bytes().decode("utf-8", "replace").split("\0")
+    return entries
 
 
 def cpu_seconds(pid: int) -> float:
@@ -69,13 +70,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def cpu_seconds_of_family(pids: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Of each of several processes the same, and what the children used that it has waited for."""
-    found, tick = {}, 1 / os.sysconf("SC_CLK_TCK")
+    """Return by pid the processor seconds of each process, and those of the children that it has waited for."""
+    seconds, tick = {}, 1 / os.sysconf("SC_CLK_TCK")
     for pid in pids:
         if stat := _stat(pid):
             user, system, user_of_children, system_of_children = map(int, stat[11:15])
-            found[pid] = tick * (user + system), tick * (user_of_children + system_of_children)
-    return found
+            seconds[pid] = tick * (user + system), tick * (user_of_children + system_of_children)
+    return seconds
 
 
 def disk_bytes_of_family(pids: Iterable[int]) -> int:
@@ -100,12 +101,12 @@ def memory_of_family(pids: Iterable[int]) -> int:
 
 
 def family(pid: int) -> list[int]:
-    """A process, and all that is below it."""
-    found, todo = [], [pid]
+    """Return the pids of a process and of all its descendants, the process first."""
+    pids, todo = [], [pid]
     while todo:
-        found.append(todo.pop())
-        todo += children(found[-1])
-    return found
+        pids.append(todo.pop())
+        todo += children(pids[-1])
+    return pids
 
 
 def file_limits(pid: int) -> tuple[int, int] | None:
@@ -129,12 +130,12 @@ def carries(pid: int, token: str) -> bool:
 
 
 def with_token(token: str) -> list[Identity]:
-    """Every living process that carries the token."""
-    found = []
+    """Return every living process that carries the token."""
+    carriers = []
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and (who := identity(int(entry))) and carries(who.pid, token):
-            found.append(who)
-    return found
+        if entry.isdigit() and (process := identity(int(entry))) and carries(process.pid, token):
+            carriers.append(process)
+    return carriers
 
 
 class Carriers:
@@ -151,9 +152,9 @@ class Carriers:
         return [pid for pid, ours in self._carries.items() if ours]
 
 
-def send(who: Identity, token: str, number: signal.Signals) -> bool:
-    """Signal exactly this process, if it is still there and carries the token; whether it was signalled."""
-    with handle(who, token) as descriptor:
+def send(process: Identity, token: str, number: signal.Signals) -> bool:
+    """Signal exactly this process if it still lives and carries the token; return whether it was signalled."""
+    with handle(process, token) as descriptor:
         if descriptor is None:
             return False
         try:
@@ -164,36 +165,36 @@ def send(who: Identity, token: str, number: signal.Signals) -> bool:
 
 
 @contextmanager
-def handle(who: Identity, token: str) -> Iterator[int | None]:
-    """A pidfd of exactly this process; None where it is gone or is not ours.
+def handle(process: Identity, token: str) -> Iterator[int | None]:
+    """Yield a pidfd of exactly this process; None where it is gone or does not carry the token.
 
     The descriptor is opened first and the process looked at afterwards, so that no other can slip in between.
     """
     try:
-        descriptor = os.pidfd_open(who.pid)
+        descriptor = os.pidfd_open(process.pid)
     except (OSError, OverflowError):
         yield None
         return
     try:
-        yield descriptor if identity(who.pid) == who and carries(who.pid, token) else None
+        yield descriptor if identity(process.pid) == process and carries(process.pid, token) else None
     finally:
         os.close(descriptor)
 
 
 def end_all(processes: Iterable[Identity], token: str, wait_s: float = 3.0) -> list[Identity]:
-    """SIGKILL these, and wait until they are gone; those that are still there afterwards."""
+    """Send SIGKILL to these processes and wait up to `wait_s` seconds for each; return those that still live."""
     targets = list(processes)
-    for who in targets:
-        send(who, token, signal.SIGKILL)
+    for process in targets:
+        send(process, token, signal.SIGKILL)
     left = []
-    for who in targets:
-        with handle(who, token) as descriptor:
+    for process in targets:
+        with handle(process, token) as descriptor:
             if descriptor is None:
                 continue
             poller = select.poll()
             poller.register(descriptor, select.POLLIN)
             if not poller.poll(wait_s * 1e3):
-                left.append(who)
+                left.append(process)
     return left
 
 

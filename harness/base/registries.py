@@ -81,31 +81,31 @@ class Point(NamedTuple):
 
 @lru_cache
 def _installed() -> Mapping[str, Sequence[EntryPoint]]:
-    """Every entry point of this environment, by group: reading one group's takes as long as reading all."""
-    found: dict[str, list[EntryPoint]] = {}
+    """Return every entry point of this environment, by group: reading one group takes as long as reading all."""
+    by_group: dict[str, list[EntryPoint]] = {}
     for distribution in distributions():
         for point in distribution.entry_points:
-            found.setdefault(point.group, []).append(point)
-    return found
+            by_group.setdefault(point.group, []).append(point)
+    return by_group
 
 
 @lru_cache
 def points(group: str) -> Sequence[Point]:
-    """The entry points of a group, ours first, then by distribution; nothing is imported.
+    """Return the entry points of a group, ours first, then by distribution; nothing is imported.
 
     Raises:
         ProviderError: our own package is installed from sources that did not have this group yet.
     """
     names: dict[int, str] = {}  # a distribution's name takes parsing its metadata
-    found: dict[tuple[str, str], Point] = {}
+    first_points: dict[tuple[str, str], Point] = {}
     for entry in _installed().get(group, ()):  # the first of a name hides the others, as it is with imports
         key = id(entry.dist)
         distribution = names.get(key) or names.setdefault(key, entry.dist.name if entry.dist else "an unknown package")
-        found.setdefault((distribution, entry.name), Point(entry.name, entry, distribution))
-    if not any(distribution == OURS for distribution, _ in found):
+        first_points.setdefault((distribution, entry.name), Point(entry.name, entry, distribution))
+    if not any(distribution == OURS for distribution, _ in first_points):
         raise ProviderError(f"{OURS} is installed, but not these sources of it: nothing is registered under {group!r}; "
                             f"install it again (`make setup`, or `pip install --editable .`)")
-    return sorted(found.values(), key=lambda point: (point.distribution != OURS, point.distribution))
+    return sorted(first_points.values(), key=lambda point: (point.distribution != OURS, point.distribution))
 
 
 def forget() -> None:
@@ -116,17 +116,16 @@ def forget() -> None:
 
 @lru_cache
 def offers(group: str) -> Offers:
-    """Import what stands behind each entry point of a group. One that can't be imported is listed, and the others are
-    used.
+    """Import each entry point of a group. Return what they provide, and those that can't be imported as broken.
 
     Raises:
         ProviderError: as `points`; or one of our own can't be imported.
     """
     loaded = [_load(point) for point in points(group)]
-    broken = [one for one in loaded if isinstance(one, Broken)]
-    if ours := [one for one in broken if one.provider.ours]:
+    broken = [entry for entry in loaded if isinstance(entry, Broken)]
+    if ours := [entry for entry in broken if entry.provider.ours]:
         raise ProviderError("; ".join(map(str, ours)))
-    return Offers([one for one in loaded if isinstance(one, Provided)], broken)
+    return Offers([entry for entry in loaded if isinstance(entry, Provided)], broken)
 
 
 def one_offer(group: str, what: str, name: str) -> Provided:
@@ -169,8 +168,8 @@ def _load(point: Point) -> Provided | Broken:
         return Broken(point.name, point.provider, f"{type(error).__name__}: {error}")
 
 
-def _twice(what: str, name: str, one: Provider, other: Provider) -> ProviderError:
-    return ProviderError(f"the {what} {name!r} comes from two packages, {one} and {other}: uninstall one of them")
+def _twice(what: str, name: str, provider: Provider, other: Provider) -> ProviderError:
+    return ProviderError(f"the {what} {name!r} comes from two packages, {provider} and {other}: uninstall one of them")
 
 
 class Registry(Mapping[str, T]):
@@ -189,41 +188,41 @@ class Registry(Mapping[str, T]):
         return self._one(name)[0]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
+        return iter(self._entries())
 
     def __len__(self) -> int:
-        return len(self._found())
+        return len(self._entries())
 
     def provider(self, name: str) -> str:
         """The package that it comes from, with its version."""
         return str(self._one(name)[1])
 
     def foreign(self) -> dict[str, T]:
-        """What comes from other packages."""
-        return {name: one for name, (one, provider) in self._found().items() if not provider.ours}
+        """Return what other packages provide, by name."""
+        return {name: content for name, (content, provider) in self._entries().items() if not provider.ours}
 
     def broken(self) -> list[str]:
-        """Providers that can't be loaded, and why: what they would have provided is missed."""
-        return [str(one) for one in offers(self._group).broken]
+        """Return a sentence for each provider that can't be loaded: what it provides is missing."""
+        return [str(entry) for entry in offers(self._group).broken]
 
     def _one(self, name: str) -> tuple[T, Provider]:
         if self._one_each and name not in self._known:
             named = [point for point in points(self._group) if point.name == name]
             if len(named) == 1 and isinstance(provided := _load(named[0]), Provided):
                 return dict(self._contents(provided))[name], provided.provider
-        return self._found()[name]
+        return self._entries()[name]
 
-    def _found(self) -> dict[str, tuple[T, Provider]]:
-        there = offers(self._group)
-        if there is not self._of:
-            self._known, self._of = self._collected(there), there
+    def _entries(self) -> dict[str, tuple[T, Provider]]:
+        current = offers(self._group)
+        if current is not self._of:
+            self._known, self._of = self._collected(current), current
         return self._known
 
-    def _collected(self, there: Offers) -> dict[str, tuple[T, Provider]]:
-        found: dict[str, tuple[T, Provider]] = {}
-        for one in there.provided:
-            for name, content in self._contents(one):
-                if name in found and found[name][0] is not content:
-                    raise _twice(self._what, name, found[name][1], one.provider)
-                found[name] = content, one.provider
-        return found
+    def _collected(self, current: Offers) -> dict[str, tuple[T, Provider]]:
+        collected: dict[str, tuple[T, Provider]] = {}
+        for provided in current.provided:
+            for name, content in self._contents(provided):
+                if name in collected and collected[name][0] is not content:
+                    raise _twice(self._what, name, collected[name][1], provided.provider)
+                collected[name] = content, provided.provider
+        return collected

@@ -15,8 +15,8 @@ else:
 
         def __getattr__(self, name: str) -> Any:
             import numpy
-            vars(self)[name] = found = getattr(numpy, name)
-            return found
+            vars(self)[name] = attribute = getattr(numpy, name)
+            return attribute
 
     np = _LateNumpy()
 

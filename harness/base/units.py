@@ -29,10 +29,10 @@ _BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def _quantity(text: str, units: dict[str, float], what: str, example: str) -> float:
-    found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[A-Za-z]+(?:/s)?)\s*", text)
-    if not found or found["unit"] not in units:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[A-Za-z]+(?:/s)?)\s*", text)
+    if not match or match["unit"] not in units:
         raise ValueError(f"{text!r} is not a {what}: write it like {example}")
-    value = float(found["number"]) * units[found["unit"]]
+    value = float(match["number"]) * units[match["unit"]]
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is too large for a {what}: write it like {example}")
     return value
@@ -66,14 +66,14 @@ def long_seconds(value: Any) -> Any:
 
 
 def count(value: Any) -> Any:
-    """A count from `12B`, `1.2M`, `150k` or 1200000.
+    """Return the count that `12B`, `1.2M`, `150k` or 1200000 stands for; what is not a string comes back unchanged.
 
     Raises:
         ValueError: it is no whole number.
     """
     if isinstance(value, str):
-        found = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[kMB]?)\s*", value)
-        whole = float(found["number"]) * _MULTIPLES[found["unit"]] if found else math.inf
+        match = re.fullmatch(rf"\s*{_NUMBER}\s*(?P<unit>[kMB]?)\s*", value)
+        whole = float(match["number"]) * _MULTIPLES[match["unit"]] if match else math.inf
         if not math.isfinite(whole) or whole != round(whole):
             raise ValueError(f"{value!r} is not a count: write it like 4096, 150k or 1.2M")
         return round(whole)
@@ -103,22 +103,30 @@ def size(value: Any) -> Any:
 
 
 def steps(value: Any) -> Any:
-    """A count of inner steps from `600 steps` or 600."""
+    """Return the inner steps of `600 steps` or 600; what is not a string comes back unchanged.
+
+    Raises:
+        ValueError: the text is no number of steps.
+    """
     if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+)\s*(?:steps?)?\s*", value)
-        if not found:
+        match = re.fullmatch(r"\s*(\d+)\s*(?:steps?)?\s*", value)
+        if not match:
             raise ValueError(f"{value!r} is not a number of steps: write it like 600 steps")
-        return int(found[1])
+        return int(match[1])
     return value
 
 
 def share(value: Any) -> Any:
-    """A share of one from `80%` or 0.8; margins may be above 100%."""
+    """Return the share, 0.8 for `80%` or 0.8; margins may be above 1. What is not a string comes back unchanged.
+
+    Raises:
+        ValueError: the text is no percentage.
+    """
     if isinstance(value, str):
-        found = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*", value)
-        if not found:
+        match = re.fullmatch(rf"\s*{_NUMBER}\s*%\s*", value)
+        if not match:
             raise ValueError(f"{value!r} is not a share: write it like 80% or 0.8")
-        return float(found["number"]) / 100
+        return float(match["number"]) / 100
     return value
 
 

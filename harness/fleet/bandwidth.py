@@ -64,9 +64,9 @@ def decoupled(exchange: Exchange) -> Needed:
 
 
 def at_the_syncer(exchange: Exchange) -> Needed:
-    """Of the site where the syncer is: it hears of every learner, and tells all of them."""
-    one = decoupled(exchange)
-    return Needed(exchange.sites * one.down, exchange.sites * one.up)
+    """Return what the syncer's own site needs, in Gbit/s: it exchanges with every site."""
+    per_site = decoupled(exchange)
+    return Needed(exchange.sites * per_site.down, exchange.sites * per_site.up)
 
 
 class Published(NamedTuple):

@@ -11,12 +11,12 @@ _FEW = 4096
 
 
 def followed(following: Indices) -> Indices:
-    """The places that are met from 0 on, ascending. `following`: of each place the next one, which is further on; from
-    `len(following)` on there is none.
+    """Return the places that a walk from place 0 meets, ascending. `following`: for each place the next one, which is
+    further on; the walk ends at a next place of `len(following)` or more.
 
-    A walk, place by place, where there are few. Else the places are cut into blocks, all of which are walked at the
-    same time, each from its own beginning; then each is put right from where the block before really led to. Two walks
-    that meet stay together, and they soon meet.
+    Few places are walked one by one. More are cut into blocks, all of which are walked at the same time, each from its
+    own beginning; then each block is put right from the place that the block before really led to. Two walks that meet
+    stay together, and they soon meet.
     """
     if len(following) < _FEW:
         return _walked(following)
@@ -28,8 +28,8 @@ def followed(following: Indices) -> Indices:
     while len(walking):
         here = at[walking]
         met[here] = True
-        at[walking] = there = following[here]
-        walking = walking[there < limits[walking]]
+        at[walking] = successors = following[here]
+        walking = walking[successors < limits[walking]]
     _put_right(following, starts.tolist(), limits.tolist(), at.tolist(), met)
     return np.flatnonzero(met)
 

@@ -85,27 +85,27 @@ class Accounts:
 
 
 def trained(rules: Rules, slices: int, at_first: int, events: Events, horizon: float) -> Accounts:
-    """Of a group of so many slices, of which `at_first` are there at the beginning; the horizon is in seconds."""
+    """Return the accounts of a group of `slices`, of which `at_first` are present at the start; `horizon`: seconds."""
     times = np.concatenate([[0.0], events.times, [horizon]])  # at the beginning it may have too few to train
     steps = np.concatenate([[0], events.steps, [0]]).astype(np.int8)
-    there = at_first + np.cumsum(steps, dtype=np.float64)
-    present = _Integral(times, there if rules.fixed is None else np.full(len(times), float(rules.fixed)))
-    pauses = _pauses(rules, times, steps, there)
+    counts = at_first + np.cumsum(steps, dtype=np.float64)
+    present = _Integral(times, counts if rules.fixed is None else np.full(len(times), float(rules.fixed)))
+    pauses = _pauses(rules, times, steps, counts)
     begins, ends, lost = times[pauses.begins], pauses.ends, steps[pauses.begins] < 0
     stood = present.of(pauses)
-    found = Accounts(stood=(begins, ends), shrinking=float(stood[lost].sum()), growing=float(stood[~lost].sum()))
-    at_work = present.all - found.shrinking - found.growing
-    found.away = slices * horizon - present.all
+    accounts = Accounts(stood=(begins, ends), shrinking=float(stood[lost].sum()), growing=float(stood[~lost].sum()))
+    at_work = present.all - accounts.shrinking - accounts.growing
+    accounts.away = slices * horizon - present.all
     if events.slower is None:
         nominal, made = present.times(rules.pace), at_work * rules.pace
     else:
         stragglers = np.cumsum(np.concatenate([[0], events.slower, [0]]), dtype=np.int64) > 0
         nominal = present.times(rules.pace * np.where(stragglers, rules.straggler, 1.0))
         made = nominal.all - float(nominal.of(pauses).sum())
-    found.slow, found.useful = at_work - made, made
+    accounts.slow, accounts.useful = at_work - made, made
     if rules.checkpoint_every:
-        _take_void(found, rules, nominal, begins, ends, horizon)
-    return found
+        _take_void(accounts, rules, nominal, begins, ends, horizon)
+    return accounts
 
 
 class _Pauses(NamedTuple):
@@ -145,13 +145,13 @@ class _Integral:
         return sums
 
 
-def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> _Pauses:
+def _pauses(rules: Rules, times: Floats, steps: Signs, counts: Floats) -> _Pauses:
     stopping = steps != 0 if rules.after_return else steps < 0
     stopping[0] = bool(rules.needed)  # at the beginning there may be too few
     stops = np.flatnonzero(stopping)
     after = np.array([0.0, rules.after_return, rules.after_loss])  # by the step: 0, 1, -1
     ends = times[stops] + after[steps[stops]]
-    if rules.needed and (few := there < rules.needed).any():
+    if rules.needed and (few := counts < rules.needed).any():
         ends = _with_enough(rules, times, few, ends)
     ends = np.minimum(ends, times[-1])
     later = np.searchsorted(times, ends)  # the first event that is not before the end
@@ -162,34 +162,35 @@ def _pauses(rules: Rules, times: Floats, steps: Signs, there: Floats) -> _Pauses
 
 
 def _with_enough(rules: Rules, times: Floats, few: NDArray[np.bool_], ends: Floats) -> Floats:
-    """Pauses go on until there are as many slices as are needed, and the group has begun again."""
+    """Return the pauses' ends, put off until enough slices are present and the group has begun again."""
     horizon = times[-1]
     comes = np.flatnonzero(few[:-1] & ~few[1:]) + 1  # with these events there are enough again
-    trains = np.append(times[comes] + rules.again, horizon)  # never, after the last
-    nobody = len(comes)
+    trains = np.append(times[comes] + rules.again, horizon)  # the last: the group never trains again
+    never = len(comes)
 
     def awaited(moments: Floats) -> Indices:
-        """For whom a group that wants to train at these moments waits, as a place in `trains`; -1: for nobody."""
+        """Return the place in `trains` that a group waits for when it wants to train at these moments; -1: none."""
         at = np.searchsorted(times, moments, side="right") - 1
         return np.where(few[at] & (moments < horizon), np.searchsorted(comes, at, side="right"), -1)
 
     following = awaited(trains[:-1])
-    resolved = np.append(np.where(following < 0, np.arange(nobody), following), nobody)
+    resolved = np.append(np.where(following < 0, np.arange(never), following), never)
     while not np.array_equal(further := resolved[resolved], resolved):  # twice as far each time
         resolved = further
     waits_for = awaited(ends)
     return np.where(waits_for < 0, ends, trains[resolved[waits_for]])
 
 
-def _take_void(found: Accounts, rules: Rules, nominal: _Integral, begins: Floats, ends: Floats, horizon: float) -> None:
-    """Take what was made since the last checkpoint, and what checkpoints cost, from what is useful. What the last
-    stretch has made is not lost: nothing ended it."""
+def _take_void(accounts: Accounts, rules: Rules, nominal: _Integral, begins: Floats, ends: Floats,
+               horizon: float) -> None:
+    """Move from `useful` to `lost` what was made since the last checkpoint, and to `checkpointing` what checkpoints
+    cost. What the last stretch has made is not lost: nothing ended it."""
     froms, tos = np.concatenate([[0.0], ends]), np.concatenate([begins, [horizon]])
     lasted, made = tos - froms, nominal.until(tos) - nominal.until(froms)
     each = rules.checkpoint_every + rules.checkpoint_cost
     whole = np.floor(lasted / each)
     whole[-1] = lasted[-1] / each
     a_second = np.divide(made, lasted, out=np.zeros_like(lasted), where=lasted > 0)
-    found.useful = float((a_second * whole).sum()) * rules.checkpoint_every
-    found.checkpointing = float((a_second * whole).sum()) * rules.checkpoint_cost
-    found.lost = float(made.sum()) - found.useful - found.checkpointing
+    accounts.useful = float((a_second * whole).sum()) * rules.checkpoint_every
+    accounts.checkpointing = float((a_second * whole).sum()) * rules.checkpoint_cost
+    accounts.lost = float(made.sum()) - accounts.useful - accounts.checkpointing

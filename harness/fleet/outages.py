@@ -24,22 +24,25 @@ class Course(NamedTuple):
 
 
 def drawn_course(slices: int, in_service_s: float, away_s: float, shape: float, horizon: float, seed: int) -> Course:
-    """A fleet that has been in service for long. `in_service_s`, `away_s`: mean seconds, the first of a Weibull
-    distribution of that shape, the second exponential. Work and memory grow with the number of events."""
+    """Return the course of a fleet that has been in service for long, up to `horizon` seconds.
+
+    `in_service_s`, `away_s`: mean seconds, the first of a Weibull distribution of that shape, the second of an
+    exponential one. Work and memory grow with the number of events.
+    """
     chance, life = np.random.default_rng([seed, 0]), _Life(in_service_s, shape)
     away = chance.random(slices) >= in_service_s / (in_service_s + away_s)
     back = chance.exponential(away_s, slices) * away
     at = np.where(away, back + life.whole(slices, chance), life.left(slices, chance))
-    who = np.arange(slices)
-    lost, found, whose = [], [], []
-    while len(who := who[within := at < horizon]):
-        until = at[within] + chance.exponential(away_s, len(who))
+    losing = np.arange(slices)
+    lost, returned, whose = [], [], []
+    while len(losing := losing[within := at < horizon]):
+        until = at[within] + chance.exponential(away_s, len(losing))
         lost.append(at[within])
-        found.append(until)
-        whose.append(who)
-        at = until + life.whole(len(who), chance)
+        returned.append(until)
+        whose.append(losing)
+        at = until + life.whole(len(losing), chance)
     losers = np.concatenate([np.zeros(0, np.intp), *whose])
-    losses, returns = (np.concatenate([np.zeros(0), *times]) for times in (lost, found))
+    losses, returns = (np.concatenate([np.zeros(0), *times]) for times in (lost, returned))
     if away_s:
         times = np.concatenate([losses, returns, back[away]])
         slices_of = np.concatenate([losers, losers, np.flatnonzero(away)])
@@ -52,10 +55,10 @@ def drawn_course(slices: int, in_service_s: float, away_s: float, shape: float, 
 
 
 def _by_time(times: Floats, horizon: float) -> NDArray[np.intp]:
-    """The places of those before the horizon, by time. Small integers are sorted by radix, and what is nearly sorted is
-    sorted quickly: together that takes half as long as one sort."""
-    there = np.flatnonzero(times < horizon)
-    roughly = there[np.argsort((times[there] * (65_535 / horizon)).astype(np.uint16), kind="stable")]
+    """Return the indices of the times before the horizon, by time. Small integers are sorted by radix, and what is
+    nearly sorted is sorted quickly: together that takes half as long as one sort."""
+    places = np.flatnonzero(times < horizon)
+    roughly = places[np.argsort((times[places] * (65_535 / horizon)).astype(np.uint16), kind="stable")]
     return roughly[np.argsort(times[roughly], kind="stable")]
 
 

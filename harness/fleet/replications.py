@@ -75,7 +75,7 @@ TRIALS = Task(try_all, Trial, Tried)
 
 def replicated(fleets: Sequence[Fleet], horizon: float, count: int, seed: int, workers: Workers[Trial, Tried]
                ) -> list[Summary]:
-    """So many replications of each fleet; the results depend on the seed alone.
+    """Return a summary of `count` replications of each fleet; the results depend on the seed alone.
 
     Raises:
         FleetError: one has more events than can be held.
@@ -83,8 +83,8 @@ def replicated(fleets: Sequence[Fleet], horizon: float, count: int, seed: int, w
     for fleet in fleets:
         _affordable(fleet, horizon)
     jobs = [Trial(number=number, fleets=tuple(fleets), horizon=horizon, seed=seed + number) for number in range(count)]
-    tried = sorted(workers.run(jobs), key=lambda one: one.number)
-    return [_summed_up(fleet, [one.outcomes[index] for one in tried]) for index, fleet in enumerate(fleets)]
+    tried = sorted(workers.run(jobs), key=lambda trial: trial.number)
+    return [_summed_up(fleet, [trial.outcomes[index] for trial in tried]) for index, fleet in enumerate(fleets)]
 
 
 def _affordable(fleet: Fleet, horizon: float) -> None:
@@ -96,11 +96,12 @@ def _affordable(fleet: Fleet, horizon: float) -> None:
 
 
 def _summed_up(fleet: Fleet, outcomes: Sequence[Outcome]) -> Summary:
-    states = {name: mean(one.states[name] for one in outcomes) for name in outcomes[0].states}
+    states = {name: mean(outcome.states[name] for outcome in outcomes) for name in outcomes[0].states}
     return Summary(
-        fleet=fleet, goodput=estimate([one.goodput for one in outcomes]),
-        uptime=estimate([one.uptime for one in outcomes]), capacity=estimate([one.capacity for one in outcomes]),
-        states=states, interruptions=mean(one.interruptions for one in outcomes))
+        fleet=fleet, goodput=estimate([outcome.goodput for outcome in outcomes]),
+        uptime=estimate([outcome.uptime for outcome in outcomes]),
+        capacity=estimate([outcome.capacity for outcome in outcomes]),
+        states=states, interruptions=mean(outcome.interruptions for outcome in outcomes))
 
 
 def estimate(values: Sequence[float]) -> Estimate:

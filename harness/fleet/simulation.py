@@ -39,20 +39,20 @@ class Outcome(BaseModel):
 
 
 def simulate(fleet: Fleet, horizon: float, seed: int) -> Outcome:
-    """One replication of so many seconds. What it costs grows with the number of interruptions. Fleets that differ in
-    what they make of an interruption alone have the same ones at the same seed."""
+    """Simulate one replication of `horizon` seconds. What it costs grows with the number of interruptions. Fleets that
+    differ only in how they handle an interruption have the same interruptions at the same seed."""
     slices = fleet.slices + ((fleet.spares or 0) if fleet.mode == "data_parallel" else 0)
     course = _course(slices, fleet.slice_mtbf, fleet.away_s, fleet.shape, horizon, seed)
     chance = np.random.default_rng([seed, 1])
     group_of = np.arange(slices) * fleet.groups // slices
-    sizes, there = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))
+    sizes, present = (np.bincount(group_of, weights, fleet.groups) for weights in (None, course.at_first))
     total, stood = dict.fromkeys(STATES, 0.0), []
     for group, (times, steps) in enumerate(_by_group(course, group_of, fleet.groups)):
         size = fleet.slices if fleet.groups == 1 else int(sizes[group])
         chips = size * fleet.chips / fleet.slices
         rules = rules_of(fleet, size, _pace(fleet, chips, chance))
         events = _with_stragglers(fleet, chips, times, steps, horizon, chance)
-        done = trained(rules, size, int(there[group]), events, horizon)
+        done = trained(rules, size, int(present[group]), events, horizon)
         total = {name: before + getattr(done, name) for name, before in total.items()}
         stood.append(done.stood)
     states = {name: seconds / (fleet.slices * horizon) for name, seconds in total.items()}
@@ -114,9 +114,9 @@ def _uptime(stood: Sequence[Intervals], groups: int, quorum: int, horizon: float
     return 1 - float(until.sum() - from_now.sum()) / horizon
 
 
-def _overlaps(one: Intervals, other: Intervals) -> Intervals:
-    """What is in both; of each the intervals are apart, and ascending."""
-    (begins, ends), (others, other_ends) = one, other
+def _overlaps(intervals: Intervals, other: Intervals) -> Intervals:
+    """Return the overlaps of two lists of intervals; within each list, intervals are disjoint and ascending."""
+    (begins, ends), (others, other_ends) = intervals, other
     first, last = np.searchsorted(other_ends, begins, side="right"), np.searchsorted(others, ends)
     counts = np.maximum(last - first, 0)
     mine = np.repeat(np.arange(len(begins)), counts)

@@ -227,8 +227,8 @@ _ROUTES: tuple[tuple[str, dict[str, _Route]], ...] = (
 
 def _route(method: str, path: str) -> tuple[_Route, list[str]]:
     for pattern, methods in _ROUTES:
-        if found := re.fullmatch(pattern, path.partition("?")[0]):
-            return methods.get(method, Api._wrong_method), [unquote(name) for name in found.groups()]
+        if match := re.fullmatch(pattern, path.partition("?")[0]):
+            return methods.get(method, Api._wrong_method), [unquote(name) for name in match.groups()]
     return Api._no_page, []
 
 

@@ -151,7 +151,7 @@ class Links:
             self._expect(asked, {"enabled": True, "toxics": []}, shown)
 
     def carried(self) -> dict[str, int]:
-        """Bytes that each link has taken from both of its sides, deleted links included.
+        """Return the bytes that each link has received from both of its sides, by link, deleted links included.
 
         The real server counts a connection when it ends, and only with `-proxy-metrics`; without that the table is
         empty.
@@ -165,19 +165,19 @@ class Links:
             if error.status == 404:
                 return {}
             raise
-        found: dict[str, int] = {}
+        received: dict[str, int] = {}
         for proxy, count in re.findall(_RECEIVED, text):
-            found[proxy] = found.get(proxy, 0) + int(float(count))
-        return found
+            received[proxy] = received.get(proxy, 0) + int(float(count))
+        return received
 
     def version(self) -> str:
-        """The server's version, as it tells it.
+        """Return the version that the server reports.
 
         Raises:
             LinkError: see `Links`.
         """
-        told = self._send("GET", "/version", "tell its version")
-        return str(told["version"] if isinstance(told, dict) and "version" in told else told)
+        answer = self._send("GET", "/version", "tell its version")
+        return str(answer["version"] if isinstance(answer, dict) and "version" in answer else answer)
 
     def _toxics(self, link: str, asked: str) -> list[Toxic]:
         listed = self._send("GET", f"{_path(link)}/toxics", asked)

@@ -52,10 +52,10 @@ class Consumer:
     """
 
     def __init__(self, api: str, timeout_s: float) -> None:
-        found = re.fullmatch(_ADDRESS, api)
-        if not found:
+        match = re.fullmatch(_ADDRESS, api)
+        if not match:
             raise LinkError(f"{api!r} is not the address of a link server: write it like 127.0.0.1:8474")
-        self._host, self._port = found["host"], int(found["port"])
+        self._host, self._port = match["host"], int(match["port"])
         self._timeout_s = timeout_s
 
     def send(self, method: str, path: str, asked: str, body: Any = None, *,

@@ -41,26 +41,30 @@ class Catcher(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, folder: Path, token: str, way: Way, *, there: str = "") -> None:
-        """The library is built into `folder`. `token`: of the run, which whoever asks must know. `way` is called in a
-        thread of each connection; what it raises is in `failure`. `there`: where containers find `folder`: the socket
-        is a file in it then, else it has a name of this machine's."""
+    def __init__(self, folder: Path, token: str, way: Way, *, mounted_at: str = "") -> None:
+        """The library is built into `folder`. `token`: the run's, which every request must carry. `way` is called in a
+        thread of each connection; what it raises is in `failure`. `mounted_at`: where containers find `folder`: the
+        socket is a file in it then; empty: the socket has an abstract name on this machine.
+
+        Raises:
+            ClusterError: the library can't be built, or not preloaded from this folder.
+        """
         self.failure: Exception | None = None
         self.loaded: set[str] = set()
         """Nodes that have loaded the library: with a socket that is a file they say so."""
         self._way, self._token = way, token
         library = (folder / _LIBRARY).resolve()
-        if not there and any(mark in str(library) for mark in " :"):
+        if not mounted_at and any(mark in str(library) for mark in " :"):
             raise ClusterError(f"peers: caught: there is a space or a colon in {str(folder)!r}, and no library can be "
                                f"preloaded from there: run it in another one")
         _build(library)
-        self._file = library.with_name(_SOCKET) if there else None
-        self._library, self._name = (f"{there}/{_LIBRARY}", f"{there}/{_SOCKET}") if there else (
+        self._file = library.with_name(_SOCKET) if mounted_at else None
+        self._library, self._name = (f"{mounted_at}/{_LIBRARY}", f"{mounted_at}/{_SOCKET}") if mounted_at else (
             str(library), f"diloco-chaos-{token}")
         with _short(library.parent) as short:
-            super().__init__(f"{short}/{_SOCKET}" if there else f"\0{self._name}", _Answer)
+            super().__init__(f"{short}/{_SOCKET}" if mounted_at else f"\0{self._name}", _Answer)
         if self._file:
-            self._file.chmod(0o666)  # who asks in a container is somebody else; the token is what counts
+            self._file.chmod(0o666)  # requests from a container come from another user; the token is what counts
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True, name="catcher")
         self._thread.start()
 

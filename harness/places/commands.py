@@ -70,11 +70,11 @@ class Commands:
             self._wait_ready(spec, program)
 
     def started(self, spec: NodeSpec, program: Program, number: int) -> Started:
-        """What a process of a node is started with."""
-        found = {to: self._links.addresses[link_name(spec.name, to)] for to in program.talks_to}
+        """Return what a process of a node is started with."""
+        addresses = {to: self._links.addresses[link_name(spec.name, to)] for to in program.talks_to}
         if spec.name in self._nodes.ports:  # it may name itself
-            found[spec.name] = f"{self._addresses.found_at(spec.name)}:{self._nodes.ports[spec.name]}"
-        return program.started(self._own(spec, program, number), found, spec.failpoints)
+            addresses[spec.name] = f"{self._addresses.found_at(spec.name)}:{self._nodes.ports[spec.name]}"
+        return program.started(self._own(spec, program, number), addresses, spec.failpoints)
 
     def _own(self, spec: NodeSpec, program: Program, number: int) -> dict[str, str]:
         """What a command may say of its own node."""

@@ -28,35 +28,35 @@ def place_named(name: str) -> type[Place]:
 
 
 def places() -> Sequence[type[Place]]:
-    """All that can be used: ours first, each by its name. What can't hinders none of them; the doctor tells of it.
+    """Return every place that can be used: ours first, each by its name. The doctor reports those that can't.
 
     Raises:
         ProviderError: one of our own can't be loaded.
     """
-    found: dict[str, tuple[bool, type[Place]]] = {}
+    by_name: dict[str, tuple[bool, type[Place]]] = {}
     for provided, place in _usable():
-        found.setdefault(place.name, (not provided.provider.ours, place))
-    return [place for _, place in sorted(found.values(), key=lambda one: (one[0], one[1].name))]
+        by_name.setdefault(place.name, (not provided.provider.ours, place))
+    return [place for _, place in sorted(by_name.values(), key=lambda entry: (entry[0], entry[1].name))]
 
 
 def unusable() -> list[str]:
-    """What is registered as a place and is none, a sentence each."""
-    told = []
+    """Return a sentence for each thing that is registered as a place and is none."""
+    problems = []
     for provided in offers(GROUP).provided:
         try:
             _place(provided)
         except ProviderError as error:
-            told.append(str(error))
-    return told
+            problems.append(str(error))
+    return problems
 
 
 def options() -> Sequence[Option]:
-    """The options that places take, each once."""
-    found: dict[str, Option] = {}
+    """Return the options that places take, each once."""
+    by_name: dict[str, Option] = {}
     for place in places():
         for option in place.options:
-            found.setdefault(option.name, option)
-    return list(found.values())
+            by_name.setdefault(option.name, option)
+    return list(by_name.values())
 
 
 def refusal(place: Place, missing: Collection[Ability]) -> str:

@@ -15,16 +15,17 @@ _WORD = struct.Struct("=I")
 
 
 def listening(host: str, port: int) -> list[str]:
-    """What takes connections to this address: `socket:[INODE]`, as /proc/PID/fd has it; none of another machine's.
+    """Return the sockets that take connections to this address: `socket:[INODE]`, as /proc/PID/fd shows them; none of
+    another machine's.
 
     Raises:
         ValueError: `host` is no address.
     """
     wanted = ip_address(host)
-    found = [(at, name) for at, name in _listeners(port) if at == wanted or at.is_unspecified]
-    if not found or not _of_this_machine(wanted):
+    listeners = [(at, name) for at, name in _listeners(port) if at == wanted or at.is_unspecified]
+    if not listeners or not _of_this_machine(wanted):
         return []
-    return [name for at, name in found if at == wanted] or [name for _, name in found]
+    return [name for at, name in listeners if at == wanted] or [name for _, name in listeners]
 
 
 def connections(pid: int, port: int) -> int | None:

@@ -54,10 +54,11 @@ def heal(path: Path) -> list[Healed]:
     ours = with_token(token)
     left = end_all(ours, token)
     if ours:
-        did.append(Healed(f"{len(ours) - len(left)} processes ended: {', '.join(str(who.pid) for who in ours)}"))
+        pids = ", ".join(str(process.pid) for process in ours)
+        did.append(Healed(f"{len(ours) - len(left)} processes ended: {pids}"))
     did += [Healed(f"process {process.pid} does not end", undone=False) for process in left]
     _undo_all([undo for undo in owed.undos if undo.last], token, did)
-    if all(one.undone for one in did):
+    if all(healed.undone for healed in did):
         path.unlink(missing_ok=True)
     return did
 
@@ -83,7 +84,7 @@ def main() -> int:
         return 0
     fcntl.flock(file, fcntl.LOCK_EX)  # waits as long as the harness lives, whatever becomes of it
     for _ in range(_TRIES):
-        if not path.exists() or all(one.undone for one in heal(path)):
+        if not path.exists() or all(healed.undone for healed in heal(path)):
             break
         time.sleep(_AGAIN_S)  # an engine that is just being restarted, say
     return 0

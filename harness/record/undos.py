@@ -162,14 +162,14 @@ def word_of(kind: type[Undo]) -> str:
 
 
 def _of_places(wrong: list[str]) -> Iterator[type[Undo]]:
-    """The kinds of every place. `wrong`: is told what can't be asked."""
+    """Yield the kinds of undo of every place. `wrong` receives a sentence for each place that can't be asked."""
     try:
-        there = offers(_PLACES)
+        offered = offers(_PLACES)
     except ProviderError as error:
         wrong.append(str(error))
         return
-    wrong += map(str, there.broken)
-    for place in there.provided:
+    wrong += map(str, offered.broken)
+    for place in offered.provided:
         try:
             yield from getattr(place.content, "undos", tuple)()
         except Exception as error:  # another package's code, which may raise anything

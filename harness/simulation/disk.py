@@ -59,11 +59,15 @@ class MemoryDisk:
         self._stable = dict(self._files)
 
     def read(self, name: str) -> Content:
-        """A file's content, checked where it may not be what was written."""
-        found = self._files.get(name)
-        if found is None:
+        """Return a file's content, checked where it may not be what was written.
+
+        Raises:
+            CheckpointError: there is no such file, or it is damaged.
+        """
+        file = self._files.get(name)
+        if file is None:
             raise CheckpointError(f"{name}: can't be read as a checkpoint: no such file")
-        return found.held if isinstance(found.held, Content) else Content.decoded(found.held, name)
+        return file.held if isinstance(file.held, Content) else Content.decoded(file.held, name)
 
     def names(self) -> Iterable[str]:
         """All files, in order."""
@@ -74,10 +78,10 @@ class MemoryDisk:
         del self._files[name]
 
     def lose_power(self) -> None:
-        """Only what is on stable storage is left."""
-        for found in self._stable.values():
-            if not found.synced:
-                found.held = _TORN
+        """Keep only what is on stable storage; files that were not synced are torn."""
+        for file in self._stable.values():
+            if not file.synced:
+                file.held = _TORN
         self._files = dict(self._stable)
 
     def data(self, name: str) -> bytes:

@@ -58,15 +58,15 @@ class SimulatedHost:
         self._training += more
 
     def starts(self, process: Starting, starting: bool) -> None:
-        """A process begins to start, or does so no more. Those that start share what the others leave of the machine's
-        processors: a learner that keeps its pace needs less than its fair share, and gets all of that."""
-        for one in self._starting:
-            one.started()
+        """Note that a process begins to start, or does so no more. Processes that start share what the others leave of
+        the machine's processors: a learner that keeps its pace needs less than its fair share, and gets all of that."""
+        for other in self._starting:
+            other.started()
         if starting:
             self._starting.append(process)
         elif process in self._starting:
             self._starting.remove(process)
         free = self.parameters.cores - self._load * self._training
         share = min(1.0, max(_LEAST_SHARE, free / max(1, len(self._starting))))
-        for one in self._starting:
-            one.go_on_starting(share)
+        for other in self._starting:
+            other.go_on_starting(share)

@@ -49,7 +49,7 @@ class SimulatedImpostor:
         self._around.world.after(self._rogue.pause(), self._attempt)
 
     def _over(self) -> None:
-        done, self._done = self._done, _nobody
+        done, self._done = self._done, _ignore
         self._until = 0.0
         if self._connection is not None:
             self._connection.close_client()
@@ -57,5 +57,5 @@ class SimulatedImpostor:
         done(self._rogue.sent)
 
 
-def _nobody(sent: int) -> None:
+def _ignore(sent: int) -> None:
     pass

@@ -249,10 +249,10 @@ class SimulatedProcess:
         """SIGKILL."""
         self._end(_SIGKILL)
 
-    def exit(self, status: int, told: bool = False) -> None:
-        """It ends by itself, in good order where the status is 0; `told`: because of a SIGTERM."""
+    def exit(self, status: int, asked: bool = False) -> None:
+        """End by itself, in good order where the status is 0. `asked`: a SIGTERM is the reason."""
         if status == 0:
-            self.record(events.Exit(told=told))
+            self.record(events.Exit(told=asked))
         self._end(status)
 
     def _end(self, status: int) -> None:

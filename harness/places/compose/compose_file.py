@@ -32,14 +32,14 @@ def _cpus(value: Any) -> dict[str, Any]:
 
 
 def _tmpfs(value: Any) -> dict[str, Any]:
-    """`/tmp` or `/tmp:size=64m`, or a list of them."""
-    mounts = (str(one).partition(":") for one in (value if isinstance(value, list) else [value]))
+    """Return Docker's argument for `/tmp` or `/tmp:size=64m`, or a list of them."""
+    mounts = (str(mount).partition(":") for mount in (value if isinstance(value, list) else [value]))
     return {"tmpfs": {path: options for path, _, options in mounts}}
 
 
 def _sysctls(value: Any) -> dict[str, Any]:
-    """`{name: value}`, or a list of `name=value`."""
-    pairs = value.items() if isinstance(value, dict) else (str(one).split("=", 1) for one in value)
+    """Return Docker's argument for `{name: value}`, or a list of `name=value`."""
+    pairs = value.items() if isinstance(value, dict) else (str(pair).split("=", 1) for pair in value)
     return {"sysctls": {str(name): str(setting) for name, setting in pairs}}
 
 
@@ -54,18 +54,23 @@ _AS_THEY_ARE = frozenset({"image", "init", "read_only", "cap_drop", "cap_add", "
 
 
 def _environment(value: Any) -> dict[str, Any]:
-    """`{NAME: value}`, or a list of `NAME=value`."""
-    pairs = value.items() if isinstance(value, dict) else (str(one).split("=", 1) for one in value)
+    """Return Docker's argument for `{NAME: value}`, or a list of `NAME=value`."""
+    pairs = value.items() if isinstance(value, dict) else (str(pair).split("=", 1) for pair in value)
     return {"environment": {str(name): "" if setting is None else str(setting) for name, setting in pairs}}
 
 
 def _folders(path: Path, value: Any) -> dict[str, Any]:
-    """`SOURCE:TARGET` or `SOURCE:TARGET:ro`, where the source is a path: a run has no volumes but its own."""
+    """Return Docker's argument for `SOURCE:TARGET` or `SOURCE:TARGET:ro`, where the source is a path: a run has no
+    volumes but its own.
+
+    Raises:
+        ValueError: the source is no path, or does not exist.
+    """
     mounts = []
-    for one in value:
-        source, target, *mode = str(one).split(":")
+    for bind in value:
+        source, target, *mode = str(bind).split(":")
         if not source.startswith(("/", "./", "../", "~")) or mode not in ([], ["ro"], ["rw"]):
-            raise ValueError(f"{one!r} is no folder of this machine: write ./SOURCE:TARGET or ./SOURCE:TARGET:ro")
+            raise ValueError(f"{bind!r} is no folder of this machine: write ./SOURCE:TARGET or ./SOURCE:TARGET:ro")
         folder = (path.parent / Path(source).expanduser()).resolve()
         if not folder.exists():
             raise ValueError(f"there is no {folder}")
@@ -131,17 +136,22 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _filled(value: Any) -> Any:
-    """Every $VARIABLE, ${VARIABLE} and ${VARIABLE:-default} from the environment; $$ is a dollar."""
+    """Return the value with every $VARIABLE, ${VARIABLE} and ${VARIABLE:-default} filled in from the environment; $$ is
+    a dollar.
+
+    Raises:
+        ClusterError: the value has another kind of ${...}.
+    """
     if isinstance(value, str):
         if "${" in _VARIABLE.sub("", value):
             raise ClusterError(f"docker-compose.yml: {value!r}: only ${{NAME}} and ${{NAME:-default}} can be taken "
                                f"over")
         return _VARIABLE.sub(_variable, value)
     if isinstance(value, dict):
-        return {key: _filled(one) for key, one in value.items()}
-    return [_filled(one) for one in value] if isinstance(value, list) else value
+        return {key: _filled(entry) for key, entry in value.items()}
+    return [_filled(entry) for entry in value] if isinstance(value, list) else value
 
 
-def _variable(found: re.Match[str]) -> str:
-    name = found["name"] or found["bare"]
-    return "$" if name is None else os.environ.get(name) or found["default"] or ""
+def _variable(match: re.Match[str]) -> str:
+    name = match["name"] or match["bare"]
+    return "$" if name is None else os.environ.get(name) or match["default"] or ""

@@ -112,7 +112,7 @@ class Engine:
                 raise EngineError(f"image {name} is not there: {how}") from None
 
     def file_of(self, image: str, path: str) -> bytes | None:
-        """A file in an image, by way of a container that is never started; None where there is no such file.
+        """Return a file of an image, by way of a container that is never started; None where there is no such file.
 
         Raises:
             EngineError: the engine refused.
@@ -123,8 +123,8 @@ class Engine:
             try:
                 chunks, _ = container.get_archive(path)
                 with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-                    found = archive.extractfile(archive.getmembers()[0])
-                    return found.read() if found else None
+                    file = archive.extractfile(archive.getmembers()[0])
+                    return file.read() if file else None
             except NotFound:
                 return None
             finally:
@@ -133,29 +133,29 @@ class Engine:
     # -- what carries a label --------------------------------------------------------------------------------------
 
     def labelled(self, run: str = "") -> list[Thing]:
-        """Everything of one run, or of all runs."""
+        """Return everything that is labelled, of one run, or of all runs where `run` is empty."""
         with asked("list what is labelled"):
-            return [_thing(kind, one) for kind, found in self._found(run) for one in found]
+            return [_thing(kind, resource) for kind, resources in self._resources(run) for resource in resources]
 
     def remove(self, run: str) -> list[str]:
-        """Remove everything of a run; what was there, in words.
+        """Remove everything of a run; return a sentence for each thing that was removed.
 
         Raises:
             EngineError: something is still there.
-            ValueError: no run is named: that would be those of everybody.
+            ValueError: no run is named: that would remove every run's.
         """
         if not run:
             raise ValueError("name the run that is to be removed")
         with asked("remove what the run left"):
             words = []
-            for kind, found in self._found(run):
+            for kind, resources in self._resources(run):
                 with ThreadPoolExecutor(_HANDS) as pool:
-                    list(pool.map(_removed, found))
-                words += [f"{kind} {_thing(kind, one).name} removed" for one in found]
+                    list(pool.map(_removed, resources))
+                words += [f"{kind} {_thing(kind, resource).name} removed" for resource in resources]
             return words
 
-    def _found(self, run: str) -> Iterator[tuple[str, list[Any]]]:
-        """Containers first: what they use can't be removed before them."""
+    def _resources(self, run: str) -> Iterator[tuple[str, list[Any]]]:
+        """Yield each kind with its resources, containers first: what they use can't be removed before them."""
         label: dict[str, Any] = {"label": f"{RUN}={run}" if run else RUN}
         yield "container", self.client.containers.list(all=True, filters=label, ignore_removed=True, sparse=True)
         yield "network", self.client.networks.list(filters=label)
@@ -257,16 +257,16 @@ def _connected(url: str) -> docker.DockerClient:
     return client
 
 
-def _thing(kind: str, one: Container | Network | Volume) -> Thing:
-    labels = one.attrs.get("Labels") or {}
-    names = one.attrs.get("Names") or [one.attrs.get("Name", "")]
+def _thing(kind: str, resource: Container | Network | Volume) -> Thing:
+    labels = resource.attrs.get("Labels") or {}
+    names = resource.attrs.get("Names") or [resource.attrs.get("Name", "")]
     return Thing(kind, names[0].lstrip("/"), labels.get(RUN, ""), labels.get(HARNESS, ""))
 
 
-def _removed(one: Container | Network | Volume) -> None:
-    remove: Callable[..., None] = one.remove
+def _removed(resource: Container | Network | Volume) -> None:
+    remove: Callable[..., None] = resource.remove
     try:
-        remove(force=True, v=True) if isinstance(one, Container) else remove()
+        remove(force=True, v=True) if isinstance(resource, Container) else remove()
     except NotFound:
         pass
     except APIError as error:

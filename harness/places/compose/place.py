@@ -101,16 +101,16 @@ class Compose(Place):
 
 
 def _by_hand() -> Requirement:
-    """Compose, which is only for `docker compose up` by hand: runs need none."""
+    """Return what is known of Compose, which is only for `docker compose up` by hand: runs need none."""
     for command in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(command[0]) is None:
             continue
         with suppress(subprocess.TimeoutExpired):
             done = subprocess.run([*command, "version", "--short"], capture_output=True, text=True, timeout=_ASK_S,
                                   check=False)
-            found = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
+            match = re.match(r"v?(\d+)\.(\d+)", done.stdout.strip())
             if done.returncode == 0:
-                old = found is not None and (int(found[1]), int(found[2])) < _OLDEST_COMPOSE
+                old = match is not None and (int(match[1]), int(match[2])) < _OLDEST_COMPOSE
                 return Requirement("compose", "optional" if old else "ok",
                                    f"{' '.join(command)} {done.stdout.strip()}",
                                    "too old for docker-compose.yml: it must be 1.29, or 2" if old else "")

@@ -93,10 +93,10 @@ class Project:
         """
         network = self.networks[TRAINING]
         with asked(f"{'reconnect' if attached else 'disconnect'} {service}"):
-            there = self.attached(container)
-            if there and not attached:
+            connected = self.attached(container)
+            if connected and not attached:
                 network.disconnect(container)
-            elif attached and not there:  # a new incarnation is there from its beginning
+            elif attached and not connected:  # a new incarnation is there from its beginning
                 network.connect(container, aliases=[service])
 
     def attached(self, container: Any) -> bool:

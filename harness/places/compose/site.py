@@ -113,7 +113,7 @@ class ComposeSite(Site):
         if caught := meets(nodes):
             (self._run / _CATCHES).mkdir(exist_ok=True)
             way = CaughtLinks(self.links, self._addresses).way
-            self._catcher = Catcher(self._run / _CATCHES, self._token, way, there=_CATCHES_AT)
+            self._catcher = Catcher(self._run / _CATCHES, self._token, way, mounted_at=_CATCHES_AT)
         self._echo = EchoServer(self._token, self._project.gateway())
         self._commands.start(nodes, self._echo.address)
         for link in list(self.links.addresses)[:1]:  # links of commands are measured by an echo on this machine

@@ -113,16 +113,16 @@ def too_old(version: str) -> str:
 
 
 def lacking(api: Api, settings: KubernetesSettings) -> list[tuple[Right, str]]:
-    """What the user may not do of what runs need (SelfSubjectAccessReview), and that in words.
+    """Return what runs need and the user may not do (SelfSubjectAccessReview): each right with the verbs, in words.
 
     Raises:
-        KubernetesError: it does not tell.
+        KubernetesError: Kubernetes does not answer.
     """
     asked = [(right, verb) for right in rights(settings) for verb in right.verbs]
     where = settings.namespace or "default"
 
-    def allowed(one: tuple[Right, str]) -> bool:
-        right, verb = one
+    def allowed(asked_for: tuple[Right, str]) -> bool:
+        right, verb = asked_for
         resource, _, sub = right.resource.partition("/")
         return api.allows({"group": right.group, "resource": resource, "subresource": sub or None, "verb": verb,
                            "namespace": None if right.of_cluster else where})

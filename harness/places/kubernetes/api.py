@@ -69,20 +69,20 @@ def _innermost(error: BaseException) -> str:
 
 
 def contexts() -> tuple[list[str], str]:
-    """The names of the kubeconfig's contexts, and the current one's; empty: it names none.
+    """Return the names of the kubeconfig's contexts, and the current one's, empty where it names none.
 
     Raises:
-        KubernetesError: there is none.
+        KubernetesError: there is no kubeconfig that can be used.
     """
     try:
         merged = _config.kube_config.KubeConfigMerger(_config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION).config
         if merged is None:
             raise ConfigException("none was found")
-        found, current = [one["name"] for one in merged["contexts"].value], merged.safe_get("current-context")
+        names, current = [context["name"] for context in merged["contexts"].value], merged.safe_get("current-context")
     except (ConfigException, OSError, AttributeError, KeyError, TypeError, YAMLError) as error:
         raise KubernetesError(f"there is no kubeconfig that can be used ({error}); set KUBECONFIG, or name a "
                               f"Kubernetes in ~/.kube/config") from error
-    return [str(name) for name in found], str(current or "")
+    return [str(name) for name in names], str(current or "")
 
 
 class Api:
@@ -218,30 +218,30 @@ class Api:
     # -- what carries a label ------------------------------------------------------------------------------------------
 
     def namespaces(self, run: str = "") -> dict[str, str]:
-        """Namespaces of one run, or of all runs -> the run."""
+        """Return the namespaces of one run, or of all runs where `run` is empty: namespace -> run."""
         with asked("list namespaces"):
-            found = self.core.list_namespace(label_selector=f"{RUN}={run}" if run else RUN, _request_timeout=_ASK_S)
-            return {one.metadata.name: one.metadata.labels[RUN] for one in found.items}
+            listed = self.core.list_namespace(label_selector=f"{RUN}={run}" if run else RUN, _request_timeout=_ASK_S)
+            return {namespace.metadata.name: namespace.metadata.labels[RUN] for namespace in listed.items}
 
     def remove(self, namespace: str, run: str) -> bool:
-        """Remove everything of a run; whether there was anything.
+        """Remove everything of a run; return whether there was anything.
 
         Raises:
             KubernetesError: something could not be removed.
-            ValueError: no run is named: that would be those of everybody.
+            ValueError: no run is named: that would remove every run's.
         """
         if not run:
             raise ValueError("name the run that is to be removed")
         label = {"label_selector": f"{RUN}={run}", "_request_timeout": _ASK_S}
         with asked(f"remove what run {run} left"):
             try:
-                found = self.core.read_namespace(namespace, _request_timeout=_ASK_S)
+                existing = self.core.read_namespace(namespace, _request_timeout=_ASK_S)
             except ApiException as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
                 return False
-            own = (found.metadata.labels or {}).get(RUN) == run
-            there = bool(self.pods(namespace, run)) or own
+            own = (existing.metadata.labels or {}).get(RUN) == run
+            anything = bool(self.pods(namespace, run)) or own
             now = {"grace_period_seconds": 0, "propagation_policy": "Background"}
             self.batch.delete_collection_namespaced_job(namespace, **label, **now)
             self.core.delete_collection_namespaced_pod(namespace, **label, grace_period_seconds=0)
@@ -249,9 +249,9 @@ class Api:
                 self.core.delete_namespaced_service(service.metadata.name, namespace, _request_timeout=_ASK_S)
             self.core.delete_collection_namespaced_config_map(namespace, **label)
             self.core.delete_collection_namespaced_secret(namespace, **label)
-            if own and found.metadata.deletion_timestamp is None:
+            if own and existing.metadata.deletion_timestamp is None:
                 self.core.delete_namespace(namespace, _request_timeout=_ASK_S)
-            return there
+            return anything
 
     def wait_removed(self, namespace: str, run: str, seconds: float) -> list[str]:
         """Wait until nothing of a run is there any more; what is left after so many seconds, in words."""

@@ -52,19 +52,19 @@ class Forward:
             here.close()
 
     @staticmethod
-    def _carry_to(there: socket.socket, here: socket.socket) -> None:
-        back = threading.Thread(target=_pump, args=(there, here), daemon=True)
+    def _carry_to(remote: socket.socket, local: socket.socket) -> None:
+        back = threading.Thread(target=_pump, args=(remote, local), daemon=True)
         back.start()
-        _pump(here, there)
+        _pump(local, remote)
         back.join()
-        there.close()
+        remote.close()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
-    """Until the source ends; then so does the target."""
+    """Copy bytes until the source ends; then shut both down."""
     with suppress(OSError):
         while data := source.recv(_CHUNK):
             target.sendall(data)
-    for one in (source, target):
+    for side in (source, target):
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            side.shutdown(socket.SHUT_RDWR)

@@ -66,16 +66,16 @@ class Pods:
         return dial
 
     def must_come(self, pod: str, what: str, until: float) -> None:
-        """Raises where a pod will not run, or was waited for until then.
+        """Check that a pod may still come. `until`: by `time.monotonic()`.
 
         Raises:
-            ClusterError: so it is, with what Kubernetes says.
+            ClusterError: the pod will not run, or the time is up; with what Kubernetes says.
         """
         assert self.watch is not None, "the cluster was started"
         hopeless = self.watch.hopeless.get(pod, "")
         if hopeless or time.monotonic() > until:
-            found = [one for one in self.of() if one.metadata.name == pod]
-            why = hopeless or (in_words(waits_for(found[0])) if found else "it is gone")
+            matches = [listed for listed in self.of() if listed.metadata.name == pod]
+            why = hopeless or (in_words(waits_for(matches[0])) if matches else "it is gone")
             within = "" if hopeless else f" within {self.objects.settings.start_within:g} s"
             raise ClusterError(f"{what}: its pod does not run{within}: {why or 'Kubernetes does not say why'}")
 

@@ -97,12 +97,12 @@ class KubernetesSite(Site):
         self._api.close()
 
     def _begin(self) -> None:
-        """Everything but the pods, which are watched from here on."""
+        """Make everything but the pods, and begin to watch the pods."""
         self._pods.begin()
         objects = self._pods.objects
-        for one in (objects.secret(self._undo_log.token), objects.agent(Path(agent.__file__).read_text()),
-                    objects.service(NODES, {}), objects.service(LINKS, {PART: LINKS})):
-            self._pods.make(one)
+        for manifest in (objects.secret(self._undo_log.token), objects.agent(Path(agent.__file__).read_text()),
+                         objects.service(NODES, {}), objects.service(LINKS, {PART: LINKS})):
+            self._pods.make(manifest)
         self._pods.watch = Watch(self._api, objects.namespace, objects.run)
         self._remote.watching.append(self._pods.watch)
 

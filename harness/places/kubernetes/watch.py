@@ -29,12 +29,12 @@ class Watch(Watching):
         self.start()
 
     def look(self) -> None:
-        """At all of the run's pods."""
-        there = {pod.metadata.name: pod for pod in self._api.pods(self._namespace, self._run)}
-        for name in self._seen - there.keys():
+        """Look at all of the run's pods; keep their machines, and why any is lost or can't be scheduled."""
+        pods = {pod.metadata.name: pod for pod in self._api.pods(self._namespace, self._run)}
+        for name in self._seen - pods.keys():
             self.lost.setdefault(name, "its pod was deleted")
-        self._seen |= there.keys()
-        for name, pod in there.items():
+        self._seen |= pods.keys()
+        for name, pod in pods.items():
             if pod.spec.node_name:
                 self.machines[name] = pod.spec.node_name
             if pod.status.phase == "Pending" and (why := waits_for(pod))[0] in _HOPELESS:

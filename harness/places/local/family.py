@@ -47,12 +47,13 @@ class Family:
                     os.kill(carrier.pid, signal.SIGKILL)
 
     def signal_process(self, expression: str, which: str, number: signal.Signals) -> list[int]:
-        """Signal the process of which a word matches this expression, with a group that is `which`; the pids that were
-        signalled. What it has started has inherited its environment: the one above counts."""
-        found = {carrier.pid: carrier for carrier in self._carriers()
-                 if any((match := re.fullmatch(expression, word)) and match[1] == which for word in words(carrier.pid))}
-        return [pid for pid, carrier in found.items()
-                if parent(pid) not in found and send(carrier, self._token, number)]
+        """Signal the process that has a word which matches `expression` with a first group of `which`; return the pids
+        that were signalled. Children inherit its environment, so they match too: only the topmost process counts."""
+        matching = {
+            carrier.pid: carrier for carrier in self._carriers()
+            if any((match := re.fullmatch(expression, word)) and match[1] == which for word in words(carrier.pid))}
+        return [pid for pid, carrier in matching.items()
+                if parent(pid) not in matching and send(carrier, self._token, number)]
 
     def _carriers(self) -> list[Identity]:
         """Every process that was started as this incarnation, or by it."""

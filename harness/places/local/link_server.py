@@ -24,18 +24,19 @@ Spawn = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
 
 
 def real_server(path: str = "") -> str:
-    """The real server's binary: the given one, the one that DILOCO_CHAOS_TOXIPROXY names, or the one on the PATH.
+    """Return the path of the real server's binary: `path`, the one that DILOCO_CHAOS_TOXIPROXY names, or the one on the
+    PATH.
 
     Raises:
         ClusterError: there is none.
     """
     named = path or os.environ.get(VARIABLE, "")
-    found = shutil.which(named or "toxiproxy-server")
-    if found is None:
+    binary = shutil.which(named or "toxiproxy-server")
+    if binary is None:
         what = f"{named}: no such program" if named else "toxiproxy-server is not on the PATH"
         raise ClusterError(f"{what}; name it with --toxiproxy PATH or in {VARIABLE}, or leave --toxiproxy out for the "
                            f"embedded one. To build it: go install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0")
-    return found
+    return binary
 
 
 class LinkServer:
@@ -52,9 +53,9 @@ class LinkServer:
         self._run, self._spawn, self._last_lines, self._binary = run, spawn, last_lines, binary
         self._listen_on = listen_on
         self.process, self.api = self._real(port) if binary else self._embedded(port)
-        who = identity(self.process.pid)
-        assert who is not None, "it answered, so it lives"
-        self.identity: Identity = who
+        identified = identity(self.process.pid)
+        assert identified is not None, "it answered, so it lives"
+        self.identity: Identity = identified
         self.links = Links(self.api)
 
     def _embedded(self, port: int) -> tuple[subprocess.Popen[bytes], str]:

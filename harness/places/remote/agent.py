@@ -95,18 +95,18 @@ class Processes:
             raise ProcessLookupError(name) from None
 
     def send(self, name: str, number: signal.Signals) -> None:
-        """What ends it, stops it and lets it go on reaches all that it has started, too; what is done to one that has
-        ended is done to nobody."""
+        """Signal a process. SIGKILL, SIGSTOP and SIGCONT reach all its descendants, too. A process that has ended gets
+        no signal."""
         if name in self.exits or name not in self._children:
             return
         try:
             pid = self.pid(name)
         except ProcessLookupError:
             pid = self._children[name].pid  # what would launch it, then
-        everybody = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
-        for one in [pid, *(_below(pid) if everybody else ())]:
+        descendants_too = number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+        for target in [pid, *(_below(pid) if descendants_too else ())]:
             try:
-                os.kill(one, number)
+                os.kill(target, number)
             except ProcessLookupError:
                 continue
 
@@ -166,7 +166,7 @@ class Agent:
         """Until the harness says that it is over, or is not heard of any more. `port_file`: gets the port, once."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._processes.reap)
-        loop.add_signal_handler(signal.SIGTERM, self._told_to_end)
+        loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         server = await asyncio.start_server(self._connected, LOOPBACK, port, limit=_LONGEST_LINE)
         port = server.sockets[0].getsockname()[1]
         print(f"the agent listens on {port}", flush=True)
@@ -185,8 +185,8 @@ class Agent:
         server.close()
         self._processes.send_all(signal.SIGKILL)
 
-    def _told_to_end(self) -> None:
-        """As whoever removes a container does: the node is told, and what it says last is sent, for a moment."""
+    def _on_sigterm(self) -> None:
+        """Pass SIGTERM on to the processes, as container engines do, and send for a moment what they say last."""
         self._processes.send_all(signal.SIGTERM)
         self._ending = asyncio.ensure_future(self._end())
 
@@ -235,14 +235,14 @@ class Agent:
                 self._strangers.remove(writer)
 
     async def _answer(self, writer: asyncio.StreamWriter, asked: dict[str, Any], data: bytes) -> None:
-        """Do what is asked for; what can't be done is answered with why."""
+        """Do what is asked for and send the answer; where it can't be done, the answer says why."""
         payload = b""
         try:
-            told, payload = getattr(self, f"do_{asked['do']}")(asked, data)
+            answer, payload = getattr(self, f"do_{asked['do']}")(asked, data)
         except (OSError, KeyError, ValueError, AttributeError) as error:
             gone = isinstance(error, (ProcessLookupError, FileNotFoundError))
-            told = {"error": f"{type(error).__name__}: {error}", "gone": gone}
-        await self._send(writer, {"id": asked.get("id"), **told}, payload)
+            answer = {"error": f"{type(error).__name__}: {error}", "gone": gone}
+        await self._send(writer, {"id": asked.get("id"), **answer}, payload)
 
     async def _send(self, writer: asyncio.StreamWriter, header: dict[str, Any], data: bytes = b"") -> None:
         async with self._sending:
@@ -340,20 +340,20 @@ class Agent:
     # -- what is sent unasked ------------------------------------------------------------------------------------------
 
     async def _follow(self, writer: asyncio.StreamWriter, have: dict[str, int]) -> None:
-        """What files have grown by, and who has ended, after all that it wrote."""
+        """Send what files have grown by, and each process's exit, after all that the process wrote."""
         whole: dict[str, tuple[int, int]] = {}
-        told: set[str] = set()
+        reported: set[str] = set()
         at = 0.0
         try:
             while True:
-                ended = [name for name in self._processes.exits if name not in told]
+                ended = [name for name in self._processes.exits if name not in reported]
                 await self._send_growth(writer, have)
                 if time.monotonic() >= at or ended:
                     await self._send_whole(writer, whole)
                     at = time.monotonic() + _LOOK_WHOLE_S
                 for name in ended:
                     await self._send(writer, {"push": "exit", "name": name, **self._processes.exits[name]})
-                    told.add(name)
+                    reported.add(name)
                 await asyncio.sleep(_LOOK_S)
         except OSError:
             writer.close()  # it comes again, and says what it has
@@ -425,23 +425,23 @@ def _started_by(root: int) -> list[int]:
 
 
 def _listed(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            found += map(int, children.read_text().split())
+            pids += map(int, children.read_text().split())
         except OSError:
             continue  # that thread has ended
-    return found
+    return pids
 
 
 def _walked(root: int, children: Callable[[int], list[int]]) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     left = [root]
     while left:
         below = children(left.pop())
-        found += below
+        pids += below
         left += below
-    return found
+    return pids
 
 
 def _processor(pid: int) -> float:
@@ -454,19 +454,19 @@ def _processor(pid: int) -> float:
 
 
 def bridge(port_file: Path) -> None:
-    """Lead standard input to the agent, and what it says to standard output, until either has an end. It is told to end
-    with all else in its job: then it waits for what the agent says last.
+    """Copy standard input to the agent, and what the agent sends to standard output, until the agent hangs up. The
+    bridge ignores SIGTERM, which reaches its whole job: so the agent can still send what it says last.
 
     Raises:
         OSError: there is no agent.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.create_connection((LOOPBACK, int(port_file.read_text()))) as agent:
-        def there() -> None:
+        def to_agent() -> None:
             while data := os.read(0, _CHUNK):
                 agent.sendall(data)
             agent.shutdown(socket.SHUT_RDWR)
-        threading.Thread(target=there, daemon=True).start()
+        threading.Thread(target=to_agent, daemon=True).start()
         while data := agent.recv(_CHUNK):
             _write_all(1, data)
 
@@ -477,19 +477,19 @@ def _write_all(to: int, data: bytes) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    """Running totals of the machine: ticks of all processors, and microseconds in which something waited."""
-    found: dict[str, Any] = {"cores": os.cpu_count() or 1, "ticks": os.sysconf("SC_CLK_TCK")}
+    """Return running totals of the machine: ticks of all processors, and microseconds in which something waited."""
+    totals: dict[str, Any] = {"cores": os.cpu_count() or 1, "ticks": os.sysconf("SC_CLK_TCK")}
     try:
-        found["stat"] = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        totals["stat"] = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except (OSError, ValueError):
         pass
     for what in ("cpu", "io", "memory"):
         try:
             some = Path("/proc/pressure/" + what).read_text().split("\n", 1)[0]
-            found[what] = int(some.rpartition("total=")[2])
+            totals[what] = int(some.rpartition("total=")[2])
         except (OSError, ValueError):
             continue  # a kernel without pressure stall information
-    return found
+    return totals
 
 
 def _cgroup_cpu() -> Path | None:

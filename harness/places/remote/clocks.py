@@ -23,7 +23,7 @@ _EVERY_S, _EXCHANGES = 1.0, 3
 
 @dataclass(frozen=True)
 class Reading:
-    """What one exchange told."""
+    """What one exchange says of two machines' clocks."""
 
     at: float
     """This machine's clock in the middle of it, seconds."""
@@ -33,10 +33,11 @@ class Reading:
     """Seconds by which that can be wrong."""
 
     @classmethod
-    def of(cls, asked: float, there: float, answered: float) -> Reading:
-        """`asked`, `answered`: this machine's clock before and after; `there`: the other one's between them."""
+    def of(cls, asked: float, remote: float, answered: float) -> Reading:
+        """Return what one exchange says of the clocks, in seconds. `asked`, `answered`: this machine's clock before and
+        after; `remote`: the other machine's clock in between."""
         middle = (asked + answered) / 2
-        return cls(middle, there - middle, (answered - asked) / 2)
+        return cls(middle, remote - middle, (answered - asked) / 2)
 
 
 class Clock:
@@ -50,13 +51,13 @@ class Clock:
         self._readings.append(reading)
 
     def best(self, now: float) -> Reading:
-        """Of the last ones, the one that tells most of now: the older it is, the more the clocks have drifted.
+        """Return the most exact of the last readings, as of `now`: the older one is, the more drift adds to its error.
 
         Raises:
-            ValueError: there was none yet.
+            ValueError: there was no reading yet.
         """
-        return min((Reading(now, one.ahead, one.error + _DRIFT * (now - one.at)) for one in tuple(self._readings)),
-                   key=lambda reading: reading.error)
+        return min((Reading(now, reading.ahead, reading.error + _DRIFT * (now - reading.at))
+                    for reading in tuple(self._readings)), key=lambda reading: reading.error)
 
 
 class Comparing(Watching):

@@ -83,32 +83,37 @@ class Connection:
 
     def fetch(self, do: str, data: bytes = b"", *, within: float = ANSWER_S,
               **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """The same, with the bytes that it answers."""
+        """Ask the agent; return its answer, and the bytes that came with it.
+
+        Raises:
+            GoneError: the process or file that was named is gone.
+            AgentError: the agent can't do it, or did not answer within so many seconds.
+        """
         number, future = self._begun(do, data, fields)
         try:
-            told, payload = future.result(within)
+            answer, payload = future.result(within)
         except NotInTime:
             with self._lock:
                 self._asked.pop(number, None)
             raise AgentError(f"{self.node}: its agent was asked to {do} and did not answer within {within:g} s "
                              f"({self._why or 'it is connected'})") from None
-        if "error" in told:
-            raise (GoneError if told.get("gone") else AgentError)(f"{self.node}: {do}: {told['error']}")
-        return told, payload
+        if "error" in answer:
+            raise (GoneError if answer.get("gone") else AgentError)(f"{self.node}: {do}: {answer['error']}")
+        return answer, payload
 
     def soon(self, do: str, **fields: Any) -> None:
         """Have it do something, and don't wait for it."""
         self._begun(do, b"", fields)
 
     def look(self, within: float = ANSWER_S) -> tuple[Reading, dict[str, Any]]:
-        """One exchange of time stamps, and what the agent saw of its machine and its processes.
+        """Return a reading of the clocks, and what the agent reports of its machine and its processes.
 
         Raises:
-            AgentError: it does not answer.
+            AgentError: the agent does not answer.
         """
         began = time.monotonic()
-        told = self.ask("look", within=within)
-        return Reading.of(began, float(told["at"]), time.monotonic()), told
+        answer = self.ask("look", within=within)
+        return Reading.of(began, float(answer["at"]), time.monotonic()), answer
 
     @property
     def connected(self) -> bool:
@@ -156,8 +161,8 @@ class Connection:
         """Say who we are and what we have; ask again what was not answered."""
         have = {name: file.tell() for name, file in self._files.items()}
         connection.sendall(json.dumps({"id": 0, "token": self._token, "have": have}).encode() + b"\n")
-        told, _ = _frame(frames)
-        self.boot, self.began = str(told.get("boot", "")), float(told.get("began", 0.0))
+        greeting, _ = _frame(frames)
+        self.boot, self.began = str(greeting.get("boot", "")), float(greeting.get("began", 0.0))
         with self._lock:
             self._socket = connection
             waiting = [(header, data) for header, data, _ in self._asked.values()]
@@ -176,8 +181,8 @@ class Connection:
             number = self._number
             header = {"id": number, "do": do, **fields, "bytes": len(data)}
             self._asked[number] = header, data, future
-            there = self._socket is not None
-        if there:
+            connected = self._socket is not None
+        if connected:
             self._send(header, data)
         return number, future
 
@@ -186,19 +191,19 @@ class Connection:
             if (connection := self._socket) is not None:
                 connection.sendall(json.dumps(header).encode() + b"\n" + data)
 
-    def _take(self, told: dict[str, Any], data: bytes) -> None:
-        what = told.pop("push", "")
+    def _take(self, frame: dict[str, Any], data: bytes) -> None:
+        what = frame.pop("push", "")
         if not what:
             with self._lock:
-                asked = self._asked.pop(int(told.get("id") or 0), None)
+                asked = self._asked.pop(int(frame.get("id") or 0), None)
             if asked is not None:
-                asked[2].set_result((told, data))
+                asked[2].set_result((frame, data))
         elif what == "exit":
-            self.exits[str(told["name"])] = Exit(int(told["status"]), bool(told.get("oom")))
+            self.exits[str(frame["name"])] = Exit(int(frame["status"]), bool(frame.get("oom")))
         elif what == "more":
-            self._grown(self._own(str(told["path"]), GROWING), int(told["at"]), data)
+            self._grown(self._own(str(frame["path"]), GROWING), int(frame["at"]), data)
         elif what == "file":
-            self._whole(self._own(str(told["path"]), WHOLE), data)
+            self._whole(self._own(str(frame["path"]), WHOLE), data)
 
     def _own(self, name: str, patterns: tuple[str, ...]) -> str:
         """A file that this node may send: whoever took it over can't write another one's tape.

@@ -52,8 +52,8 @@ class Host:
         """It is about to be gone: no incarnation more starts in it."""
         self.heard = 0.0
         """When its agent answered last, by this machine's clock; 0: never."""
-        self.told: dict[str, Any] = {}
-        """What its agent told last of its machine, and of itself."""
+        self.report: dict[str, Any] = {}
+        """What its agent reported last of its machine, and of itself."""
         self.used: deque[Used] = deque(maxlen=_HISTORY)
         """Of late."""
         self.failure: BaseException | None = None
@@ -78,16 +78,16 @@ class Host:
             return over
 
     def look(self, within: float = LOOK_ANSWERS_S) -> None:
-        """Compare clocks, and have it tell what it sees.
+        """Compare clocks, and have the agent report what it sees.
 
         Raises:
-            AgentError: it does not answer within so many seconds.
+            AgentError: the agent does not answer within so many seconds.
         """
-        reading, told = self.agent.look(within)
+        reading, report = self.agent.look(within)
         self.clock.add(reading)
         self.heard = reading.at
-        self.told = told
-        self.used.append(Used(float(told["at"]), float(told["used"]), float(told["own"])))
+        self.report = report
+        self.used.append(Used(float(report["at"]), float(report["used"]), float(report["own"])))
 
     def close(self) -> None:
         """Ask nothing more; who waits for an answer gets none."""

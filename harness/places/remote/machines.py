@@ -20,11 +20,11 @@ _STAT = 8
 _LEAST_S = 0.3
 """Between two looks; what less time tells is chance."""
 _SILENT = 4
-"""An agent that has told nothing new so many times is not waited for: it may be cut off."""
+"""An agent that has reported nothing new so many times is not waited for: it may be cut off."""
 
 
 class Look(NamedTuple):
-    """What one agent told at one moment."""
+    """What one agent reported at one moment."""
 
     agent: str
     boot: str
@@ -39,27 +39,27 @@ class Machines:
     """Of one run; looked at again and again."""
 
     def __init__(self) -> None:
-        self._before: dict[str, dict[str, Look]] = {}  # boot id -> agent -> what it told last time
+        self._before: dict[str, dict[str, Look]] = {}  # boot id -> agent -> what it reported last time
         self._same: dict[str, tuple[float, int]] = {}  # agent -> its clock, and how often that was the same
 
     def samples(self, looks: Iterable[Look], here: str, own: Sample) -> dict[str, Sample]:
-        """What each machine did since the last time that this was asked, by its boot id; none where an agent came or
-        went meanwhile. `here`: this machine's boot id. `own`: what this machine did, which is what it was if no node is
-        on it, but for what others did, which kept nobody waiting."""
+        """Return what each machine did since the last call, by its boot id; machines on which an agent came or went
+        meanwhile are left out. `here`: this machine's boot id. `own`: what this machine did; where no node runs on it,
+        its sample is that without what others did, which held up no node."""
         now: dict[str, dict[str, Look]] = {}
         for look in filter(self._tells, looks):
             now.setdefault(look.boot, {})[look.agent] = look
-        found = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
-                                                      sync=0.0)}
+        samples = {} if here in now else {here: replace(own, others=0.0, stolen=0.0, cpu=0.0, io=0.0, memory=0.0,
+                                                        sync=0.0)}
         for boot, agents in now.items():
             before = self._before.get(boot, {})
-            if before.keys() == agents.keys() and any(agents[one].at - before[one].at < _LEAST_S for one in agents):
-                continue  # not all have told anything new
+            if before.keys() == agents.keys() and any(agents[name].at - before[name].at < _LEAST_S for name in agents):
+                continue  # not all have reported anything new
             self._before[boot] = agents
             if before.keys() == agents.keys() and (sample := _between(before, agents)) is not None:
-                found[boot] = sample if boot != here else replace(
+                samples[boot] = sample if boot != here else replace(
                     own, ours=own.ours + sample.ours, others=max(0.0, own.others - sample.ours))
-        return found
+        return samples
 
     def _tells(self, look: Look) -> bool:
         at, count = self._same.get(look.agent, (look.at, -1))
@@ -74,10 +74,10 @@ class WatchedMachines:
         self._hosts, self._machines = hosts, Machines()
 
     def machines(self, here: Sample) -> list[Machine]:
-        """By what all agents told."""
+        """Return every machine with its sample, from what all agents reported last. `here`: this machine's sample."""
         hosts = self._hosts.all()
-        looks = [Look(host.name, host.agent.boot, float(told["at"]), float(told["used"]), told["machine"])
-                 for host in hosts if (told := host.told) and not host.lost]
+        looks = [Look(host.name, host.agent.boot, float(report["at"]), float(report["used"]), report["machine"])
+                 for host in hosts if (report := host.report) and not host.lost]
         names = {host.agent.boot: self._hosts.machine(host) for host in hosts}
         boot = agent.boot()
         return [Machine(**sample.fields(), machine="harness" if which == boot else names.get(which, ""))

@@ -58,9 +58,9 @@ class Hand(ABC):
         """Whether it is stopped by that at the moment."""
         return False
 
-    def status(self, told: int) -> int:
-        """The exit status that an agent has told, as this machine has them."""
-        return told
+    def status(self, reported: int) -> int:
+        """Return this machine's exit status for the one that an agent reported."""
+        return reported
 
 
 class RemoteProcess(Process):
@@ -111,7 +111,7 @@ class RemoteProcess(Process):
         return _LOST if self.host.lost else None
 
     def is_gone(self) -> bool:
-        """The agent may not have told yet."""
+        """The agent may not have reported yet."""
         try:
             self.agent.ask("stat", name=self.name)
         except AgentError:

@@ -37,7 +37,7 @@ class RemoteRun:
         self.watching: list[Watching] = []
         self._undos = OpenUndos(undo_log)
         self._clocks_at = 0.0
-        self._steady_told = False
+        self._steady_announced = False
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -92,18 +92,19 @@ class RemoteRun:
             if watching.failure is not None:
                 raise watching.failure
         self._nodes.poll()
-        self._tell_of_steady_state()
+        self._announce_steady_state()
         now = time.monotonic()
         if now >= self._clocks_at:
             self._clocks_at = now + _CLOCKS_S
             self._record_clocks(now)
 
-    def _tell_of_steady_state(self) -> None:
-        """Commands that hold at points of their own count from then on; they see it by a file."""
+    def _announce_steady_state(self) -> None:
+        """Put the file on every host by which commands learn that the run is steady: from then on they count the points
+        of their own at which they hold."""
         steady = self._run / PROGRESS / STEADY
-        if self._steady_told or not steady.exists():
+        if self._steady_announced or not steady.exists():
             return
-        self._steady_told = True
+        self._steady_announced = True
         for host in self._hosts.values():
             host.agent.soon("put", path=f"{PROGRESS}/{STEADY}")
 

@@ -37,9 +37,9 @@ class PlaceSettings(BaseModel):
 
     @model_validator(mode="after")
     def _both_ways(self) -> Self:
-        for there, back in BACK.items():
-            if (there in self.commands) != (back in self.commands):
-                raise ValueError(f"commands: {there} and {back} are needed both: what is done is undone")
+        for command, inverse in BACK.items():
+            if (command in self.commands) != (inverse in self.commands):
+                raise ValueError(f"commands: {command} and {inverse} are needed both: what is done is undone")
         return self
 
     def command(self, what: Command, machine: str = "") -> list[str]:
@@ -58,7 +58,7 @@ class PlaceSettings(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The settings in a file.
+        """Return the settings in a file.
 
         Raises:
             ClusterError: it can't be read, or says what is not known.
@@ -70,6 +70,6 @@ class PlaceSettings(BaseModel):
         try:
             return cls.model_validate({} if content is None else content)
         except ValidationError as error:
-            wrong = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}"
-                              for one in error.errors())
+            wrong = "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}"
+                              for problem in error.errors())
             raise ClusterError(f"{path}: {wrong}. Known are {', '.join(cls.model_fields)}") from error

@@ -79,10 +79,10 @@ class Slurm:
         return self._said(["sinfo", "--version"]).strip()
 
     def machines(self, partition: str = "") -> dict[str, str]:
-        """Every machine's state; of all partitions, or of one."""
+        """Return every machine's state by its name; of all partitions, or of one."""
         of = [f"--partition={partition}"] if partition else []
-        told = self._said(["sinfo", "--noheader", "--Node", "--Format=NodeList:|,StateLong:|", *of])
-        return {fields[0]: fields[1] for line in told.splitlines() if len(fields := line.split("|")) > 1}
+        output = self._said(["sinfo", "--noheader", "--Node", "--Format=NodeList:|,StateLong:|", *of])
+        return {fields[0]: fields[1] for line in output.splitlines() if len(fields := line.split("|")) > 1}
 
     def answers(self) -> bool:
         """Whether its controller does, now."""
@@ -102,23 +102,27 @@ class Slurm:
         return int(self._said(argv, script, env).strip().partition(";")[0])
 
     def jobs(self, run: str) -> dict[int, Job]:
-        """A run's, by their numbers; those that ended are forgotten after a while."""
-        told = self._said(["squeue", "--noheader", "--states=all", f"--user={os.getuid()}",
-                           f"--Format={','.join(f'{field}:|' for field in _FIELDS)}"])
-        found: dict[int, Job] = {}
-        for line in told.splitlines():
+        """Return a run's jobs by their numbers; Slurm forgets those that ended after a while."""
+        output = self._said(["squeue", "--noheader", "--states=all", f"--user={os.getuid()}",
+                             f"--Format={','.join(f'{field}:|' for field in _FIELDS)}"])
+        jobs: dict[int, Job] = {}
+        for line in output.splitlines():
             number, name, state, restarts, machine, code, reason, *_ = [*line.split("|"), *[""] * len(_FIELDS)]
             if name.startswith(job_name(run, "")) and number.isdigit():
-                found[int(number)] = Job(int(number), name, state, int(restarts or 0), machine, code, reason)
-        return found
+                jobs[int(number)] = Job(int(number), name, state, int(restarts or 0), machine, code, reason)
+        return jobs
 
     def address(self, machine: str) -> str:
-        """Where others find a machine."""
-        told = self._said(["scontrol", "--oneliner", "show", "node", machine])
-        found = [word.partition("=")[2] for word in told.split() if word.startswith("NodeAddr=")]
-        if not found:
+        """Return the address at which other machines reach this one.
+
+        Raises:
+            SlurmError: Slurm does not say.
+        """
+        output = self._said(["scontrol", "--oneliner", "show", "node", machine])
+        addresses = [word.partition("=")[2] for word in output.split() if word.startswith("NodeAddr=")]
+        if not addresses:
             raise SlurmError(f"Slurm does not say where {machine} is found")
-        return found[0]
+        return addresses[0]
 
     def signal(self, step: str, number: signal.Signals) -> None:
         """Signal every process of a job's step (JOB.STEP); nothing happens where it is gone."""
@@ -170,7 +174,7 @@ _USABLE = ("idle", "mixed", "allocated", "completing", "planned")
 
 
 def must_be_ready(partition: str = "") -> dict[str, str]:
-    """Tell before anything starts what is missing; every machine's state.
+    """Check before anything starts that Slurm can take jobs; return every machine's state by its name.
 
     Raises:
         SlurmError: Slurm can't be used, or has no machine that could take a job.
@@ -179,9 +183,9 @@ def must_be_ready(partition: str = "") -> dict[str, str]:
     slurm.jobs("")
     machines = slurm.machines(partition)
     if not any(state.startswith(_USABLE) and not state.endswith("*") for state in machines.values()):
-        there = ", ".join(f"{name} is {state}" for name, state in machines.items())
+        states = ", ".join(f"{name} is {state}" for name, state in machines.items())
         raise SlurmError(f"no machine{f' of partition {partition}' if partition else ''} takes jobs"
-                         f"{f': {there}' if there else ''}; see sinfo")
+                         f"{f': {states}' if states else ''}; see sinfo")
     return machines
 
 
@@ -201,19 +205,19 @@ def requirements(settings: SlurmSettings) -> list[Requirement]:
 
 
 def wait_over(slurm: Slurm, run: str, within: float) -> bool:
-    """Cancel all jobs of a run; whether there were any.
+    """Cancel all jobs of a run and wait until they are over; return whether there were any.
 
     Raises:
-        SlurmError: it does not answer, or they are not over within so many seconds.
+        SlurmError: Slurm does not answer, or the jobs are not over within so many seconds.
     """
-    until, found = time.monotonic() + within, False
+    until, any_left = time.monotonic() + within, False
     while left := [job for job in slurm.jobs(run).values() if not job.over]:
-        found = True
+        any_left = True
         if time.monotonic() > until:
             raise SlurmError(f"jobs that are not over yet: {', '.join(f'{job.number} ({job.state})' for job in left)}")
         slurm.cancel([job.number for job in left if job.state != "COMPLETING"])
         time.sleep(_LOOK_S)
-    return found
+    return any_left
 
 
 BESIDE = ("--overlap", "--quiet", "--nodes=1", "--ntasks=1", "--mem=0", "--export=ALL")

@@ -42,9 +42,9 @@ class StepHand(Hand):
         if not self._host.lost:
             self._through_slurm(number)
 
-    def status(self, told: int) -> int:
-        """As `srun` says, which shows a signal as a shell does."""
-        return _SIGNALLED.start - 1 - told if told in _SIGNALLED else told
+    def status(self, reported: int) -> int:
+        """Return the exit status for the one that `srun` reported, which shows a signal as a shell does."""
+        return _SIGNALLED.start - 1 - reported if reported in _SIGNALLED else reported
 
     def throttle(self, share: float, spread: float, seed: int) -> None:
         """Stopped and continued in turn."""

@@ -79,9 +79,9 @@ def copies(name: str) -> tuple[str, str]:
     return name, f"{path.stem}.mirror{path.suffix}"
 
 
-def load_either(disk: Disk, name: str, there: Collection[str]) -> tuple[Content, dict[str, str]]:
-    """The newest whole copy (by its `version`), and what is wrong with any other: file name -> reason. `there`: the
-    disk's names.
+def load_either(disk: Disk, name: str, names: Collection[str]) -> tuple[Content, dict[str, str]]:
+    """Return the newest whole copy (by its `version`), and what is wrong with any other: file name -> reason. `names`:
+    the names of the disk's files.
 
     Raises:
         CheckpointError: no copy is whole; with the reason for each.
@@ -92,11 +92,11 @@ def load_either(disk: Disk, name: str, there: Collection[str]) -> tuple[Content,
         try:
             whole[copy] = disk.read(copy)
         except CheckpointError as error:
-            damaged[copy] = str(error) if copy in there else "missing"
+            damaged[copy] = str(error) if copy in names else "missing"
     if not whole:
         raise CheckpointError("; ".join(damaged.values()))
-    newest = max(whole.values(), key=lambda found: int(found.meta["version"]))
-    damaged |= {copy: BEHIND for copy, found in whole.items() if found.meta["version"] != newest.meta["version"]}
+    newest = max(whole.values(), key=lambda content: int(content.meta["version"]))
+    damaged |= {copy: BEHIND for copy, content in whole.items() if content.meta["version"] != newest.meta["version"]}
     return newest, damaged
 
 

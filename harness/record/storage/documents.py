@@ -15,24 +15,24 @@ _MOST_BYTES, _MOST_PARTS = 1 << 20, 20_000
 
 
 def yaml_of(path: Path) -> Any:
-    """The plain values in a file.
+    """Return the plain values in a YAML file.
 
     Raises:
         OSError: it can't be read.
-        ValueError: it is no YAML, or more than anybody writes, with everything in its place that an alias stands for.
+        ValueError: it is no YAML, or has more than 1 MiB or 20,000 values, with every alias expanded.
     """
     text = bytes_of(path, _MOST_BYTES).decode()
     try:
-        found = YAML(typ="safe").load(text)
+        content = YAML(typ="safe").load(text)
     except YAMLError as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:
         raise ValueError("too many brackets are opened and never closed") from error
-    left, parts = [found], 0
+    left, parts = [content], 0
     while left:
         parts += 1
         if parts > _MOST_PARTS:
             raise ValueError(f"more than {_MOST_PARTS:,} values")
-        one = left.pop()
-        left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else []
-    return found
+        value = left.pop()
+        left += [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    return content

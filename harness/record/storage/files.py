@@ -17,17 +17,17 @@ _LONGEST_LINE = 2000
 
 
 def bytes_of(path: Path, most: int = MOST_BYTES) -> bytes:
-    """All that a file holds.
+    """Return all bytes of a file.
 
     Raises:
         OSError: it can't be read.
-        ValueError: it has more bytes than that.
+        ValueError: it has more than `most` bytes.
     """
     with open(path, "rb") as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise ValueError(f"more than {most >> 20} MB")
-    return found
+    return content
 
 
 def last_lines(path: Path) -> list[str]:
@@ -62,16 +62,16 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def strange(folder: Path, owner: str) -> str:
-    """Which link, pipe or device is below it, that `owner` has not left, and what to do; empty where there is none."""
-    found = next(_no_files(folder), None)
-    return "" if found is None else (f"{found}: not a plain file; {owner} leaves no links, pipes or devices in its "
-                                     f"folder, so somebody else has put it there; remove it")
+    """Return a sentence on a link, pipe or device below `folder`, which `owner` leaves none of; empty without one."""
+    path = next(_no_files(folder), None)
+    return "" if path is None else (f"{path}: not a plain file; {owner} leaves no links, pipes or devices in its "
+                                    f"folder, so somebody else has put it there; remove it")
 
 
 def _no_files(folder: Path) -> Iterator[Path]:
     for above, names, files in os.walk(folder):
         for name in (*names, *files):
-            one = Path(above, name)
-            with suppress(FileNotFoundError):  # whoever writes there has removed it
-                if not (stat.S_ISDIR(mode := one.lstat().st_mode) or stat.S_ISREG(mode)):
-                    yield one
+            entry = Path(above, name)
+            with suppress(FileNotFoundError):  # its writer has removed it
+                if not (stat.S_ISDIR(mode := entry.lstat().st_mode) or stat.S_ISREG(mode)):
+                    yield entry

@@ -22,14 +22,14 @@ class PartTable:
         self._size = 0
 
     def take_over(self, merges: Iterable[Merge]) -> None:
-        """Keep these merges' parts here; the merges show them as before."""
-        found = list(merges)
-        parts = list(chain.from_iterable(merge.contributions for merge in found))
+        """Keep these merges' contributions here; the merges show them as before."""
+        taken = list(merges)
+        parts = list(chain.from_iterable(merge.contributions for merge in taken))
         if not parts:
             return
         for name in _FIELDS:
             self._pieces[name].append(column_of(list(map(attrgetter(name), parts))))
-        for merge in found:
+        for merge in taken:
             end = self._size + len(merge.contributions)
             merge.contributions = Parts(self, self._size, end)
             self._size = end

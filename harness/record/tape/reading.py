@@ -88,11 +88,11 @@ class Tape:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """Where among the events that are kept as they are those of each name are."""
-        found: dict[str, list[int]] = {}
+        """The places of each event name among the events that are kept whole."""
+        places: dict[str, list[int]] = {}
         for place, event in enumerate(self._events):
-            found.setdefault(event.event, []).append(place)
-        return found
+            places.setdefault(event.event, []).append(place)
+        return places
 
     @overload
     def of(self, kind: type[E], /, *, node: str | None = None) -> list[E]: ...
@@ -104,14 +104,14 @@ class Tape:
     @overload
     def of(self, *kinds: type[Event], node: str | None = None) -> list[Event]: ...
     def of(self, *kinds: type[Event], node: str | None = None) -> Sequence[Event]:
-        """The events of these kinds, in the order of time, of one node if asked."""
+        """Return the events of these kinds, by time; of one node if `node` is given."""
         names = [kind.name() for kind in kinds]
         if len(names) == 1:
             places: Sequence[int] = self._places.get(names[0], ())
         else:
             places = sorted(place for name in dict.fromkeys(names) for place in self._places.get(name, ()))
-        found = self._merged(places, [kind for kind in kinds if kind in self._series], node)
-        return found if node is None else [event for event in found if event.node == node]
+        events = self._merged(places, [kind for kind in kinds if kind in self._series], node)
+        return events if node is None else [event for event in events if event.node == node]
 
     def named(self, *names: str, node: str | None = None) -> list[Event]:
         """The events of these names, those that only a trainer knows included."""
@@ -122,16 +122,16 @@ class Tape:
     def _merged(self, places: Sequence[int], kinds: Sequence[type[Event]], node: str | None = None) -> list[Event]:
         if not kinds:
             return [self._events[place] for place in places]
-        found: list[tuple[_Key, Event]] = [(self._keys[place], self._events[place]) for place in places]
+        keyed: list[tuple[_Key, Event]] = [(self._keys[place], self._events[place]) for place in places]
         for kind in kinds:
             for process, (number, series) in self._series[kind].items():
                 if node in (None, process[0]):
-                    found += [((event.t, number, place), event)
+                    keyed += [((event.t, number, place), event)
                               for event, place in zip(series, series.places.tolist(), strict=True)]
-        return [event for _, event in sorted(found, key=lambda item: item[0])]
+        return [event for _, event in sorted(keyed, key=lambda item: item[0])]
 
     def series(self, kind: type[E]) -> Mapping[Process, Series[E]]:
-        """The events of a kind from each process, by their first ones."""
+        """Return the events of a kind by process; the processes are in the order of their first events."""
         if kind not in self._series:
             grouped: dict[Process, list[int]] = {}
             for place in self._places.get(kind.name(), ()):
@@ -139,9 +139,9 @@ class Tape:
             return {process: Series.of(cast("list[E]", [self._events[place] for place in places]),
                                        [self._keys[place][2] for place in places])
                     for process, places in grouped.items()}
-        found = self._series[kind]
-        first = sorted(found, key=lambda process: (found[process][1].t[0], found[process][0]))
-        return {process: found[process][1] for process in first}
+        of_kind = self._series[kind]
+        first = sorted(of_kind, key=lambda process: (of_kind[process][1].t[0], of_kind[process][0]))
+        return {process: of_kind[process][1] for process in first}
 
     def has(self, kind: type[Event]) -> bool:
         """Whether there is an event of this kind."""
@@ -182,11 +182,11 @@ class Tape:
     @cached_property
     def ends(self) -> dict[Process, float]:
         """When each process wrote for the last time, in seconds."""
-        found = {(event.node, event.inc): event.t for event in self._events}
+        latest = {(event.node, event.inc): event.t for event in self._events}
         for of in self._series.values():
             for process, (_, series) in of.items():
-                found[process] = max(found.get(process, -_Reader.NEVER), float(series.t[-1]))
-        return found
+                latest[process] = max(latest.get(process, -_Reader.NEVER), float(series.t[-1]))
+        return latest
 
 
 class _Reader:
@@ -227,8 +227,8 @@ class _Reader:
         self._events += few
         for kind in set(kinds.tolist()) - {_FEW}:
             places = np.flatnonzero(kinds == kind)
-            found = [events[place] for place in places.tolist()]
-            for process, (mine, of) in _by_process(found, places + first, alone):
+            of_kind = [events[place] for place in places.tolist()]
+            for process, (mine, of) in _by_process(of_kind, places + first, alone):
                 builders = self._builders[_MANY[kind]]
                 if process not in builders:
                     builders[process] = number, Builder(_MANY[kind], *process)
@@ -281,8 +281,8 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _understood(block: bytes) -> tuple[Sequence[Event], int, str]:
-    """The events of these lines up to the first that is not whole; the bytes up to there, that line included; and what
-    is wrong with it."""
+    """Return the events up to the first line that is not whole; the number of bytes up to there, that line included;
+    and what is wrong with that line, empty where all are whole."""
     if block.endswith(b"\n"):
         try:
             events = parse_all(block)
@@ -290,7 +290,7 @@ def _understood(block: bytes) -> tuple[Sequence[Event], int, str]:
                 return events, len(block), ""
         except ValueError:  # which line it is, and what is wrong with it, is found one by one
             pass
-    found: list[Event] = []
+    parsed: list[Event] = []
     size = 0
     for text in io.BytesIO(block):
         size += len(text)
@@ -299,10 +299,10 @@ def _understood(block: bytes) -> tuple[Sequence[Event], int, str]:
                 raise ValueError("the line is too long")
             if not text.endswith(b"\n"):
                 raise ValueError("the line has no end")
-            found.append(parse(text))
+            parsed.append(parse(text))
         except ValueError as error:
-            return found, size, str(error)
-    return found, size, ""
+            return parsed, size, str(error)
+    return parsed, size, ""
 
 
 def _all_whole(events: Sequence[Event]) -> bool:

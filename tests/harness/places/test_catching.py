@@ -146,7 +146,7 @@ def test_with_a_socket_that_is_a_file_it_is_known_who_has_loaded_the_library(tmp
     here.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as short:
         os.symlink(here, f"{short}/there")
-        catcher = Catcher(here, "a-token", lambda *_: f"127.0.0.1:{greeters[2].port}", there=f"{short}/there")
+        catcher = Catcher(here, "a-token", lambda *_: f"127.0.0.1:{greeters[2].port}", mounted_at=f"{short}/there")
         environment = catcher.environment("") | {NODE: "worker-1.3"}
         subprocess.run(["true"], env=os.environ | environment, check=True)
         assert ask(environment, "AF_INET", "127.0.0.1", greeters[0].port) == "link"
