@@ -72,7 +72,7 @@ def perform(plan: Plan, runs: Path) -> Result:
 
 def kills(runs: Path, repeats: int) -> dict[str, Any]:
     """Longest gap between merges while a learner is dead, and how long a replacement takes; K = 1 and K = 3."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     starts: list[float] = []
     for quorum in (1, 3):
         gaps, fault_free = [], []
@@ -87,11 +87,11 @@ def kills(runs: Path, repeats: int) -> dict[str, Any]:
                 gaps.append(max(history.gaps(span.injected, span.injected + 6.0)[:-1]))
             starts += reintegrations(history)
         p99 = sorted(fault_free)[int(0.99 * (len(fault_free) - 1))]
-        found[f"quorum_{quorum}"] = {"longest_gap_s": round(max(gaps), 4), "kills": len(gaps),
-                                     "fault_free_p99_gap_s": round(p99, 4), "ratio": round(max(gaps) / p99, 2)}
-    found["spawn_to_first_merge_s"] = {"median": round(median(starts), 2), "max": round(max(starts), 2),
-                                       "n": len(starts), "imports": "included", "survivors": "at their pace"}
-    return found
+        figures[f"quorum_{quorum}"] = {"longest_gap_s": round(max(gaps), 4), "kills": len(gaps),
+                                       "fault_free_p99_gap_s": round(p99, 4), "ratio": round(max(gaps) / p99, 2)}
+    figures["spawn_to_first_merge_s"] = {"median": round(median(starts), 2), "max": round(max(starts), 2),
+                                         "n": len(starts), "imports": "included", "survivors": "at their pace"}
+    return figures
 
 
 def reintegrations(history: History) -> list[float]:
@@ -136,18 +136,18 @@ def main() -> None:
         names = options.only.split(",")
         if unknown := sorted(set(names) - set(parts)):
             parser.error(f"--only: there is no {', '.join(unknown)}; choose from {', '.join(parts)}")
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for name in names:
             NOTHING_PROVED.clear()
             try:
-                found[name] = parts[name]()
+                figures[name] = parts[name]()
             except Exception as error:  # the others were measured, or will be: an hour of work is not thrown away
                 traceback.print_exc()
-                found[name] = {"error": f"{type(error).__name__}: {error}"}
-            found[name] |= {"inconclusive_runs": list(NOTHING_PROVED)} if NOTHING_PROVED else {}
-            say(f"{name}: {json.dumps(found[name])}")
-    print(json.dumps(found, indent=2))
-    sys.exit(any("error" in part for part in found.values()))
+                figures[name] = {"error": f"{type(error).__name__}: {error}"}
+            figures[name] |= {"inconclusive_runs": list(NOTHING_PROVED)} if NOTHING_PROVED else {}
+            say(f"{name}: {json.dumps(figures[name])}")
+    print(json.dumps(figures, indent=2))
+    sys.exit(any("error" in part for part in figures.values()))
 
 
 if __name__ == "__main__":

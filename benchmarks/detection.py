@@ -33,10 +33,10 @@ _FOUND, _BY_NAME = 0.95, 0.85
 
 
 def mutants() -> list[tuple[str, Any]]:
-    """(class of bugs, mutant) of every module there."""
+    """Return (class of bugs, mutant) for every mutant in `tests/mutants/`."""
     sys.path[:0] = [str(_TESTS / "support"), str(_TESTS / "mutants")]
-    return [(file.stem.removeprefix("test_"), one) for file in sorted((_TESTS / "mutants").glob("test_*.py"))
-            for one in import_module(file.stem).MUTANTS]
+    return [(file.stem.removeprefix("test_"), mutant) for file in sorted((_TESTS / "mutants").glob("test_*.py"))
+            for mutant in import_module(file.stem).MUTANTS]
 
 
 def hunted(mutant: Any, jobs: int) -> dict[str, Any]:
@@ -76,23 +76,23 @@ def main() -> int:
         if given.only in f"{room} {mutant}":
             rows.append({"class": room, "bug": str(mutant), "named": mutant.check, **hunted(mutant, given.jobs)})
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    found = [row for row in rows if row["own"] or row["explored"]]
+    detected = [row for row in rows if row["own"] or row["explored"]]
     named = [row for row in rows if row["named"] in (*row["own"], *row["explored"])]
-    told = {"bugs": len(rows), "found": len(found), "by_the_check_named": len(named),
-            "explored": sum(bool(row["explored"]) for row in rows),
-            "explored_by_the_check_named": sum(row["named"] in row["explored"] for row in rows),
-            "by_check": Counter(check for row in rows for check in {*row["own"], *row["explored"]}), "rows": rows}
+    results = {"bugs": len(rows), "found": len(detected), "by_the_check_named": len(named),
+               "explored": sum(bool(row["explored"]) for row in rows),
+               "explored_by_the_check_named": sum(row["named"] in row["explored"] for row in rows),
+               "by_check": Counter(check for row in rows for check in {*row["own"], *row["explored"]}), "rows": rows}
     if not given.only:
-        _SAVED.write_text(json.dumps(told, indent=1) + "\n")
-        _PAGE.write_text(page(told))
+        _SAVED.write_text(json.dumps(results, indent=1) + "\n")
+        _PAGE.write_text(page(results))
     print(table(rows))
-    print(json.dumps({key: value for key, value in told.items() if key != "rows"}))
-    return 0 if rows and len(found) >= _FOUND * len(rows) and len(named) >= _BY_NAME * len(rows) else 1
+    print(json.dumps({key: value for key, value in results.items() if key != "rows"}))
+    return 0 if rows and len(detected) >= _FOUND * len(rows) and len(named) >= _BY_NAME * len(rows) else 1
 
 
-def page(told: dict[str, Any]) -> str:
-    """docs/detection.md."""
-    seconds = sum(row["seconds"] for row in told["rows"])
+def page(results: dict[str, Any]) -> str:
+    """Return the text of docs/detection.md."""
+    seconds = sum(row["seconds"] for row in results["rows"])
     return f"""# Which check finds which bug
 
 Made by `make detection`, which plants the bugs of `tests/mutants/` one by one. Each has the check named beforehand that
@@ -101,11 +101,13 @@ clusters and faults finds that knows nothing of the bug, in {_MOST_SCHEDULES} sc
 the first schedule that failed, the seconds that all of it took, and how many faults the smallest schedule has that
 still fails.
 
-Of {told["bugs"]} bugs {told["found"]} were found by a failed verdict, {told["by_the_check_named"]} by the check that
-was named; by explorations alone {told["explored"]} and {told["explored_by_the_check_named"]}. The explorations took
+Of {results["bugs"]} bugs {results["found"]} were found by a failed verdict, {results["by_the_check_named"]} \
+by the check that
+was named; by explorations alone {results["explored"]} and {results["explored_by_the_check_named"]}. \
+The explorations took
 {seconds / 60:.0f} minutes.
 
-{table(told["rows"])}
+{table(results["rows"])}
 """
 
 

@@ -137,8 +137,8 @@ apart, or one stands still, for 3 s it is a matter of tenths.
 def columns(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Longest stall, reintegration, rounds lost, and what the verdicts were."""
     for check, said in _TOLD.items():
-        told = [run["checks"][check][1].replace(said, "") for run in runs if check in run["checks"]]
-        yield ", ".join(told) or "-"
+        details = [run["checks"][check][1].replace(said, "") for run in runs if check in run["checks"]]
+        yield ", ".join(details) or "-"
     outcomes = Counter({0: "passed", 1: "failed", 3: "inconclusive"}.get(run["exit"], f"exit {run['exit']}")
                        for run in runs)
     failed = Counter(name for run in runs for name, (verdict, *_) in run["checks"].items() if verdict == "failed")

@@ -22,15 +22,15 @@ PAGE = Path("docs") / "claims.md"
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Do what is asked for; returns the exit code."""
+    """Do what the options ask for, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
     parser.add_argument("--measure", action="store_true", help="make the page's own simulations again")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the page is another one")
     options = parser.parse_args(arguments)
     if options.measure:
         from benchmarks.claims.record import record
-        found = record(lambda words: print(words, file=sys.stderr))
-        (root / RECORDED).write_text(json.dumps(found, indent=1) + "\n")
+        measured = record(lambda words: print(words, file=sys.stderr))
+        (root / RECORDED).write_text(json.dumps(measured, indent=1) + "\n")
     try:
         text = page(load(root / CLAIMS), json.loads((root / RECORDED).read_text()), Tables(root / "docs"))
     except (OSError, ValueError, TableError, UndefinedError) as error:

@@ -23,24 +23,24 @@ _DILUTED = ((1_200_000, 8), (2_400_000, 8), (2_400_000, 16))
 
 
 def record(say: Callable[[str], None]) -> dict[str, Any]:
-    """All of it; some ten minutes on two cores."""
-    told = {"fleet": _fleet(), "seed": _SEED}
+    """Run all simulations of the page and return their results; it takes some ten minutes on two cores."""
+    recorded = {"fleet": _fleet(), "seed": _SEED}
     say("fleet: done")
     workers = _workers(CELLS)
     try:
         asked = wan.Wan.model_validate({
             "parameters": ("1B", "12B", "100B"), "rtt": ("1ms", "30ms", "100ms", "300ms"),
             "rate": (0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 400.0), "seed": _SEED})
-        told["wan"] = wan_document(asked, wan.swept(asked, workers))
+        recorded["wan"] = wan_document(asked, wan.swept(asked, workers))
         say("wide-area network: done")
         gone = failed_share.FailedShare(seed=_SEED)
-        told["failed_share"] = failed_document(gone, failed_share.swept(gone, workers))
+        recorded["failed_share"] = failed_document(gone, failed_share.swept(gone, workers))
         say("failed share: done")
         window = grace.Grace(seed=_SEED)
-        told["grace"] = grace_document(window, grace.swept(window, workers))
+        recorded["grace"] = grace_document(window, grace.swept(window, workers))
     finally:
         workers.close()
-    return told
+    return recorded
 
 
 def _workers(task: Task[Job, Result]) -> Workers[Job, Result]:
@@ -57,13 +57,13 @@ def _fleet() -> dict[str, Any]:
     alone = [_decoupled(base, chips // learners, 1) for chips, learners in _DILUTED]
     workers = _workers(TRIALS)
     try:
-        found = iter(replicated([*published, *up, *many, *alone], _DAYS * _DAY_S, _REPLICATIONS, _SEED, workers))
+        summaries = iter(replicated([*published, *up, *many, *alone], _DAYS * _DAY_S, _REPLICATIONS, _SEED, workers))
     finally:
         workers.close()
     cells = [{"chips": cell.chips, "mode": cell.mode, "learners": cell.learners, "published": cell.goodput,
-              "goodput": next(found).goodput.mean} for cell in PUBLISHED]
-    return {"cells": cells, "uptime": {learners: next(found).uptime.mean for learners in _UPTIME_OF},
-            "diluted": _pairs([next(found) for _ in many], [next(found) for _ in alone])}
+              "goodput": next(summaries).goodput.mean} for cell in PUBLISHED]
+    return {"cells": cells, "uptime": {learners: next(summaries).uptime.mean for learners in _UPTIME_OF},
+            "diluted": _pairs([next(summaries) for _ in many], [next(summaries) for _ in alone])}
 
 
 def _decoupled(base: Fleet, chips: int, learners: int) -> Fleet:
@@ -71,5 +71,5 @@ def _decoupled(base: Fleet, chips: int, learners: int) -> Fleet:
 
 
 def _pairs(many: list[Summary], alone: list[Summary]) -> list[dict[str, Any]]:
-    return [{"chips": one.fleet.chips, "learners": one.fleet.learners, "goodput": one.goodput.mean,
-             "of_fewer_chips": other.goodput.mean} for one, other in zip(many, alone, strict=True)]
+    return [{"chips": split.fleet.chips, "learners": split.fleet.learners, "goodput": split.goodput.mean,
+             "of_fewer_chips": whole.goodput.mean} for split, whole in zip(many, alone, strict=True)]

@@ -29,25 +29,25 @@ class Tables:
         if figure not in self._read:
             raise TableError(f"figure {figure}: no page has a table of it")
         (title, *rows), stale = self._read[figure]
-        found = [one for one in rows if one[0] == row] or [one for one in rows if one[0].startswith(row)]
-        found = found[:1] if first else found
+        matches = [cells for cells in rows if cells[0] == row] or [cells for cells in rows if cells[0].startswith(row)]
+        matches = matches[:1] if first else matches
         places = [place for place, name in enumerate(title) if name.startswith(column)]
-        if len(found) != 1 or len(places) != 1:
-            raise TableError(f"figure {figure}: {len(found)} rows begin with {row!r}, and {len(places)} columns with "
-                             f"{column!r}; there are {' | '.join(one[0] for one in rows)}; {' | '.join(title)}")
-        return found[0][places[0]] + (" †" if stale else "")
+        if len(matches) != 1 or len(places) != 1:
+            raise TableError(f"figure {figure}: {len(matches)} rows begin with {row!r}, and {len(places)} columns with "
+                             f"{column!r}; there are {' | '.join(cells[0] for cells in rows)}; {' | '.join(title)}")
+        return matches[0][places[0]] + (" †" if stale else "")
 
     @cached_property
     def _read(self) -> dict[str, tuple[list[list[str]], bool]]:
-        found = {}
+        tables = {}
         for page in sorted(self._docs.glob("*.md")):
             lines = page.read_text().splitlines()
             for number, line in enumerate(lines):
                 if match := _ANCHOR.match(line):
                     table = _table(lines[number + 1:])
                     if table:
-                        found[match[1]] = table, bool(match[2])
-        return found
+                        tables[match[1]] = table, bool(match[2])
+        return tables
 
 
 def _table(lines: list[str]) -> list[list[str]]:

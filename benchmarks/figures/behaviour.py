@@ -78,9 +78,9 @@ def comparable(before: str | None, now: str) -> bool:
     return before is None or before.rpartition(_SEPARATOR)[0] == now.rpartition(_SEPARATOR)[0]
 
 
-def digest_of(told: Sequence[Fact]) -> str:
-    """Of facts."""
-    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()[:_LENGTH]
+def digest_of(facts: Sequence[Fact]) -> str:
+    """Return the digest of these facts, as hexadecimal digits."""
+    return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()[:_LENGTH]
 
 
 @lru_cache(maxsize=1)

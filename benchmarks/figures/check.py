@@ -67,22 +67,22 @@ def _check(known: Register, texts: Mapping[str, str], now: Mapping[str, str]) ->
 
 
 def _untrue(known: Register, texts: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What of the marks is not true, and what to do; nothing if they are."""
-    found = []
+    """Return which marks are not true and the command that mends them; empty where all are true."""
+    problems = []
     if runs := known.outdated(now):
-        found.append(f"the behaviour of {', '.join(runs)} is not what it was when the docs were marked")
+        problems.append(f"the behaviour of {', '.join(runs)} is not what it was when the docs were marked")
     if files := marks.untrue(known, texts):
-        found.append(f"the marks in {', '.join(files)} are not those of {FILE}")
-    return f"{'; '.join(found)}: run `python -m benchmarks.figures.check --mark`" if found else ""
+        problems.append(f"the marks in {', '.join(files)} are not those of {FILE}")
+    return f"{'; '.join(problems)}: run `python -m benchmarks.figures.check --mark`" if problems else ""
 
 
 def _list(known: Register, now: Mapping[str, str]) -> None:
-    """For people."""
+    """Print the stale figures and the commands that measure them again."""
     stale = known.stale(now)
     for name, runs in stale.items():
         figure = known.figures[name]
-        told = [run if figure.rests_on[run] else f"{run} (nobody noted it)" for run in runs]
-        print(f"{name}: {figure.about} ({figure.docs})\n    changed: {', '.join(told)}\n    again:   {figure.again}")
+        changed = [run if figure.rests_on[run] else f"{run} (nobody noted it)" for run in runs]
+        print(f"{name}: {figure.about} ({figure.docs})\n    changed: {', '.join(changed)}\n    again:   {figure.again}")
     never = sum(bool(figure.never_stale) for figure in known.figures.values())
     print(f"{len(stale)} of {len(known.figures)} figures were measured with another behaviour of the trainer than "
           f"today's; {never} depend on the machine alone, and are never stale")

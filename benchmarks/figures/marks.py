@@ -18,11 +18,11 @@ _WORDS = "† Measured before the trainer's behaviour changed, or nobody noted w
 
 
 def marked(text: str, stale: Collection[str]) -> str:
-    """The text with marks at these figures, and at no others."""
+    """Return the text with marks at the stale figures, and at no others."""
     bare = _NOTED.sub("", text)
-    found = _ANCHOR.sub(lambda match: f"<!-- figure: {match[1]} -->{' †' if match[1] in stale else ''}", bare)
-    here = [name for name in anchors(found) if name in stale]
-    return f"{found}\n{_NOTE}{_WORDS.format(', '.join(here))}" if here else found
+    marked_text = _ANCHOR.sub(lambda match: f"<!-- figure: {match[1]} -->{' †' if match[1] in stale else ''}", bare)
+    here = [name for name in anchors(marked_text) if name in stale]
+    return f"{marked_text}\n{_NOTE}{_WORDS.format(', '.join(here))}" if here else marked_text
 
 
 def anchors(text: str) -> list[str]:

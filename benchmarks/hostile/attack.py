@@ -144,12 +144,13 @@ class Victim:
         return any(text in path.read_text() for path in self._runs.glob("*-attacked-*/tape/syncer.0.jsonl"))
 
     def ports(self) -> list[int]:
-        """All that its processes listen on now."""
-        found = []
+        """Return the TCP ports on which its processes listen now, sorted."""
+        numbers = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.Error):
-                found += [one.laddr.port for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
-        return sorted(set(found))
+                numbers += [connection.laddr.port for connection in process.net_connections("tcp")
+                            if connection.status == psutil.CONN_LISTEN]
+        return sorted(set(numbers))
 
     def syncer_memory(self) -> int:
         """Resident, in bytes."""
@@ -196,11 +197,11 @@ def main() -> int:
             victim.process.terminate()  # harmless where it has ended; it undoes what it did
             victim.process.wait()
         report: dict[str, Any] = json.loads((victim.folder / "report.json").read_text())
-        grown, told = most - before, victim.of_strangers()
+        grown, tape_bytes = most - before, victim.of_strangers()
     print(json.dumps({"connections": dict(made), "seconds": given.seconds, "exit_code": code,
-                      "checks": {one["name"]: one["verdict"] for one in report["checks"]},
-                      "syncer_grew_mb": round(grown / 1e6, 1), "tape_grew_mb": round(told / 1e6, 3)}))
-    return 0 if code == 0 and grown < MOST_MEMORY and told < MOST_TAPE else 1
+                      "checks": {check["name"]: check["verdict"] for check in report["checks"]},
+                      "syncer_grew_mb": round(grown / 1e6, 1), "tape_grew_mb": round(tape_bytes / 1e6, 3)}))
+    return 0 if code == 0 and grown < MOST_MEMORY and tape_bytes < MOST_TAPE else 1
 
 
 if __name__ == "__main__":

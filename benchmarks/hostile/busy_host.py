@@ -78,9 +78,9 @@ def busy(after: float, processors: int) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        for one in others:
-            one.kill()
-            one.wait()
+        for process in others:
+            process.kill()
+            process.wait()
 
 
 def once(scenario: str, seed: int, runs: Path, after: float | None, processors: int = 1, *more: str,
@@ -121,15 +121,15 @@ def _in_ci(home: Path, runs: int, processors: int, seed: int) -> list[dict[str, 
 
 
 def _suites(runs: int, processors: int, seed: int) -> list[dict[str, Any]]:
-    """`make test` so often, in turn; wrong where it did not exit with 0."""
+    """Run `make test` so many times in turn; return a row for each, `wrong` where it did not exit with 0."""
     rng, done = random.Random(seed), list[dict[str, Any]]()
     for _ in range(runs):
         after, began = round(rng.uniform(_FROM_S, _SUITE_TO_S), 1), time.monotonic()
         with busy(after, processors):
             suite = subprocess.run([shutil.which("make") or "make", "test"], capture_output=True, text=True)
         lines = suite.stdout.splitlines()
-        told = [line for line in lines if re.search(r"^(FAILED|ERROR)|\d (passed|failed).* in ", line)]
-        done.append({"command": "make test", "busy_from_s": after, "told": told,
+        summary = [line for line in lines if re.search(r"^(FAILED|ERROR)|\d (passed|failed).* in ", line)]
+        done.append({"command": "make test", "busy_from_s": after, "told": summary,
                      "verdict": _WORDS[0] if suite.returncode == 0 else f"exit code {suite.returncode}",
                      "again": [line for line in lines if line.startswith("diloco-chaos: ")],
                      "wrong": suite.returncode != 0, "seconds": round(time.monotonic() - began)})

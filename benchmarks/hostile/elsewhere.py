@@ -112,27 +112,27 @@ def _kill(process: subprocess.Popen[bytes], *, reaper_too: bool) -> None:
 
 
 def _reapers(harness: int) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().decode(errors="replace")
             if "diloco_chaos.harness.record.reaper" in words and f"-{harness}-" in words:
-                found.append(int(entry.parent.name))
-    return found
+                pids.append(int(entry.parent.name))
+    return pids
 
 
 def _wait(left: Left, label: str, pid: int, *, clean: bool) -> list[str]:
-    """What is there of it in the end."""
+    """Wait until nothing is left of a killed run, or `WITHIN_S` have passed; return what is left then, as strings."""
     began, cleaned = time.monotonic(), not clean
     while True:
         if not cleaned and time.monotonic() > began + _CLEAN_AFTER_S:
             cleaned = subprocess.run([_COMMAND, "clean"], capture_output=True, check=False).returncode == 0
         try:
-            there = left(label) + [str(log) for log in undo_logs_folder().glob(f"*-{pid}-*.jsonl")]
+            remaining = left(label) + [str(log) for log in undo_logs_folder().glob(f"*-{pid}-*.jsonl")]
         except ClusterError as error:
-            there = [str(error)]
-        if not there or time.monotonic() > began + WITHIN_S:
-            return there
+            remaining = [str(error)]
+        if not remaining or time.monotonic() > began + WITHIN_S:
+            return remaining
         time.sleep(_LOOK_S)
 
 
@@ -142,7 +142,7 @@ def killed(on: str, kills: int, away: int, seed: int, longest: float) -> dict[st
     (home / "elsewhere.yaml").write_text(SCENARIO)
     os.environ["XDG_STATE_HOME"] = str(home / "state")
     settings, left = {"kubernetes": on_kubernetes, "slurm": on_slurm}[on]()
-    gone, found = set(chance.sample(range(kills), away)), []
+    gone, leftovers = set(chance.sample(range(kills), away)), []
     took: dict[str, list[float]] = {"there": [], "away": []}
     for number in range(kills):
         process, label = _begun(home, on, number)
@@ -155,16 +155,17 @@ def killed(on: str, kills: int, away: int, seed: int, longest: float) -> dict[st
             raise _ended(home, number)
         _kill(process, reaper_too=both)
         began = time.monotonic()
-        there = _wait(left, label, process.pid, clean=both)
+        remaining = _wait(left, label, process.pid, clean=both)
         took["away" if number in gone else "there"].append(time.monotonic() - began)
-        found += [f"kill {number}: {words}" for words in there]
+        leftovers += [f"kill {number}: {words}" for words in remaining]
         print(f"kill {number:3d}  after {moment:4.1f} s  {'harness and reaper' if both else 'harness':18s}  "
               f"{'control plane away' if number in gone else '':18s}  "
-              f"{'LEFT: ' + '; '.join(there) if there else f'nothing left after {time.monotonic() - began:.1f} s'}",
+              + (f"LEFT: {'; '.join(remaining)}" if remaining else
+                 f"nothing left after {time.monotonic() - began:.1f} s"),
               file=sys.stderr, flush=True)
         if number in gone:
             _wait_back(on)
-    return {"on": on, "kills": kills, "seed": seed, "left": found, **{
+    return {"on": on, "kills": kills, "seed": seed, "left": leftovers, **{
         f"{where}_{name}_s": round(of(seconds), 1) for where, seconds in took.items() if seconds
         for name, of in (("median", median), ("longest", max))}}
 

@@ -69,8 +69,8 @@ class Soak:
                     time.sleep(_TICK_S)
                 self._look_round()
             finally:
-                for who in (who for prey in preys for who in marked(prey.mark)):
-                    kill(who)
+                for process in (process for prey in preys for process in marked(prey.mark)):
+                    kill(process)
                 for prey in preys:
                     prey.process.wait()
                     self._forget(prey)
@@ -143,19 +143,19 @@ class Soak:
             prey.reaper = reapers[0]
             kill(prey.reaper)
             return
-        if prey.reaper is not None and all(who == prey.reaper for who in reapers) \
+        if prey.reaper is not None and all(process == prey.reaper for process in reapers) \
                 and prey.due is not None and now < prey.due + 1.0:
             return
         harness = identity(prey.process.pid)
         if harness is None:
             return  # it has just ended: that is seen next time
-        ours = {who.pid for who in marked(prey.mark)}
+        ours = {process.pid for process in marked(prey.mark)}
         prey.ports = {port for port, pid in listening() if pid in ours}
         prey.phase, prey.kinds = self._phase(prey)
         if prey.mode == "both":
             kill(harness, signal.SIGSTOP)  # so that it does not see its reaper's end
-            for who in prey.reapers():
-                kill(who)
+            for process in prey.reapers():
+                kill(process)
         kill(harness)
         prey.killed = time.monotonic()
         prey.process.wait()
@@ -181,11 +181,11 @@ class Soak:
 
     def _look_round(self) -> None:
         """When both are dead and settled, nothing but the folders of runs may be there."""
-        found = [path for path in (*self._home.glob("state/**/*"), *self._home.glob("cache/**/*"))
-                 if path.suffix in _TEMPORARY or (path.is_file() and path.suffix == ".jsonl"
-                                                  and path.parent.name == "undo-logs")]
-        found += self._home.glob("tmp/*")
-        for path in found:
+        leftovers = [path for path in (*self._home.glob("state/**/*"), *self._home.glob("cache/**/*"))
+                     if path.suffix in _TEMPORARY or (path.is_file() and path.suffix == ".jsonl"
+                                                      and path.parent.name == "undo-logs")]
+        leftovers += self._home.glob("tmp/*")
+        for path in leftovers:
             self.files.append(f"file left: {path}")
             self._say(self.files[-1])
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -81,53 +81,55 @@ class SoakVictim:
         return path is not None and b'"injecting"' in path.read_bytes()
 
     def reapers(self) -> list[Identity]:
-        """Those that watch over it."""
-        return [who for who in marked(self.mark) if b"diloco_chaos.harness.record.reaper" in _command_line(who)]
+        """Return the reapers that watch over this harness."""
+        return [process for process in marked(self.mark)
+                if b"diloco_chaos.harness.record.reaper" in _command_line(process)]
 
     def still_there(self, others: Sequence[SoakVictim]) -> dict[str, list[str]]:
-        """What is left of it, by kind, in words."""
+        """Return what is left of it: kind of thing -> one string for each; kinds with nothing left are absent."""
         alive = marked(self.mark)
         if self.token:
             alive = sorted({*alive, *with_token(self.token)})
-        theirs = {who.pid for other in others for who in marked(other.mark)}
-        found = {
-            "processes": [f"{who.pid} {b' '.join(_command_line(who)[:4]).decode(errors='replace')}" for who in alive],
-            "stopped": [str(who.pid) for who in alive if state(who.pid) == "T"],
+        theirs = {process.pid for other in others for process in marked(other.mark)}
+        remaining = {
+            "processes": [f"{process.pid} {b' '.join(_command_line(process)[:4]).decode(errors='replace')}"
+                          for process in alive],
+            "stopped": [str(process.pid) for process in alive if state(process.pid) == "T"],
             "listening": [str(port) for port, pid in listening() if port in self.ports and pid not in theirs],
             "undo-logs": [str(self.undo_log)] if self.undo_log is not None and self.undo_log.exists() else [],
         }
-        return {kind: words for kind, words in found.items() if words}
+        return {kind: words for kind, words in remaining.items() if words}
 
 
 def marked(mark: str) -> list[Identity]:
-    """Every living process that descends from what was started under this mark."""
-    found, entry = [], f"{MARK}={mark}".encode()
+    """Return every living process that descends from what was started under this mark."""
+    processes, entry = [], f"{MARK}={mark}".encode()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and (who := identity(int(pid))):
-                found.append(who)
+            if entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and (process := identity(int(pid))):
+                processes.append(process)
         except OSError:
             continue
-    return found
+    return processes
 
 
 def listening() -> list[tuple[int, int | None]]:
-    """Ports on which somebody listens, and who."""
-    return [(one.laddr.port, one.pid) for one in psutil.net_connections("tcp")
-            if one.status == psutil.CONN_LISTEN and one.laddr]
+    """Return (port, pid of the process that listens on it, where it is known) for every listening TCP socket."""
+    return [(connection.laddr.port, connection.pid) for connection in psutil.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr]
 
 
-def _command_line(who: Identity) -> list[bytes]:
+def _command_line(process: Identity) -> list[bytes]:
     try:
-        return Path(f"/proc/{who.pid}/cmdline").read_bytes().split(b"\0")
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
 
 
-def kill(who: Identity, number: signal.Signals = signal.SIGKILL) -> None:
+def kill(process: Identity, number: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to this process, and to no other one that has its pid by now."""
-    if identity(who.pid) == who:
+    if identity(process.pid) == process:
         try:
-            os.kill(who.pid, number)
+            os.kill(process.pid, number)
         except ProcessLookupError:
             pass

@@ -74,7 +74,7 @@ def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any
         flagship = noted(freeze(load("flagship")[0], 0))
         walls.append(time.monotonic() - began)
         say(f"flagship: exit {flagship.judgement.exit_code} {flagship.judgement.inconclusive} {walls[-1]:.1f} s")
-    found = recovery.measure(noted, kills)
+    recoveries = recovery.measure(noted, kills)
     heard, steady = zip(*starts, strict=True)
     engine = Engine()
     try:
@@ -82,7 +82,7 @@ def measure(runs: Path, kills: int, say: Callable[[str], None]) -> dict[str, Any
         return {"start_s": {"learners_heard": recovery.spread(list(heard)), "steady": recovery.spread(list(steady))},
                 "flagship": {"first_s": round(walls[0], 1), "references_cached_s": round(walls[1], 1),
                              "exit_code": flagship.judgement.exit_code},
-                "recovery": found, "image_mb": round(image.attrs["Size"] / 1e6),
+                "recovery": recoveries, "image_mb": round(image.attrs["Size"] / 1e6),
                 "left_behind": soak(kills, engine, say)}
     finally:
         engine.close()
@@ -112,12 +112,12 @@ def soak(kills: int, engine: Engine, say: Callable[[str], None]) -> dict[str, An
             killed = time.monotonic()
             if both:
                 clean()
-            while (found := engine.labelled()) and time.monotonic() < killed + WITHIN_S:
+            while (remaining := engine.labelled()) and time.monotonic() < killed + WITHIN_S:
                 time.sleep(0.1)
             took.append(time.monotonic() - killed)
-            left += len(found)
+            left += len(remaining)
             say(f"kill {number}: {'with' if both else 'without'} its reaper after {moment:.1f} s, "
-                f"{len(found)} left after {took[-1]:.1f} s")
+                f"{len(remaining)} left after {took[-1]:.1f} s")
     return {"kills": kills, "left": left, "median_s": round(median(took), 2), "longest_s": round(max(took), 2)}
 
 
@@ -132,13 +132,13 @@ def _strike(process: subprocess.Popen[bytes], both: bool) -> None:
 
 def _reapers(harness: int) -> list[Identity]:
     """The children of a harness that are reapers."""
-    found = []
+    reapers = []
     for task in Path(f"/proc/{harness}/task").iterdir():
         for child in (task / "children").read_text().split():
-            who = identity(int(child))
-            if who and b"diloco_chaos.harness.record.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(who)
-    return found
+            process = identity(int(child))
+            if process and b"diloco_chaos.harness.record.reaper" in Path(f"/proc/{child}/cmdline").read_bytes():
+                reapers.append(process)
+    return reapers
 
 
 def main() -> None:

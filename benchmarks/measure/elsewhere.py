@@ -33,13 +33,13 @@ def measure(on: str, runs: Path, kills: int) -> dict[str, Any]:
         print(f"  {_pace_ms(result)} ms a step: exit {result.judgement.exit_code} {result.judgement.inconclusive}",
               file=sys.stderr)
         return result
-    found = recovery.measure(perform, kills)
+    recoveries = recovery.measure(perform, kills)
     clocks = [event for result in ran for event in result.history.tape.of(Clock)]
     return {"on": on, "step_ms": [_pace_ms(result) for result in ran],
             "exit_codes": [result.judgement.exit_code for result in ran],
             "inconclusive": [result.judgement.inconclusive for result in ran if result.judgement.inconclusive],
-            **found, "clocks": {"ahead": recovery.spread([abs(event.ahead) for event in clocks]),
-                                "error": recovery.spread([abs(event.error) for event in clocks])}}
+            **recoveries, "clocks": {"ahead": recovery.spread([abs(event.ahead) for event in clocks]),
+                                     "error": recovery.spread([abs(event.error) for event in clocks])}}
 
 
 def _pace_ms(result: Result) -> int:

@@ -47,8 +47,8 @@ def measure(runs: Path, audience: Audience, say: Callable[[str], None]) -> dict[
 
 def _compared(real: list[float], simulated: list[float]) -> dict[str, Any]:
     return {"real": round(median(real), 3), "simulated": round(median(simulated), 3),
-            "ratio": round(median(simulated) / median(real), 3), "each_real": [round(one, 3) for one in real],
-            "each_simulated": [round(one, 3) for one in simulated]}
+            "ratio": round(median(simulated) / median(real), 3), "each_real": [round(value, 3) for value in real],
+            "each_simulated": [round(value, 3) for value in simulated]}
 
 
 def _plan(name: str) -> Plan:
@@ -57,15 +57,15 @@ def _plan(name: str) -> Plan:
 
 
 def figures(history: History) -> dict[str, float]:
-    """What is compared."""
+    """Return the figures of one run that are compared: name -> value (shares, and seconds where it ends with `_s`)."""
     zero = history.zero or 0.0
     merges = [merge for merge in history.merges if merge.t > zero]
     hit = next((target for planned in history.plan.faults for target in planned.fault.targets if target != SYNCER), "")
-    found = {"participation": sum(any(part.learner == hit for part in merge.contributions)
-                                  for merge in merges) / len(merges),
-             "goodput": goodput_between(history, zero, history.end)}
+    compared = {"participation": sum(any(part.learner == hit for part in merge.contributions)
+                                     for merge in merges) / len(merges),
+                "goodput": goodput_between(history, zero, history.end)}
     spawns = [event for event in history.tape.of(Spawn, node="harness")
               if event.target == hit and event.incarnation == 1]
     back = [merge.t for merge in merges for part in merge.contributions
             if (part.learner, part.incarnation) == (hit, 1)]
-    return found | ({"reintegration_s": min(back) - spawns[0].t} if spawns and back else {})
+    return compared | ({"reintegration_s": min(back) - spawns[0].t} if spawns and back else {})

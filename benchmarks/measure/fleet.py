@@ -26,15 +26,15 @@ class _Group:
     """Slices that train in step, in SimPy's time."""
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, slices: int, chance: np.random.Generator) -> None:
-        self.env, self.fleet, self.there = env, fleet, slices
-        self.work, self._told, self._stands_until = 0.0, 0.0, 0.0
+        self.env, self.fleet, self.present = env, fleet, slices
+        self.work, self._counted_until, self._stands_until = 0.0, 0.0, 0.0
         for _ in range(slices):
             env.process(self._slice(chance))
 
     def _slice(self, chance: np.random.Generator) -> Generator[simpy.Event, Any, Any]:
         mean_up, away = self.fleet.slice_mtbf, self.fleet.repair
         if chance.random() >= mean_up / (mean_up + away):
-            self.there -= 1
+            self.present -= 1
             yield self.env.timeout(chance.exponential(away))
             self._changed(1, self.fleet.grow)
         while True:
@@ -45,14 +45,14 @@ class _Group:
 
     def _changed(self, step: int, stands: float) -> None:
         self.tell()
-        self.there += step
+        self.present += step
         if self.env.now >= self._stands_until:
             self._stands_until = self.env.now + stands
 
     def tell(self) -> None:
-        """Count what was made since the last time."""
-        self.work += self.there * max(0.0, self.env.now - max(self._told, self._stands_until))
-        self._told = self.env.now
+        """Add the work that was made since the last count, in slice-seconds."""
+        self.work += self.present * max(0.0, self.env.now - max(self._counted_until, self._stands_until))
+        self._counted_until = self.env.now
 
 
 def by_simpy(fleet: Fleet, horizon: float, seed: int) -> float:
@@ -70,16 +70,16 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
     """One replication of 1.2 million chips in turns, and the whole published table with a hundred of each."""
     fleet, horizon = fleet_of(PUBLISHED[3], fitted()), _DAYS * _DAY_S
     took: dict[str, list[float]] = {"simpy": [], "ours": []}
-    found: dict[str, list[float]] = {"simpy": [], "ours": []}
+    goodputs: dict[str, list[float]] = {"simpy": [], "ours": []}
     ways: dict[str, Callable[[int], float]] = {"simpy": lambda seed: by_simpy(fleet, horizon, seed),
                                                "ours": lambda seed: simulate(fleet, horizon, seed).goodput}
     for pair in range(_PAIRS):
         for name, way in ways.items():
             began = time.perf_counter()
-            found[name].append(way(pair))
+            goodputs[name].append(way(pair))
             took[name].append(time.perf_counter() - began)
         say(f"  fleet {pair}: SimPy {took['simpy'][-1]:.2f} s, ours {took['ours'][-1]:.3f} s")
-    apart = estimate([one - other for one, other in zip(found["simpy"], found["ours"], strict=True)])
+    apart = estimate([theirs - ours for theirs, ours in zip(goodputs["simpy"], goodputs["ours"], strict=True)])
     began, workers = time.perf_counter(), workers_for(TRIALS, len(os.sched_getaffinity(0)))
     try:
         table = replicated([fleet_of(cell, fitted()) for cell in PUBLISHED], horizon, _REPLICATIONS, 0, workers)
@@ -87,10 +87,10 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
         workers.close()
     seconds = time.perf_counter() - began
     worst = max(abs(summary.goodput.mean - cell.goodput) for summary, cell in zip(table, PUBLISHED, strict=True))
-    times = median(one / other for one, other in zip(took["simpy"], took["ours"], strict=True))
+    times = median(theirs / ours for theirs, ours in zip(took["simpy"], took["ours"], strict=True))
     return {"simpy_over_ours": round(times, 1),
             "seconds": {name: round(median(values), 3) for name, values in took.items()},
-            "goodput": {name: round(mean(values), 5) for name, values in found.items()},
+            "goodput": {name: round(mean(values), 5) for name, values in goodputs.items()},
             "apart": round(apart.mean, 5), "interval": round(apart.half or 0.0, 5),
             "table_s": round(seconds, 1), "table_cells": len(PUBLISHED), "table_replications": _REPLICATIONS,
             "table_off_by_at_most": round(worst, 4)}

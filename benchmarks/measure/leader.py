@@ -25,11 +25,11 @@ def measure(perform: Callable[[Plan], Result], say: Callable[[str], None]) -> di
     plans = {f"quorum_{quorum}_at_{at}_s" + ("_restarted" if restart else ""): planned(quorum, at, restart)
              for quorum in QUORUMS for at in TIMES_S for restart in (None, "2s")}
     plans |= {f"quorum_{quorum}_after_the_others_were_slow": after_a_straggle(quorum) for quorum in QUORUMS}
-    found = {}
+    results = {}
     for name, plan in plans.items():
-        found[name] = gaps(perform(plan).history)
-        say(f"  leader, {name}: {found[name]}")
-    return found | {"worst_ratio": max(of["ratio"] for of in found.values())}
+        results[name] = gaps(perform(plan).history)
+        say(f"  leader, {name}: {results[name]}")
+    return results | {"worst_ratio": max(of["ratio"] for of in results.values())}
 
 
 def planned(quorum: int, at: float, restart: str | None) -> Plan:

@@ -32,27 +32,27 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
         real = real_server()
     except ClusterError as error:
         return {"error": str(error)}
-    found: dict[str, dict[str, list[float]]] = {}
+    samples: dict[str, dict[str, list[float]]] = {}
     with _upstream() as upstream, _servers({"embedded": "", "real": real}) as servers:
         ways = {name: links.create("bench", upstream) for name, links in servers.items()} | {"direct": upstream}
         for number in range(ROUNDS):
             for name, address in ways.items():
-                mine = found.setdefault(name, {})
+                mine = samples.setdefault(name, {})
                 mine.setdefault("mb_per_s", []).append(_rate(address, _BYTES))
                 mine.setdefault("round_trip_us", []).append(_trip(address, _TRIPS) * 1e6)
                 if name in servers:
                     _toxics(servers[name], address, mine)
             say(f"  links {number}: " + ", ".join(f"{name} {values['mb_per_s'][-1]:.0f} MB/s"
-                                                  for name, values in found.items()))
+                                                  for name, values in samples.items()))
     medians = {name: {figure: round(median(values), 2) for figure, values in mine.items()}
-               for name, mine in found.items()}
+               for name, mine in samples.items()}
     for name in servers:
         medians[name]["added_us"] = round(medians[name]["round_trip_us"] - medians["direct"]["round_trip_us"], 1)
     return {"asked_for": {"delay_ms_each_way": _DELAY_MS, "rate_mb_per_s": _RATE_KB / 1e3},
             "embedded_over_real": round(medians["embedded"]["mb_per_s"] / medians["real"]["mb_per_s"], 2), **medians}
 
 
-def _toxics(links: Links, address: str, found: dict[str, list[float]]) -> None:
+def _toxics(links: Links, address: str, samples: dict[str, list[float]]) -> None:
     """What a requested delay and a requested rate turn out to be, as errors in percent."""
     base = _trip(address, 20)
     latency = [Toxic("latency", stream, {"latency": _DELAY_MS, "jitter": 0}) for stream in ("upstream", "downstream")]
@@ -61,12 +61,12 @@ def _toxics(links: Links, address: str, found: dict[str, list[float]]) -> None:
     delay = (_trip(address, 20) - base) / 2
     for toxic in latency:
         links.remove("bench", toxic.name)
-    found.setdefault("delay_error_percent", []).append(100 * (delay * 1e3 / _DELAY_MS - 1))
+    samples.setdefault("delay_error_percent", []).append(100 * (delay * 1e3 / _DELAY_MS - 1))
     thin = Toxic("bandwidth", "upstream", {"rate": _RATE_KB})
     links.add("bench", thin)
     rate = _rate(address, _RATE_KB * 1000)
     links.remove("bench", thin.name)
-    found.setdefault("rate_error_percent", []).append(100 * (rate / (_RATE_KB / 1e3) - 1))
+    samples.setdefault("rate_error_percent", []).append(100 * (rate / (_RATE_KB / 1e3) - 1))
 
 
 @contextmanager

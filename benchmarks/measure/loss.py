@@ -46,17 +46,17 @@ def measure(perform: Callable[[Plan], Result], seeds: int, pairs: int, say: Call
     `perform(plan)` runs one in real time; `seeds` of the `pairs` are run with faults and without overlap, too.
     """
     with ProcessPoolExecutor(_WORKERS) as pool:
-        found = []
+        by_seed = []
         for seed, figures in enumerate(pool.map(partial(_of_seed, seeds=seeds), range(pairs))):
             say(f"  loss, seed {seed}: {({name: round(value, 4) for name, value in figures.items()})}")
-            found.append(figures)
+            by_seed.append(figures)
         short = list(pool.map(_of_the_scenario, range(pairs)))
-    names = sorted({name for figures in found for name in figures})
-    values = {name: [figures[name] for figures in found if name in figures] for name in names}
+    names = sorted({name for figures in by_seed for name in figures})
+    values = {name: [figures[name] for figures in by_seed if name in figures] for name in names}
     return {"simulated": {name: interval(of) for name, of in values.items()},
             "no_fault_against_synchronous": interval(short),
             "margin_mean_plus_3_sd": round(mean(short) + 3 * stdev(short), 4),
-            "in_real_time_seed_0": _confirmed(perform, found[0])}
+            "in_real_time_seed_0": _confirmed(perform, by_seed[0])}
 
 
 def _of_seed(seed: int, seeds: int) -> Figures:
@@ -134,22 +134,23 @@ def _quiet(seed: int, learners: int = 4, faults: Sequence[dict[str, Any]] = ()) 
 
 
 def _confirmed(perform: Callable[[Plan], Result], simulated: Figures) -> dict[str, float]:
-    """The same in real time, of one seed."""
+    """Return the same figures in real time, of one seed, beside `simulated`."""
     def real(plan: Plan) -> History:
         return ended(perform(plan)).history
 
     plan = _quiet(0)
     quiet = real(plan)
     fault_free = quiet.curve
-    found = {"final": quiet.final.loss, "final_against_simulated": quiet.final.loss / simulated["final"] - 1,
-             "tau_against_synchronous": _gap(quiet, "synchronous", "processed")}
+    measured = {"final": quiet.final.loss, "final_against_simulated": quiet.final.loss / simulated["final"] - 1,
+                "tau_against_synchronous": _gap(quiet, "synchronous", "processed")}
     for name, changes in _OTHERS.items():
-        found[f"{name}_against_synchronous"] = _gap(real(with_cluster(plan, **changes)), "synchronous", "processed")
+        measured[f"{name}_against_synchronous"] = _gap(real(with_cluster(plan, **changes)), "synchronous", "processed")
     for name, other in _costly(plan).items():
-        found[f"{name}_against_baseline"] = relative_gap(real(other).final, fault_free, "merged")
+        measured[f"{name}_against_baseline"] = relative_gap(real(other).final, fault_free, "merged")
     guests = scavenging(0)  # against itself: it begins from a warm start of its own, not from that of six
-    found["scavenging_against_simulated"] = relative_gap(real(guests).final, ended(performed(guests)).curve(), "merged")
-    return {name: round(value, 5) for name, value in found.items()}
+    measured["scavenging_against_simulated"] = relative_gap(real(guests).final, ended(performed(guests)).curve(),
+                                                            "merged")
+    return {name: round(value, 5) for name, value in measured.items()}
 
 
 def _gap(history: History, kind: str, count: str) -> float:

@@ -23,17 +23,17 @@ def measure(say: Callable[[str], None]) -> dict[str, Any]:
     parts = [{f"tensor{index}": random.standard_normal(PARAMETERS // TENSORS, np.float32)
               for index in range(TENSORS)} for _ in range(LEARNERS)]
     floats = torch.from_numpy(np.stack([np.concatenate(list(part.values())) for part in parts]))
-    there = torch.zeros_like(floats)
-    found: dict[str, list[float]] = {"merge": [], "copy_into_new_memory": [], "copy_into_memory_that_is_there": []}
+    allocated = torch.zeros_like(floats)
+    times: dict[str, list[float]] = {"merge": [], "copy_into_new_memory": [], "copy_into_memory_that_is_there": []}
     for _ in range(ROUNDS):
         for name, work in (("merge", lambda: merge(parts, [1.0] * LEARNERS, "rda", ())),
                            ("copy_into_new_memory", floats.clone), ("copy_into_memory_that_is_there",
-                                                                    lambda: there.copy_(floats))):
+                                                                    lambda: allocated.copy_(floats))):
             began = time.perf_counter()
             work()
-            found[name].append(time.perf_counter() - began)
-    say(f"  merge: {({name: round(median(seconds), 3) for name, seconds in found.items()})}")
+            times[name].append(time.perf_counter() - began)
+    say(f"  merge: {({name: round(median(seconds), 3) for name, seconds in times.items()})}")
     ratios = {f"over_{name}": round(median(
-        mine / its for mine, its in zip(found["merge"], found[name], strict=True)), 2) for name in found
+        mine / its for mine, its in zip(times["merge"], times[name], strict=True)), 2) for name in times
         if name != "merge"}
-    return {name: round(median(seconds), 4) for name, seconds in found.items()} | ratios
+    return {name: round(median(seconds), 4) for name, seconds in times.items()} | ratios

@@ -47,7 +47,8 @@ def measure(runs: Path, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"  overhead {number}: bare {bare[-1]:.0f}, harnessed {harnessed[-1]:.0f} tokens/s")
     return {"bare_tokens_per_s": round(median(bare)), "harnessed_tokens_per_s": round(median(harnessed)),
             "ratio": round(median(harnessed) / median(bare), 3), "pace": "none",
-            "pairs": [round(two / one, 3) for one, two in zip(bare, harnessed, strict=True)]}
+            "pairs": [round(harnessed_rate / bare_rate, 3)
+                      for bare_rate, harnessed_rate in zip(bare, harnessed, strict=True)]}
 
 
 def _bare(plan: Plan, folder: RunFolder, settings: NodeSettings) -> float:

@@ -51,8 +51,8 @@ def fresh_donor(patch: Patch) -> str:
     initial = BASE.trainer.initial()
 
     def fresh(tensors: Tensors, meta: dict[str, Any]) -> FragmentState:
-        found = restored(tensors, meta)
-        return replace(found, value={name: initial[name] for name in found.value})
+        state = restored(tensors, meta)
+        return replace(state, value={name: initial[name] for name in state.value})
     patch.setattr(FragmentState, "restored", staticmethod(fresh))
     return "replica_consistency"
 
@@ -62,9 +62,9 @@ def stale_copy(patch: Patch) -> str:
     once."""
     either = checkpoint.load_either
 
-    def trusting(disk: Disk, name: str, there: Collection[str]) -> tuple[Content, dict[str, str]]:
-        found, damaged = either(disk, name, there)
-        return found, {copy: why for copy, why in damaged.items() if why != checkpoint.BEHIND}
+    def trusting(disk: Disk, name: str, present: Collection[str]) -> tuple[Content, dict[str, str]]:
+        content, damaged = either(disk, name, present)
+        return content, {copy: why for copy, why in damaged.items() if why != checkpoint.BEHIND}
     patch.setattr(checkpoint, "load_either", trusting)
     return "replica_consistency"
 

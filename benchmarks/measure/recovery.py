@@ -16,7 +16,7 @@ from diloco_chaos.harness.record.tape.events import Exit, Injected, Injecting, L
 RESTART_AFTER_S = 0.5
 _KILLS_PER_RUN = 10
 _EVERY_S = 4.0
-_FOUND = ("confirmed", "merged_on", "detected", "restarted", "reintegrated")
+_MOMENTS = ("confirmed", "merged_on", "detected", "restarted", "reintegrated")
 
 HEAD = """diloco_chaos: 1
 name: bench-recovery
@@ -39,13 +39,13 @@ def plan(seed: int) -> Plan:
 def measure(perform: Callable[[Plan], Result], kills: int) -> dict[str, Any]:
     """Runs of ten kills each, until there are as many as asked for."""
     late: dict[str, list[float]] = {"at": [], "event": []}
-    took: dict[str, list[float]] = {name: [] for name in _FOUND}
+    took: dict[str, list[float]] = {name: [] for name in _MOMENTS}
     for seed in range(-(-kills // _KILLS_PER_RUN)):
         history = perform(plan(seed)).history
         due = {event.fault: event.t if event.due is None else event.due
                for event in history.tape.of(Injecting, node="harness")}
         for event in history.tape.of(Injected, node="harness"):  # when it was done, not when it was begun
-            planned = next(one for one in history.plan.faults if one.id == event.fault)
+            planned = next(candidate for candidate in history.plan.faults if candidate.id == event.fault)
             late["at" if planned.fault.at is not None else "event"].append(event.t - due[event.fault])
         for name, values in _recoveries(history).items():
             took[name] += values
@@ -59,7 +59,7 @@ def measure(perform: Callable[[Plan], Result], kills: int) -> dict[str, Any]:
 def _recoveries(history: History) -> dict[str, list[float]]:
     """For every kill: to the end that was seen, to the survivors' next merge after it, to the syncer's `lost`, to the
     next start; from there to the first merged contribution."""
-    found: dict[str, list[float]] = {name: [] for name in _FOUND}
+    seconds: dict[str, list[float]] = {name: [] for name in _MOMENTS}
     for span in history.spans:
         if span.planned.fault.kind != "kill" or span.injected is None:
             continue
@@ -73,12 +73,12 @@ def _recoveries(history: History) -> dict[str, list[float]]:
                       if any((part.learner, part.incarnation) == new for part in merge.contributions))
         gone = next(event.t for event in history.tape.of(Exit, node="harness")
                     if event.target == target and event.t > start)
-        found["confirmed"].append(gone - start)
-        found["merged_on"].append(next(merge.t for merge in history.merges if merge.t > gone) - start)
-        found["detected"].append(lost - start)
-        found["restarted"].append(spawn.t - start)
-        found["reintegrated"].append(merged - spawn.t)
-    return found
+        seconds["confirmed"].append(gone - start)
+        seconds["merged_on"].append(next(merge.t for merge in history.merges if merge.t > gone) - start)
+        seconds["detected"].append(lost - start)
+        seconds["restarted"].append(spawn.t - start)
+        seconds["reintegrated"].append(merged - spawn.t)
+    return seconds
 
 
 def spread(values: list[float]) -> dict[str, Any]:

@@ -58,22 +58,23 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
 
 def _compared(seeds: Iterable[int], say: Callable[[str], None], kills: int = KILLS,
               seen: str = "at_once") -> dict[str, Any]:
-    """Every mode's figures."""
+    """Return each mode's figures over these seeds, as intervals: mode -> figure -> interval."""
     by_mode: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
     for seed in seeds:
         for mode in MODES:
             by_mode[mode].append(_figures(_simulated(under(plan(seed, kills=kills, seen=seen), mode)), seen))
         say(f"  {kills} kills seen {seen}, seed {seed}: "
             + ", ".join(f"{mode} {by_mode[mode][-1]['goodput']:.3f}" for mode in MODES))
-    return {mode: {key: interval([one[key] for one in each]) for key in each[0]} for mode, each in by_mode.items()}
+    return {mode: {key: interval([figures[key] for figures in each]) for key in each[0]}
+            for mode, each in by_mode.items()}
 
 
-def _with_ratios(found: dict[str, Any]) -> dict[str, Any]:
-    """And how many times as much of the time Decoupled DiLoCo uses as each rival."""
-    values = {mode: found[mode]["goodput"]["values"] for mode in MODES}
-    return found | {f"over_{rival}": interval([mine / its for mine, its
-                                               in zip(values["decoupled"], values[rival], strict=True)])
-                    for rival in MODES[1:]}
+def _with_ratios(by_mode: dict[str, Any]) -> dict[str, Any]:
+    """Return these figures with the ratio of Decoupled DiLoCo's goodput to each rival's added."""
+    values = {mode: by_mode[mode]["goodput"]["values"] for mode in MODES}
+    return by_mode | {f"over_{rival}": interval([mine / its for mine, its
+                                                 in zip(values["decoupled"], values[rival], strict=True)])
+                      for rival in MODES[1:]}
 
 
 def _simulated(a_plan: Plan) -> History:
@@ -149,17 +150,17 @@ def _standing(gone: Sequence[tuple[float, float]], unseen: float, takes: float) 
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
+    merged: list[tuple[float, float]] = []
     for left, right in sorted(spans):
-        if found and left <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], right)
+        if merged and left <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], right)
         else:
-            found.append((left, right))
-    return found
+            merged.append((left, right))
+    return merged
 
 
-def _both(one: tuple[float, float], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [(max(one[0], left), min(one[1], right)) for left, right in others if left < one[1] and right > one[0]]
+def _both(span: tuple[float, float], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(max(span[0], left), min(span[1], right)) for left, right in others if left < span[1] and right > span[0]]
 
 
 def _length(spans: Iterable[tuple[float, float]]) -> float:

@@ -43,13 +43,13 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
         for job, curve_ in zip(jobs, pool.map(trained, jobs), strict=True):
             say(f"  from scratch, {job}: {curve_[-1].loss:.4f}")
             curves[job] = curve_
-    found = {steps: figures([(curves["decoupled", steps, seed], curves["synchronous", steps, seed])
-                             for seed in range(seeds)]) for steps in LENGTHS}
+    by_length = {steps: figures([(curves["decoupled", steps, seed], curves["synchronous", steps, seed])
+                                 for seed in range(seeds)]) for steps in LENGTHS}
     for steps in LENGTHS:
         real = training.ended(perform(_paced(steps))).history.final.loss
-        found[steps]["in_real_time_seed_0"] = round(real / curves["synchronous", steps, 0][-1].loss - 1, 5)
-    say(curve({steps: of["gap"]["mean"] for steps, of in found.items()}))
-    return {f"steps_{steps}": of for steps, of in found.items()}
+        by_length[steps]["in_real_time_seed_0"] = round(real / curves["synchronous", steps, 0][-1].loss - 1, 5)
+    say(curve({steps: of["gap"]["mean"] for steps, of in by_length.items()}))
+    return {f"steps_{steps}": of for steps, of in by_length.items()}
 
 
 def figures(pairs: Sequence[tuple[Sequence[Point], Sequence[Point]]]) -> dict[str, Any]:

@@ -94,21 +94,21 @@ def _bare(plan: Plan, steps: int) -> float:
 def _planted(say: Callable[[str], None]) -> dict[str, Any]:
     """Seconds until each planted bug is found and shrunk with two workers, and how many schedules that takes, with
     guidance and by chance; None: not found in so many."""
-    found: dict[str, Any] = {"at_most": _MOST_SCHEDULES}
+    results: dict[str, Any] = {"at_most": _MOST_SCHEDULES}
     for name, plant in PLANTED.items():
         guided = [_hunted(plant, seed, True) for seed in _SEEDS]
         chance = [_hunted(plant, seed, False) for seed in _SEEDS]
-        found[name] = {"seconds": [hunt.seconds for hunt in guided], "faults": [hunt.faults for hunt in guided],
-                       "schedules_guided": [hunt.schedules for hunt in guided],
-                       "schedules_by_chance": [hunt.schedules for hunt in chance]}
-        say(f"  {name}: {found[name]}")
+        results[name] = {"seconds": [hunt.seconds for hunt in guided], "faults": [hunt.faults for hunt in guided],
+                         "schedules_guided": [hunt.schedules for hunt in guided],
+                         "schedules_by_chance": [hunt.schedules for hunt in chance]}
+        say(f"  {name}: {results[name]}")
     for name, plant in HARDER.items():
         hunts = [_hunted(plant, seed, True, _LONGEST_S) for seed in _MORE_SEEDS]
-        found[name] = {"within_s": _LONGEST_S, "seconds": [hunt.seconds for hunt in hunts],
-                       "schedules": [hunt.schedules for hunt in hunts], "faults": [hunt.faults for hunt in hunts],
-                       "by_chance": [_hunted(plant, seed, False, _LONGEST_S).schedules for seed in _FEW_SEEDS]}
-        say(f"  {name}: {found[name]}")
-    return found
+        results[name] = {"within_s": _LONGEST_S, "seconds": [hunt.seconds for hunt in hunts],
+                         "schedules": [hunt.schedules for hunt in hunts], "faults": [hunt.faults for hunt in hunts],
+                         "by_chance": [_hunted(plant, seed, False, _LONGEST_S).schedules for seed in _FEW_SEEDS]}
+        say(f"  {name}: {results[name]}")
+    return results
 
 
 @dataclass(frozen=True)

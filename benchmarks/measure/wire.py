@@ -43,7 +43,7 @@ def measure(perform: Callable[[Plan], Result], seeds: int, say: Callable[[str], 
             say(f"  wire, seed {seed}: {figures}")
             each.append(figures)
     wanted = 0.85 * 32 / bits_per_value("int4") * SYNC_EVERY
-    return {"simulated": {name: interval([one[name] for one in each]) for name in each[0]},
+    return {"simulated": {name: interval([row[name] for row in each]) for name in each[0]},
             "bytes_ratio_wanted": round(wanted, 1), "bits_per_value": bits_per_value("int4"),
             "on_local": _of_seed(0, lambda plan: perform(plan).history)}
 

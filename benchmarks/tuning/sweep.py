@@ -106,8 +106,8 @@ def _warm(config: TrainerConfig) -> Path:
 def stage(of: Stage, base: Setting, losses: Callable[[list[Setting]], list[float]], seeds: int) -> Setting:
     """Run every variant with every seed, and return the best one, or what is in `base` where that is about as good."""
     fixed = {**base, "mode": of.mode, **of.given}
-    found = losses([fixed | variant | {"seed": seed} for variant in of.variants for seed in range(seeds)])
-    means = [mean(found[at:at + seeds]) for at in range(0, len(found), seeds)]
+    measured = losses([fixed | variant | {"seed": seed} for variant in of.variants for seed in range(seeds)])
+    means = [mean(measured[at:at + seeds]) for at in range(0, len(measured), seeds)]
     ranked = sorted(zip(means, of.variants, strict=True), key=lambda pair: pair[0])
     print(f"\n{of.name}")
     for loss, variant in ranked:

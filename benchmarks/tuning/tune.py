@@ -136,15 +136,15 @@ class Search:
 
 
 def tuned(losses: Losses, steps: int, trials: int) -> dict[str, Setting]:
-    """The best setting of either side, after so many trials of each."""
+    """Return the best setting of each side, after so many trials of each."""
     searches = {side: Search(side, steps, trials) for side in SIDES}
     for number in count():
         new = {side: search.more(number) for side, search in searches.items()}
         if not any(new.values()):
             break
-        found = iter(losses([setting for side in SIDES for setting in new[side]]))
+        measured = iter(losses([setting for side in SIDES for setting in new[side]]))
         for side, search in searches.items():
-            search.losses += [next(found) for _ in new[side]]
+            search.losses += [next(measured) for _ in new[side]]
     return {side: search.best() for side, search in searches.items()}
 
 
@@ -162,9 +162,9 @@ def whole(side: str, place: Place, steps: int) -> Setting:
 def longer(losses: Losses, best: Mapping[str, Setting], steps: int) -> dict[str, Setting]:
     """The best setting of either side for a longer run: a shorter one's, at this learning rate or at a lower one."""
     trials = {side: [stretched(best[side], steps, share) for share in _LOWER] for side in SIDES}
-    found = losses([trial for side in SIDES for trial in trials[side]])
-    return {side: trials[side][int(np.argmin(found[at:at + len(_LOWER)]))]
-            for side, at in zip(SIDES, range(0, len(found), len(_LOWER)), strict=True)}
+    measured = losses([trial for side in SIDES for trial in trials[side]])
+    return {side: trials[side][int(np.argmin(measured[at:at + len(_LOWER)]))]
+            for side, at in zip(SIDES, range(0, len(measured), len(_LOWER)), strict=True)}
 
 
 def stretched(setting: Setting, steps: int, share: float = 1.0) -> Setting:
@@ -195,20 +195,20 @@ def results() -> dict[str, float]:
 
 
 def best(steps: int) -> dict[str, Setting]:
-    """What the committed trials choose for this length.
+    """Return the settings that the committed trials choose for a run of so many steps: side -> setting.
 
     Raises:
         KeyError: a trial is not there: `python -m benchmarks.tuning.tune`.
     """
     known = results()
     losses: Losses = lambda settings: [known[key_of(setting)] for setting in settings]  # noqa: E731
-    found = tuned(losses, STEPS[0], TRIALS)
+    chosen = tuned(losses, STEPS[0], TRIALS)
     for length in STEPS[1:STEPS.index(steps) + 1]:
         tried = any(json.loads(key)["budget"] == length for key in known)
-        found = longer(losses, found, length) if tried else {
+        chosen = longer(losses, chosen, length) if tried else {
             side: stretched(setting, length, (length / setting["budget"]) ** _UNTRIED[side])
-            for side, setting in found.items()}
-    return found
+            for side, setting in chosen.items()}
+    return chosen
 
 
 def _options() -> argparse.Namespace:

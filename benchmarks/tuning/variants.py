@@ -166,16 +166,16 @@ Curves = Callable[[Sequence[Job]], list[list[Point]]]
 
 
 def studied(study: Study, curves: Curves, seeds: int) -> dict[str, dict[str, Any]]:
-    """What every row of a study comes to."""
+    """Return the figures of every row of a study: row -> figure -> value."""
     chosen = _choices(study, curves)
     jobs = {(name, seed): Job(key_of(study.rows[name].setting | alternative), seed, "reported")
             for name, alternative in chosen.items() for seed in range(seeds)}
-    found = dict(zip(jobs, curves(list(jobs.values())), strict=True))
+    by_job = dict(zip(jobs, curves(list(jobs.values())), strict=True))
     first = next(iter(study.rows))
     rows = {}
     for name, alternative in chosen.items():
-        mine = [found[name, seed] for seed in range(seeds)]
-        pairs = [(found[name, seed], found[study.against.get(name, first), seed]) for seed in range(seeds)]
+        mine = [by_job[name, seed] for seed in range(seeds)]
+        pairs = [(by_job[name, seed], by_job[study.against.get(name, first), seed]) for seed in range(seeds)]
         rows[name] = {"chosen": dict(alternative), "loss": interval([curve[-1].loss for curve in mine]),
                       "gap": interval([a[-1].loss / b[-1].loss - 1 for a, b in pairs]),
                       "extra_tokens": interval([extra_tokens(a, b, "processed") for a, b in pairs]),

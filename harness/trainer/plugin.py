@@ -175,12 +175,12 @@ class DecoupledDiLoCo(Trainer):
                            "data_parallel is the same with faults")
 
     def idle(self) -> list[str]:
-        """How fragments are exchanged, where there are none."""
+        """Return a sentence on settings of the exchange of fragments that mean nothing in this mode; empty if none."""
         settings = self.settings
-        found = [name for name in _EXCHANGE if settings.averages_gradients
-                 and getattr(settings, name) != TrainerConfig.model_fields[name].default]
-        return [f"mode {settings.mode} averages the gradients of every step: {', '.join(found)} "
-                f"{'means' if len(found) == 1 else 'mean'} nothing there"] if found else []
+        ignored = [name for name in _EXCHANGE if settings.averages_gradients
+                   and getattr(settings, name) != TrainerConfig.model_fields[name].default]
+        return [f"mode {settings.mode} averages the gradients of every step: {', '.join(ignored)} "
+                f"{'means' if len(ignored) == 1 else 'mean'} nothing there"] if ignored else []
 
     def events(self, role: Role) -> frozenset[str]:
         """By the mode."""

@@ -118,5 +118,5 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, member = _PUBLIC[name].partition(":")
-    found = import_module(f"{__name__}.{module}")
-    return getattr(found, member) if member else found
+    loaded = import_module(f"{__name__}.{module}")
+    return getattr(loaded, member) if member else loaded

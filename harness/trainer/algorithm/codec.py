@@ -157,6 +157,6 @@ def _payload(arrays: dict[str, NDArray[Any]]) -> Tensors:
 def _part(payload: Tensors, name: str, dtype: np.dtype[Any], shape: Shape) -> NDArray[Any]:
     array = payload.get(name)
     if array is None or array.dtype != dtype or array.shape != shape:
-        found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-        raise CompressError(f"{name} should be {dtype}{list(shape)} and is {found}")
+        actual = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise CompressError(f"{name} should be {dtype}{list(shape)} and is {actual}")
     return array

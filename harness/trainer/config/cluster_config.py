@@ -88,12 +88,12 @@ _Sequences = Annotated[int, Field(ge=1, le=_MOST_SEQUENCES)]
 
 
 def _sequences(given: Any) -> Any:
-    """One sentence for what is no batch, and not one for every form that it could have."""
+    """Check the batch first, so that an error has one sentence and not one for every form that a batch can have."""
     several = isinstance(given, (list, tuple))
-    for one in given if several else [given]:
-        if not isinstance(one, int) or isinstance(one, bool) or not 1 <= one <= _MOST_SEQUENCES:
-            raise ValueError(f"a batch of {one!r}: a step takes 1 to {_MOST_SEQUENCES} sequences; give one number for "
-                             f"all learners, or a list with one for each")
+    for batch in given if several else [given]:
+        if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= _MOST_SEQUENCES:
+            raise ValueError(f"a batch of {batch!r}: a step takes 1 to {_MOST_SEQUENCES} sequences; give one number "
+                             f"for all learners, or a list with one for each")
     return tuple(given) if several else given
 
 
@@ -207,9 +207,9 @@ class TrainerConfig(TrainerSettings):
         return implied(mode, learners) | given if isinstance(learners, int) and isinstance(mode, str) else given
 
     @model_serializer(mode="wrap")
-    def _told(self, told: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """With the warm-up, unless the budget implies it: that it is the field's own default says nothing."""
-        document: dict[str, Any] = told(self)
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the document with `warmup`, unless the budget implies it, even where it is the field's default."""
+        document: dict[str, Any] = serialize(self)
         return document if self.warmup == _usual_warmup(self.budget) else {"warmup": self.warmup} | document
 
     @model_validator(mode="after")
@@ -288,9 +288,9 @@ class TrainerConfig(TrainerSettings):
         """Whether every step is one of the whole group, as in data parallelism: there are no fragments of one's own."""
         return self.mode in SYNCHRONOUS
 
-    def contributors_needed(self, there: int) -> int:
-        """K, or all of them where the gradients of every step are averaged."""
-        return there if self.mode in SYNCHRONOUS else self.quorum
+    def contributors_needed(self, live: int) -> int:
+        """Return how many distinct learners a merge needs: K, or all live ones where every step averages gradients."""
+        return live if self.mode in SYNCHRONOUS else self.quorum
 
     @property
     def merges_from_all(self) -> bool:
@@ -300,7 +300,7 @@ class TrainerConfig(TrainerSettings):
 
     @property
     def waits_for_nobody(self) -> bool:
-        """Where K < M and there is no grace window: whose steps end a moment after the K-th is late in every round."""
+        """Whether K < M and there is no grace window: a learner slower than the K-th is late in every round."""
         return not self.averages_gradients and self.quorum < self.learners and not self.grace * self.overlap
 
     @property

@@ -122,7 +122,7 @@ class FragmentState:
                          [token_weight(answer.tokens, answer.steps) for answer in answers],
                          config.merge, config.spec.embeddings())
         value, momentum = outer_optimizer.nesterov(self.value, self.momentum, gradient, step)
-        value, update, error = self._as_told(value, config)
+        value, update, error = self._as_received(value, config)
         merged = dict(self.merged) | {answer.learner: (answer.incarnation, answer.last_step) for answer in answers}
         parts = tuple((answer.learner, answer.incarnation, answer.first_step, answer.last_step) for answer in answers)
         tokens = self.merged_tokens + sum(answer.tokens for answer in answers)
@@ -148,9 +148,9 @@ class FragmentState:
             return answer.tensors
         return add(answer.tensors, subtract(self.value, self.before[behind - 1]))
 
-    def _as_told(self, value: Tensors, config: TrainerConfig) -> tuple[Tensors, Tensors, Tensors]:
-        """The new value as a learner that holds this version reads it from a broadcast, for nobody shall have another;
-        what travels; and what that rounds off."""
+    def _as_received(self, value: Tensors, config: TrainerConfig) -> tuple[Tensors, Tensors, Tensors]:
+        """Return the new value as a learner that holds this version reads it from a broadcast, so that every node has
+        the same one; what travels; and the rounding error that this leaves."""
         codec = config.broadcast_codec
         if not codec.lossy:
             return value, {}, {}
@@ -283,15 +283,15 @@ def restore(disk: Disk, table: list[Fragment], initial: Tensors, step: int) -> R
     Raises:
         CheckpointError: no copy of a fragment can be trusted.
     """
-    there = checkpoint.tidied(disk)
+    present = checkpoint.tidied(disk)
     restored, missing = Restored([], ProgressCounters(step)), []
     for fragment in table:
         name = fragment_file(fragment.index)
-        if not there.intersection(checkpoint.copies(name)):
+        if not present.intersection(checkpoint.copies(name)):
             missing.append(fragment.index)
             restored.states.append(FragmentState.initial({name: initial[name] for name in fragment.names}))
             continue
-        content, damaged = checkpoint.load_either(disk, name, there)
+        content, damaged = checkpoint.load_either(disk, name, present)
         restored.states.append(FragmentState.restored(content.tensors, content.meta))
         restored.counters.absorb(content.meta["counters"])
         restored.repaired |= damaged

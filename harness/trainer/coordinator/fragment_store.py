@@ -20,14 +20,14 @@ from diloco_chaos.harness.trainers.core.effects import Commit, Effect, Save, Sen
 class FragmentStore:
     """See the module."""
 
-    def __init__(self, config: TrainerConfig, found: Restored) -> None:
-        """`found`: what the disk had, or the beginning."""
+    def __init__(self, config: TrainerConfig, restored: Restored) -> None:
+        """`restored` is the state from the disk, or the initial state."""
         self.table = config.fragment_table()
-        self.states = found.states
-        self.counters = found.counters
-        self._config, self._found, self._warm = config, found, config.warm_tokens
+        self.states = restored.states
+        self.counters = restored.counters
+        self._config, self._restored, self._warm = config, restored, config.warm_tokens
         self._marks = snapshot_marks(config)
-        if found.resumed:
+        if restored.resumed:
             self._marks = [mark for mark in self._marks if mark[1] > self.processed]
 
     @property
@@ -50,11 +50,11 @@ class FragmentStore:
 
     def start(self) -> Iterable[Effect]:
         """Make good what was damaged, and say from where a new process goes on."""
-        for name, why in self._found.repaired.items():
+        for name, why in self._restored.repaired.items():
             yield events.Repaired(file=name, reason=why)
-        for fragment in self._found.to_commit:  # from here on a file that is missing was lost
+        for fragment in self._restored.to_commit:  # from here on a file that is missing was lost
             yield self.commit(fragment)
-        begins = events.Resumed if self._found.resumed else events.Initial
+        begins = events.Resumed if self._restored.resumed else events.Initial
         yield begins(versions=self.versions, digests=[state.digest for state in self.states],
                      states=[state.kept for state in self.states],
                      contributions=[list(state.contributions) for state in self.states],

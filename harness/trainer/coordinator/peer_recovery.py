@@ -39,14 +39,15 @@ class Recoveries:
         return learner in self._waiting
 
     def begin(self, peer: LearnerSession, versions: Sequence[int], now: float) -> Iterable[Effect]:
-        """Ask a donor for what this peer needs, one that was not asked for it before. Nobody is asked where there is
-        none, or where the syncer shall do it: then the peer does not wait."""
+        """Ask a donor for what this peer needs, one that was not asked for it before. No donor is asked where none is
+        left, or where the syncer shall do it: then the peer does not wait."""
         before = self._waiting.pop(peer.name, None)
         tried = before.tried if before else frozenset()
         able = [] if self._config.recovery == "syncer" else [
-            one for one in self._peers.values() if one.live and one.name not in (peer.name, *tried)
-            and one.holds == list(versions)]  # who is still being brought up to date holds less: no donor
-        donor = min(able, key=lambda one: one.name, default=None)
+            candidate for candidate in self._peers.values()
+            if candidate.live and candidate.name not in (peer.name, *tried)
+            and candidate.holds == list(versions)]  # a learner that still recovers holds less, and is no donor
+        donor = min(able, key=lambda candidate: candidate.name, default=None)
         if before or donor:
             yield events.Recovering(learner=peer.name, incarnation=peer.incarnation,
                                     from_=donor.name if donor else "syncer", versions=list(versions))
@@ -70,14 +71,14 @@ class Recoveries:
 
 
 def objection(donation: Donation, tensors: Tensors, states: Sequence[FragmentState]) -> str:
-    """Why what a donor sends can't be passed on; empty where it can: every fragment is what its digest says, and at the
-    committed version it has the committed digest."""
+    """Return why a donation can't be passed on; empty where it can: every fragment has the digest that the donor
+    claims, and at the committed version that is the committed digest."""
     if not len(donation.versions) == len(donation.digests) == len(states):
         return "donation of another model"
-    for version, told, state in zip(donation.versions, donation.digests, states, strict=True):
+    for version, claimed, state in zip(donation.versions, donation.digests, states, strict=True):
         if version > state.version:
             return "impossible version"
-        found = digest({name: tensors[name] for name in state.value if name in tensors})
-        if found != told or (version == state.version and told != state.digest):
+        computed = digest({name: tensors[name] for name in state.value if name in tensors})
+        if computed != claimed or (version == state.version and claimed != state.digest):
             return "wrong digest"
     return ""

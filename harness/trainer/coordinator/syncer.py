@@ -78,16 +78,16 @@ class Syncer(LearnerSessions[LearnerSession]):
     """See the module. Failure semantics: a learner that is gone is simply not asked; an answer counts when it is
     complete; a merge exists once it is committed, and is broadcast only then."""
 
-    def __init__(self, config: TrainerConfig, found: Restored, incarnation: int = 0) -> None:
+    def __init__(self, config: TrainerConfig, restored: Restored, incarnation: int = 0) -> None:
         super().__init__(config, incarnation)
-        self.fragments, self.counters = FragmentStore(config, found), found.counters
+        self.fragments, self.counters = FragmentStore(config, restored), restored.counters
         self._recoveries = Recoveries(config, self.peers)
         self._budget, self._blocking = config.budget_tokens, config.blocking
         self._gradients = config.gradient_codec
         exchange = config.exchange
         self._offsets, self._most_rounds, self._patience = exchange.offsets, exchange.most_rounds, exchange.patience
         self._slack = slack_of(config.variance)
-        # Who waits for the merge of what it made keeps its lead: else nothing is due before the others stand, too.
+        # A learner that waits for its merge keeps its lead: else nothing is due before the others stand, too.
         self._lead = max(self._slack, int(self._patience)) if self._blocking else self._slack
         self._rounds: dict[int, Round] = {}  # fragment -> its open round
         self._waiting: list[int] = []  # fragments that are due and not open yet
@@ -398,12 +398,12 @@ class Syncer(LearnerSessions[LearnerSession]):
             yield from self._send_clock(now)
 
     def _checkpoint(self) -> Iterable[Effect]:
-        """Have everybody save what they are now."""
-        there = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
-        number, told = self._checkpoints.begin(self.counters.step, [SYNCER, *there])
-        yield from told
+        """Start a checkpoint of the run: the syncer and every connected learner save their state."""
+        connections = {peer.name: peer.connection for peer in self.peers.values() if peer.connection is not None}
+        number, effects = self._checkpoints.begin(self.counters.step, [SYNCER, *connections])
+        yield from effects
         yield self.fragments.part(number, self._checkpoints.whole)
-        for connection in there.values():
+        for connection in connections.values():
             yield Send(CheckpointRequest(number=number), to=connection)
 
     def _clock(self, now: float) -> Clock:

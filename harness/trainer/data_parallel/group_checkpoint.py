@@ -29,15 +29,15 @@ class GroupCheckpoint:
     """Damaged or missing files -> why, where the other copy was whole."""
 
     @classmethod
-    def found(cls, disk: Disk, config: TrainerConfig, initial: Tensors) -> GroupCheckpoint:
-        """The newest checkpoint, or the beginning.
+    def restored(cls, disk: Disk, config: TrainerConfig, initial: Tensors) -> GroupCheckpoint:
+        """Return the newest checkpoint on the disk, or the initial state.
 
         Raises:
             CheckpointError: there was one, and no copy of it can be trusted.
         """
-        name, there = fragment_file(0), checkpoint.tidied(disk)
-        if there.intersection(checkpoint.copies(name)):
-            content, damaged = checkpoint.load_either(disk, name, there)
+        name, present = fragment_file(0), checkpoint.tidied(disk)
+        if present.intersection(checkpoint.copies(name)):
+            content, damaged = checkpoint.load_either(disk, name, present)
             meta = content.meta
             return cls(int(meta["version"]), int(meta["tokens"]), content.tensors, dict(meta["incarnations"]), True,
                        damaged)

@@ -279,9 +279,9 @@ class Hub(LearnerSessions[Member]):
             yield from self._finish(now, step=self.step, processed=self.tokens, merged=self.tokens)
 
     def _checkpoint(self, state: GroupCheckpoint) -> Iterable[Effect]:
-        """Let this checkpoint be one of the whole run: nobody else has anything that is not in it."""
-        number, told = self._checkpoints.begin(state.step, [SYNCER])
-        yield from told
+        """Save this state as a checkpoint of the whole run: no other node holds state that is not in it."""
+        number, effects = self._checkpoints.begin(state.step, [SYNCER])
+        yield from effects
         yield Save(number, *syncers([Content(state.state, state.meta())]), keep=self._checkpoints.whole)
 
     def _clock(self, now: float) -> Clock:

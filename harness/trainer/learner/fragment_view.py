@@ -29,8 +29,8 @@ class Held:
     owed: Tensors = field(default_factory=dict)
     """The same, of its newest answer: what is owed if that is merged."""
 
-    def told(self, message: Broadcast, payload: Tensors, codec: Codec) -> Tensors:
-        """The value that a broadcast tells of, as its digest will show; empty where there is none."""
+    def decoded(self, message: Broadcast, payload: Tensors, codec: Codec) -> Tensors:
+        """Return the value that a broadcast carries, its digest unchecked; empty where it can't be decoded."""
         if message.base < 0:
             return payload
         if self.base is None:
@@ -42,11 +42,11 @@ class Held:
 
 
 def packed(held: Sequence[Held]) -> tuple[Tensors, list[tuple[int, int]]]:
-    """Tensors under one roof, and (version, c_steps) of each fragment; without what is under way."""
+    """Return all fragments' tensors by prefixed name, and (version, c_steps) of each; without answers in flight."""
     tensors: Tensors = {}
-    for index, one in enumerate(held):
-        tensors |= add_prefix(f"{index}/base/", one.base or {}) | add_prefix(f"{index}/error/", one.error)
-    return tensors, [(one.version, one.steps) for one in held]
+    for index, view in enumerate(held):
+        tensors |= add_prefix(f"{index}/base/", view.base or {}) | add_prefix(f"{index}/error/", view.error)
+    return tensors, [(view.version, view.steps) for view in held]
 
 
 def unpacked(tensors: Tensors, fragments: Iterable[tuple[int, int]]) -> list[Held]:

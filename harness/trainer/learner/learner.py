@@ -355,7 +355,7 @@ class Learner:
         self._resumed = True
 
     def _receive(self, message: Broadcast, payload: Tensors) -> Iterable[Effect]:
-        """Take a fragment's new value; steps made since the answer are carried on top of it, or lost."""
+        """Apply a fragment's new value; steps made since the answer are carried on top of it, or dropped."""
         if message.fragment >= len(self.held):
             return
         held, fragment = self.held[message.fragment], self.table[message.fragment]
@@ -363,7 +363,7 @@ class Learner:
             yield events.Refused(fragment=message.fragment, version=message.version,
                                  reason="older than what is held")
             return
-        tensors = held.told(message, payload, self._broadcasts)
+        tensors = held.decoded(message, payload, self._broadcasts)
         if arrays.digest(tensors) != message.digest or tuple(sorted(tensors)) != fragment.names:
             yield events.Refused(fragment=message.fragment, version=message.version, reason="wrong digest")
             return

@@ -18,12 +18,12 @@ _VANISHED, _FAINT = 1e-12, 0.1
 
 
 def digest(tensors: Tensors) -> str:
-    """128 bits of BLAKE2b over the tensors in the order of their names: name, shape, type, bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    """Return 128 bits of BLAKE2b over the tensors in the order of their names: name, shape, type, bytes."""
+    hasher = hashlib.blake2b(digest_size=16)
     for name, array in sorted(tensors.items()):
-        found.update(_head(name, array.shape))
-        found.update(array.tobytes())
-    return found.hexdigest()
+        hasher.update(_head(name, array.shape))
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
 
 
 def kept(value: Tensors, momentum: Tensors, cost: Tensors, counts: Sequence[object]) -> str:
@@ -71,16 +71,16 @@ def fragments(sizes: Mapping[str, int], tables: Sequence[str], count: int) -> li
 
 
 def _packed(sizes: Mapping[str, int], names: list[str], count: int) -> list[tuple[str, ...]]:
-    found: list[list[str]] = [[] for _ in range(count)]
+    fragments: list[list[str]] = [[] for _ in range(count)]
     for name in sorted(names, key=lambda name: (-sizes[name], name)):
-        min(found, key=lambda taken: sum(sizes[one] for one in taken)).append(name)
-    return [tuple(sorted(taken)) for taken in found]
+        min(fragments, key=lambda taken: sum(sizes[member] for member in taken)).append(name)
+    return [tuple(sorted(taken)) for taken in fragments]
 
 
 def merged(gradients: Sequence[Tensors], weights: Sequence[float], averaged: Collection[str]) -> Tensors:
-    """The outer gradients of one round, each with its token weight, as one."""
+    """Return the merge of one round's outer gradients, each with its token weight."""
     shares = np.array(weights) / np.sum(weights)
-    return {name: (average if name in averaged else radial)([one[name] for one in gradients], shares)
+    return {name: (average if name in averaged else radial)([gradient[name] for gradient in gradients], shares)
             for name in gradients[0]}
 
 
@@ -108,11 +108,11 @@ def radial(arrays: Sequence[Array], shares: Sequence[float]) -> Array:
 
 
 def mean_gradient(gradients: Sequence[Tensors], tokens: Sequence[int]) -> Tensors:
-    """What data parallelism takes a step with: the mean of the gradients in float32, or, where they are of different
-    numbers of tokens, the mean by tokens in float64, rounded."""
+    """Return the gradient of a data-parallel step: the mean of the gradients in float32, or, where they are of
+    different numbers of tokens, the mean by tokens in float64, rounded."""
     kind, factors = (np.float32, [1] * len(tokens)) if len(set(tokens)) == 1 else (np.float64, list(tokens))
-    return {name: np.asarray(average([one[name].astype(kind) for one in gradients], factors) / kind(sum(factors)),
-                             np.float32) for name in gradients[0]}
+    return {name: np.asarray(average([gradient[name].astype(kind) for gradient in gradients], factors)
+                             / kind(sum(factors)), np.float32) for name in gradients[0]}
 
 
 def _length(array: Array) -> float:

@@ -100,7 +100,7 @@ class Recomputation:
                                    [_Piece() for _ in self._names])
                        for node, events in recorded.tape.by_process(*_LIVED).items() if node[0] in rules.learners}
         self._merges, self._more = _merges(recorded, len(self._names))
-        self._found = Replay()
+        self._replay = Replay()
         self._wrong: list[Difference] = []
         for event in recorded.tape.of(Initial)[:1]:
             fragments_ = range(len(self._names))
@@ -109,16 +109,16 @@ class Recomputation:
                 self._same(event, "what is kept beside it", list(map(self._kept, fragments_)), event.states)
 
     def done(self) -> Replay:
-        """As far as the log goes, or to where it first differs."""
+        """Recompute as far as the log goes, or to the first difference, and return what came of it."""
         while not self._wrong and self._went_on():
             pass
-        self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
+        self._replay.difference = min(self._wrong, key=lambda difference: difference.t, default=None)
         left = [merges[0][0] for merges in self._merges if merges]
         if left and not self._wrong and not self._more:
             first = min(left, key=lambda event: event.t)
-            self._found.missing = (f"what version {first.version} of fragment {first.fragment} was made of is not in "
-                                   f"the event log")
-        return self._found
+            self._replay.missing = (f"what version {first.version} of fragment {first.fragment} was made of is not in "
+                                    f"the event log")
+        return self._replay
 
     def _went_on(self) -> bool:
         went = False
@@ -159,7 +159,7 @@ class Recomputation:
         if isinstance(event, Skipped):
             self._same(event, "its loss", "not finite" if math.isnan(loss) else f"{loss:.4f}", "not finite")
             return
-        self._found.steps += 1
+        self._replay.steps += 1
         life.tokens = event.tokens
         for piece in life.pieces:
             piece.steps += 1
@@ -229,7 +229,7 @@ class Recomputation:
         self._newest[index] = newest + 1
         self._values[index, newest + 1] = after
         self._digests[index, newest + 1] = digest(after)
-        self._found.versions += 1
+        self._replay.versions += 1
         which = f"version {merge.version} of fragment {index}"
         self._same(merge, which, self._digests[index, newest + 1], merge.digest)
         self._counts[index].merged(parts, sum(tokens for _, _, tokens, _ in answers))
@@ -253,15 +253,15 @@ class Recomputation:
 
 
 def _merges(recorded: Recorded, count: int) -> tuple[list[deque[tuple[Made, Sequence[Part]]]], bool]:
-    """Merges of each fragment in the order of versions, those of which only the next syncer tells among them; and
-    whether there are more than these."""
-    found: list[dict[int, Made]] = [{} for _ in range(count)]
+    """Return each fragment's merges in the order of versions, with those that only the next syncer recorded; and
+    whether the log has more than these."""
+    by_version: list[dict[int, Made]] = [{} for _ in range(count)]
     merges_ = recorded.tape.of(Merge)
     made: list[Made] = [*merges_[:MOST], *recorded.recovered_merges]
     for merge in made:
-        found[merge.fragment].setdefault(merge.version, merge)
+        by_version[merge.fragment].setdefault(merge.version, merge)
     return [deque((merges[version], list(merges[version].contributions)) for version in sorted(merges))
-            for merges in found], len(merges_) > MOST
+            for merges in by_version], len(merges_) > MOST
 
 
 def _whose(event: Event | Made) -> str:

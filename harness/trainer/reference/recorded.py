@@ -82,7 +82,7 @@ class _Again:
         self._digests: dict[tuple[int, int], str] = {}
         self._tokens: dict[str, int] = {
             node: series[0].tokens for (node, _), series in reversed([*self._tape.series(Step).items()])}
-        self._found = Replay()
+        self._replay = Replay()
         self._wrong: list[Difference] = []
 
     def _sort(self, record: Kept) -> None:
@@ -98,10 +98,10 @@ class _Again:
             return  # it names nothing that was computed
 
     def done(self) -> Replay:
-        """All of it."""
+        """Check everything that was recorded, and return what came of it."""
         if not self._merges and not self._others:
-            self._found.missing = "no node kept anything of what it computed with"
-            return self._found
+            self._replay.missing = "no node kept anything of what it computed with"
+            return self._replay
         for event in self._tape.of(Initial, Resumed, Merge, node="syncer"):
             if isinstance(event, Merge):
                 self._merge(event)
@@ -110,8 +110,8 @@ class _Again:
         for process, events in self._tape.by_process(OuterGradient, Received, Disconnected, Reset).items():
             if process in self._others:
                 self._of_learner(events, self._others[process])
-        self._found.difference = min(self._wrong, key=lambda one: one.t, default=None)
-        return self._found
+        self._replay.difference = min(self._wrong, key=lambda difference: difference.t, default=None)
+        return self._replay
 
     # -- merges --------------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class _Again:
         by = made.event.inc if isinstance(made.event, Merge) else max(
             (number for number in records if number < made.event.inc), default=-1)
         if before is not None and follows and by in records:
-            self._found.versions += 1
+            self._replay.versions += 1
             parts = records[by][-1].parts
             self._what_went_in(made, before, counted, parts)
             if not self._wrong:
@@ -163,7 +163,7 @@ class _Again:
 
     def _what_went_in(self, made: _Made, before: _Version, counted: list[object] | None,
                       parts: Mapping[str, Tensors]) -> None:
-        """It is what the log says, as is what is said to have come of it."""
+        """Check that a merge's inputs have the digests in the log, and its outputs, too."""
         for roof, version, counts in (("", before, counted), (
                 "after/", made.version, made.version.counts and made.version.counts.of(made.version.number))):
             value, momentum, error = (parts.get(roof + name, {}) for name in ("value", "momentum", "error"))
@@ -183,8 +183,8 @@ class _Again:
             if base is not None or (self._rules.latest and old):
                 self._fits(made.event, f"the base of {its}", base, value)
             if base is not None:
-                there = self._digests.get((made.fragment, -1 if part.base is None else part.base))
-                self._same(made.event, f"the base of {its}", digest(base), there or digest(base))
+                expected = self._digests.get((made.fragment, -1 if part.base is None else part.base))
+                self._same(made.event, f"the base of {its}", digest(base), expected or digest(base))
 
     def _what_came_of_it(self, made: _Made, parts: Mapping[str, Tensors]) -> None:
         """It is what the formulas give."""
@@ -218,7 +218,7 @@ class _Again:
                    event.digest)
         if self._wrong:
             return
-        self._found.versions += 1
+        self._replay.versions += 1
         each = [part.tokens for part in event.contributions]
         again, _ = self._rules.broadcasts.sent(mean_gradient([answer for answer in answers if answer], each), {}, "")
         nothing = {name: np.zeros_like(array) for name, array in again.items()}
@@ -251,9 +251,9 @@ class _Again:
 
     def _answer(self, event: OuterGradient, index: int, parts: Mapping[str, Tensors]) -> None:
         base, now, cost = (parts.get(name, {}) for name in ("base", "now", "error"))
-        self._found.answers += 1
-        there = self._digests.get((index, event.base))
-        self._same(event, f"the base of its outer gradient of fragment {index}", digest(base), there or digest(base))
+        self._replay.answers += 1
+        expected = self._digests.get((index, event.base))
+        self._same(event, f"the base of its outer gradient of fragment {index}", digest(base), expected or digest(base))
         self._fits(event, f"its own value of fragment {index}", now, base)
         if cost:
             self._fits(event, f"what rounding has cost fragment {index}", cost, base)
@@ -263,32 +263,32 @@ class _Again:
             self._same(event, f"its outer gradient of fragment {index}", event.digest, digest(sent))
 
     def _carried(self, event: Received, index: int, parts: Mapping[str, Tensors], given: Tensors | None) -> None:
-        told, answered, now, after = (parts.get(name, {}) for name in ("told", "answered", "now", "after"))
-        self._found.answers += 1
-        self._same(event, f"fragment {index}, as received", digest(told), event.digest)
+        received, answered, now, after = (parts.get(name, {}) for name in ("told", "answered", "now", "after"))
+        self._replay.answers += 1
+        self._same(event, f"fragment {index}, as received", digest(received), event.digest)
         if given is not None:
             self._same(event, f"what it had when it was asked for fragment {index}", digest(answered), digest(given))
         for tensors in (answered, now):
-            self._fits(event, f"its own value of fragment {index}", tensors, told)
+            self._fits(event, f"its own value of fragment {index}", tensors, received)
         if not self._wrong:
             self._same(event, f"fragment {index}, with what was carried", digest(after), digest(
-                {name: told[name] + (now[name] - answered[name]) for name in told}))
+                {name: received[name] + (now[name] - answered[name]) for name in received}))
 
     # -- differences ---------------------------------------------------------------------------------------------------
 
-    def _same(self, event: Event, what: str, one: str, other: str) -> None:
-        if one != other:
-            self._differs(event, f"{what} is {one}, and must be {other}")
+    def _same(self, event: Event, what: str, actual: str, expected: str) -> None:
+        if actual != expected:
+            self._differs(event, f"{what} is {actual}, and must be {expected}")
 
     def _fits(self, event: Event, what: str, tensors: Tensors | None, like: Tensors) -> None:
         if tensors is None or {name: array.shape for name, array in tensors.items()} != {
                 name: array.shape for name, array in like.items()}:
             self._differs(event, f"{what} is not kept, or of another shape")
 
-    def _near(self, event: Event, what: str, again: Tensors, found: Tensors, before: Tensors,
+    def _near(self, event: Event, what: str, recomputed: Tensors, recorded: Tensors, before: Tensors,
               rounded: bool = False) -> None:
-        for name, value in again.items():
-            off = np.abs(value.astype(np.float64) - found[name])
+        for name, value in recomputed.items():
+            off = np.abs(value.astype(np.float64) - recorded[name])
             change = _largest(value - before[name])
             wrong = ~(off <= _ROUNDING * change + _RADIUS * _largest(value))
             if wrong.any() and not (rounded and wrong.mean() <= _FLIPPED):

@@ -17,44 +17,44 @@ from diloco_chaos.harness.trainers.core.roles import SYNCER
 
 def replay(config: TrainerConfig, history: Recorded, initial: Tensors, replicas: MakeReplica,
            tell: Callable[[int], None]) -> Replay:
-    """See `harness.trainer.replay.replay.replay`. All replicas take every step: whoever was away at one begins
-    later with what the others have, so that they are all the same whenever they count."""
+    """See `harness.trainer.replay.replay.replay`. All replicas take every step: a learner that missed one begins
+    later with the others' state, so that all replicas are the same at every merge."""
     peers = {name: replicas(index) for index, name in enumerate(config.names)}
-    one, up, down = peers[config.names[0]], config.gradient_codec, config.broadcast_codec
+    replica, up, down = peers[config.names[0]], config.gradient_codec, config.broadcast_codec
     targets = {back.step for back in history.tape.of(RolledBack, node=SYNCER)}
     first = history.tape.of(Initial, node=SYNCER)[0]
-    step, tokens, found = first.step, first.processed, Replay()
+    step, tokens, result = first.step, first.processed, Replay()
     saved = {step: (begun(initial), tokens)}
     for event in history.tape.of(Merge, RolledBack, node=SYNCER):
         if isinstance(event, RolledBack):
             if event.step not in saved:
-                found.missing = f"the run went back to step {event.step}, of which the tape does not tell"
-                return found
+                result.missing = f"the run went back to step {event.step}, of which the tape does not tell"
+                return result
             state, tokens = saved[event.step]
             step = event.step
             for peer in peers.values():
                 peer.load(state)
             continue
         if event.version != step + 1:
-            found.missing = f"the tape tells of step {event.version} after step {step}"
-            return found
+            result.missing = f"the tape tells of step {event.version} after step {step}"
+            return result
         gradients = {part.learner: up.send(peers[part.learner].gradient(step)[1], {}, key="").read
                      for part in event.contributions}
         each = list(map(config.tokens_per_step_of, gradients))
         mean = down.send(averaged(list(gradients.values()), each), {}, key="").read
         if (again := digest(mean)) != event.digest:
             words = f"the mean gradient of {', '.join(gradients)} was {event.digest}, is {again}"
-            found.difference = Difference(event.t, f"step {event.version}: {_whose(event, gradients)}{words}")
-            return found
+            result.difference = Difference(event.t, f"step {event.version}: {_whose(event, gradients)}{words}")
+            return result
         for peer in peers.values():
             peer.apply(mean, learning_rate(config, tokens))
         step, tokens = step + 1, event.processed
         if step in targets:
-            saved[step] = one.state(), tokens
-        found.versions += 1
-        found.steps += len(event.contributions)
-        tell(found.versions)
-    return found
+            saved[step] = replica.state(), tokens
+        result.versions += 1
+        result.steps += len(event.contributions)
+        tell(result.versions)
+    return result
 
 
 def _whose(merge: Merge, gradients: Mapping[str, Tensors]) -> str:

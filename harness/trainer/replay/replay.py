@@ -91,23 +91,23 @@ class _Again:
                         for fragment in config.fragment_table()]
         self._keep(range(len(self._states)))
         self._merges = _by_fragment(history, len(self._states))
-        self._lives = {who: _Life(self._learner(*who, events, replicas), deque(events))
-                       for who, events in _lives(history, config).items()}
-        self._found = Replay()
+        self._lives = {node: _Life(self._learner(*node, events, replicas), deque(events))
+                       for node, events in _lives(history, config).items()}
+        self._result = Replay()
         self._differences: list[Difference] = []
 
     def done(self) -> Replay:
-        """To the end, or to where it parts from the tape."""
+        """Replay to the end of the tape, or to the first difference from it, and return what came of it."""
         while not self._differences and self._turn():
-            self._tell(self._found.versions)
-        self._found.difference = min(self._differences, key=lambda found: found.t, default=None)
+            self._tell(self._result.versions)
+        self._result.difference = min(self._differences, key=lambda difference: difference.t, default=None)
         left = [merges[0] for merges in self._merges if merges]
         if left and not self._differences:
             merge = min(left, key=lambda event: event.t)
-            self._found.missing = (
+            self._result.missing = (
                 f"version {merge.version} of fragment {merge.fragment} was merged from what is not on the tape: "
                 + ", ".join(_named(part) for part in merge.contributions if self._given(merge, part) is None))
-        return self._found
+        return self._result
 
     def _turn(self) -> bool:
         """Whether anything could go on."""
@@ -150,7 +150,7 @@ class _Again:
                 list(core.on_timer("pace", 0.0))
                 loss = core.replica.train(event.position or 0, event.lr or 0.0)
                 self._compare(life, event, core.on_computed(loss, 0.0, 0.0))
-                self._found.steps += 1
+                self._result.steps += 1
             case OuterGradient():
                 self._compare(life, event, core.on_message(
                     Request(round=event.round, fragment=event.fragment), {}, 0.0))
@@ -201,7 +201,7 @@ class _Again:
                 self._differs(merge, f"{_named(part)}: its contribution was {part.digest}, is {merged.digest}")
         self._states[fragment] = self._states[fragment].after(answers, self._config, self._outer(merge))
         self._keep([fragment])
-        self._found.versions += 1
+        self._result.versions += 1
         state = self._states[fragment]
         again = state.digest
         if (merge.version, merge.digest) != (state.version, again):
@@ -233,21 +233,21 @@ class _Again:
 
 
 def _lives(history: Recorded, config: TrainerConfig) -> dict[Node, list[Event]]:
-    """Every incarnation's events that matter here, from its first word on."""
-    found: dict[Node, list[Event]] = {}
+    """Return the events that a replay needs, in order, for every incarnation of a learner."""
+    lives: dict[Node, list[Event]] = {}
     for event in history.tape.of(Received, Step, OuterGradient, Disconnected, Ready, Skipped, Reset, Corrupted):
         if event.node in config.names:
-            found.setdefault((event.node, event.inc), []).append(event)
-    return found
+            lives.setdefault((event.node, event.inc), []).append(event)
+    return lives
 
 
 def _by_fragment(history: Recorded, count: int) -> list[deque[Made]]:
-    """Merges of each fragment by version, those of which only the next syncer tells among them."""
-    found: list[dict[int, Made]] = [{} for _ in range(count)]
+    """Return each fragment's merges in the order of versions, with those that only the next syncer recorded."""
+    by_version: list[dict[int, Made]] = [{} for _ in range(count)]
     made: list[Made] = [*history.tape.of(Merge), *history.recovered_merges]
     for merge in made:
-        found[merge.fragment].setdefault(merge.version, merge)
-    return [deque(merges[version] for version in sorted(merges)) for merges in found]
+        by_version[merge.fragment].setdefault(merge.version, merge)
+    return [deque(merges[version] for version in sorted(merges)) for merges in by_version]
 
 
 def _named(part: Part) -> str:

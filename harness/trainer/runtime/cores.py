@@ -17,16 +17,16 @@ from diloco_chaos.harness.trainer.model.replica import Replica
 
 
 def syncer_core(config: TrainerConfig, disk: Disk, initial: Tensors, incarnation: int) -> Syncer | Hub:
-    """The syncer, going on from what it had committed; where gradients are averaged, the hub.
+    """Return the syncer, which goes on from its committed state; where gradients are averaged, the hub.
 
     Raises:
         CheckpointError: its state can't be trusted.
     """
     if config.averages_gradients:
         hub = ElasticDataParallel if config.mode == "elastic_data_parallel" else DataParallel
-        return hub(config, GroupCheckpoint.found(disk, config, initial), incarnation)
-    found = restore(disk, config.fragment_table(), initial, config.warm_start)
-    return Syncer(config, found, incarnation)
+        return hub(config, GroupCheckpoint.restored(disk, config, initial), incarnation)
+    restored = restore(disk, config.fragment_table(), initial, config.warm_start)
+    return Syncer(config, restored, incarnation)
 
 
 def learner_core(config: TrainerConfig, name: str, incarnation: int, token: str, replica: Replica,

@@ -12,17 +12,17 @@ BUILT_IN = "decoupled-diloco"
 """The trainer that is meant where a scenario names none."""
 
 
-def _provided(one: Provided) -> list[tuple[str, type[Trainer]]]:
-    if not (isinstance(one.content, type) and issubclass(one.content, Trainer)
-            and getattr(one.content, "name", None) == one.name):
-        raise ProviderError(f"{one.name} of {one.provider} provides no trainer: an entry point of {GROUP} names a "
-                            f"subclass of diloco_chaos.Trainer whose `name` is {one.name!r}")
-    settings = getattr(one.content, "settings_type", None)
+def _provided(entry: Provided) -> list[tuple[str, type[Trainer]]]:
+    if not (isinstance(entry.content, type) and issubclass(entry.content, Trainer)
+            and getattr(entry.content, "name", None) == entry.name):
+        raise ProviderError(f"{entry.name} of {entry.provider} provides no trainer: an entry point of {GROUP} names a "
+                            f"subclass of diloco_chaos.Trainer whose `name` is {entry.name!r}")
+    settings = getattr(entry.content, "settings_type", None)
     if not (isinstance(settings, type) and issubclass(settings, TrainerSettings)
             and settings.model_fields.keys() >= SimpleSettings.model_fields.keys()):
-        raise ProviderError(f"{one.name} of {one.provider} can't be used: its `settings_type` must be a subclass of "
-                            f"diloco_chaos.TrainerSettings with the fields {', '.join(SimpleSettings.model_fields)}")
-    return [(one.name, one.content)]
+        raise ProviderError(f"{entry.name} of {entry.provider} can't be used: its `settings_type` must be a subclass "
+                            f"of diloco_chaos.TrainerSettings with the fields {', '.join(SimpleSettings.model_fields)}")
+    return [(entry.name, entry.content)]
 
 
 TRAINERS = Registry(GROUP, "trainer", _provided, one_each=True)

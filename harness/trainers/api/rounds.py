@@ -142,18 +142,18 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
     introduction = Introduction
 
     def __init__(self, trainer: RoundTrainer, initial: Tensors, disk: Disk) -> None:
-        """It goes on from what is on the disk.
+        """Restore the coordinator from the disk, where it has a checkpoint.
 
         Raises:
-            CheckpointError: there is something, and no copy of it can be trusted.
+            CheckpointError: the disk has a checkpoint, and no copy of it can be trusted.
         """
         settings = trainer.settings
         super().__init__(settings, settings.sign_s)
         self._trainer, self._settings = trainer, settings
-        there = tidied(disk)
-        self._resumed = bool(there.intersection(copies(_FILE)))
+        present = tidied(disk)
+        self._resumed = bool(present.intersection(copies(_FILE)))
         begun = Content(initial, {"version": 0, "tokens": 0, "incarnations": {}})
-        content = load_either(disk, _FILE, there)[0] if self._resumed else begun
+        content = load_either(disk, _FILE, present)[0] if self._resumed else begun
         self._state, self._round = content.tensors, int(content.meta["version"])
         self._tokens = int(content.meta["tokens"])
         self._newest: dict[str, int] = dict(content.meta["incarnations"])
@@ -209,13 +209,13 @@ class RoundCoordinator(PeerSessions[_Member, Introduction]):
             yield from self._close_round(now)
 
     def _close_round(self, now: float) -> Iterable[Effect]:
-        """If everybody who is there has contributed."""
+        """Merge the open round, if every member has contributed to it."""
         given = [self.peers[name].given for name in sorted(self.peers)]
-        there = [one for one in given if one is not None]
-        if self.finished or not there or len(there) < len(given):
+        contributions = [contribution for contribution in given if contribution is not None]
+        if self.finished or not contributions or len(contributions) < len(given):
             return
-        parts = [part for part, _ in there]
-        self._state = self._trainer.merge(self._state, {part.learner: made for part, made in there})
+        parts = [part for part, _ in contributions]
+        self._state = self._trainer.merge(self._state, {part.learner: made for part, made in contributions})
         self._round, self._tokens = self._round + 1, self._tokens + sum(part.tokens for part in parts)
         for member in self.peers.values():
             member.given = None

@@ -49,16 +49,16 @@ class PeerSessions(ABC, Generic[P, H]):
     """What a peer says first."""
 
     def __init__(self, settings: TrainerSettings, every: float) -> None:
-        """`every`: seconds between two heartbeats, at which everybody hears something, and who was silent is given
+        """`every`: seconds between two heartbeats; at each, every peer gets a message, and silent peers are given
         up."""
         self._names, self._timeout, self._every = settings.names, settings.heartbeat_timeout, every
         self.steady = False
         self.finished = False
         self.peers: dict[str, P] = {}
         self._by_connection: dict[int, P] = {}
-        self._left: dict[str, float] = {}  # who was lost, and when
-        self._untold: set[str] = set()  # who may not have read yet that training is over
-        self._late: dict[int, str] = {}  # who came after that
+        self._left: dict[str, float] = {}  # lost peer -> when
+        self._unnotified: set[str] = set()  # peers that may not have read yet that training is over
+        self._late: dict[int, str] = {}  # connection -> the peer that came after that
 
     def on_message(self, connection: int, message: Message, tensors: Tensors, now: float) -> Iterable[Effect]:
         """A whole frame arrived."""
@@ -145,22 +145,22 @@ class PeerSessions(ABC, Generic[P, H]):
                 if peer.connection is not None]
 
     def _finish(self, now: float, step: int, processed: int, merged: int) -> Iterable[Effect]:
-        """Training is over. A peer that was there lately is waited for: one that does not read it on the connection
-        that it has comes back to hear it."""
+        """End training, and wait for every peer that is connected or was lately: one that does not read the end on its
+        connection comes back for it."""
         self.finished = True
         yield events.Finished(step=step, processed=processed, merged=merged)
-        there = {peer.name for peer in self.peers.values() if peer.connection is not None}
-        self._untold = there | {name for name, t in self._left.items() if now - t <= self._timeout}
+        connected = {peer.name for peer in self.peers.values() if peer.connection is not None}
+        self._unnotified = connected | {name for name, t in self._left.items() if now - t <= self._timeout}
         yield from self._tell_all(*self._end())
-        yield Timer(_LEAVE, now + self._timeout) if self._untold else Stop("finished")
+        yield Timer(_LEAVE, now + self._timeout) if self._unnotified else Stop("finished")
 
     def _after_the_end(self, connection: int, message: Message) -> Iterable[Effect]:
-        """Whoever comes is told, and whoever has read it is not waited for."""
+        """Answer a peer that connects with the end, and stop waiting for a peer that has read it."""
         if isinstance(message, self.introduction) and message.node in self._names:
             self._late[connection] = message.node
             yield Send(*self._end(), to=connection)
         elif isinstance(message, Farewell):
             peer = self._by_connection.get(connection)
-            self._untold.discard(peer.name if peer is not None else self._late.get(connection, ""))
-            if not self._untold:
+            self._unnotified.discard(peer.name if peer is not None else self._late.get(connection, ""))
+            if not self._unnotified:
                 yield Stop("finished")

@@ -38,7 +38,7 @@ class MisfitError(ValueError):
     """What a validator of whole settings raises, with all that is wrong: each is told at its own key."""
 
     def __init__(self, *misfits: Misfit) -> None:
-        super().__init__("\n".join(one.message for one in misfits))
+        super().__init__("\n".join(misfit.message for misfit in misfits))
         self.misfits = misfits
 
 
@@ -214,9 +214,9 @@ class TrainerSettings(BaseModel):
 
     # -- rounds and tokens ---------------------------------------------------------------------------------------------
 
-    def contributors_needed(self, there: int) -> int:
-        """Distinct learners whose work a merge needs, of so many that are there."""
-        return there
+    def contributors_needed(self, live: int) -> int:
+        """Return how many distinct learners a merge needs, of so many live ones."""
+        return live
 
     @property
     def merges_from_all(self) -> bool:

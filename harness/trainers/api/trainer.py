@@ -409,7 +409,7 @@ class Trainer(ABC):
     """Whether nodes tell the loss curve with their rounds; else snapshots are evaluated."""
 
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
-        """The loss curve, where nodes tell it."""
+        """Return the loss curve that nodes reported; empty where they report none."""
         return ()
 
     def unfinished(self, processed: int) -> str:
@@ -448,16 +448,16 @@ class Trainer(ABC):
 
 
 def at(path: str) -> type[Trainer]:
-    """The trainer at `module:class`, whose module is imported: never a path that comes from somebody else's folder.
+    """Import and return the trainer at `module:class`; the path must never come from an untrusted folder.
 
     Raises:
         TrainerError: there is none.
     """
     module, _, name = path.partition(":")
     try:
-        found = getattr(import_module(module), name)
+        trainer = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise TrainerError(f"there is no trainer at {path!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Trainer)):
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
         raise TrainerError(f"{path!r} is no trainer")
-    return found
+    return trainer

@@ -30,20 +30,20 @@ def lacking_here(settings: CommandSettings) -> Iterator[str]:
 
 
 def lacking_in_containers(settings: CommandSettings) -> Iterator[str]:
-    """What can't be done in containers, as sentences."""
+    """Yield a sentence for every setting that can't work in containers."""
     if LINKS in settings.all_nodes:
         yield f"{LINKS}: the links' container has that name there: choose another one"
-    for kind, one in settings.nodes.items():
-        if not (one.image or one.service):
+    for kind, spec in settings.nodes.items():
+        if not (spec.image or spec.service):
             yield (f"{kind}: which image does its container have? Write `image: NAME`, or `service: {{file: "
                    f"compose.yml, name: SERVICE}}`")
-        if one.peers == "caught" and not compiler():
+        if spec.peers == "caught" and not compiler():
             yield f"{kind}: {NO_COMPILER}"
-        if one.cwd and not named([one.cwd]) and not one.cwd.startswith("/"):
-            yield f"{kind}: cwd: {one.cwd!r} must be a whole path: it is one in the container"
-    for number, told in enumerate(settings.progress):
-        if told.metrics is not None and not told.metrics.startswith("{run}/"):
-            yield (f"progress {number + 1}: {told.metrics!r} is in a container: write `metrics: "
+        if spec.cwd and not named([spec.cwd]) and not spec.cwd.startswith("/"):
+            yield f"{kind}: cwd: {spec.cwd!r} must be a whole path: it is one in the container"
+    for number, entry in enumerate(settings.progress):
+        if entry.metrics is not None and not entry.metrics.startswith("{run}/"):
+            yield (f"progress {number + 1}: {entry.metrics!r} is in a container: write `metrics: "
                    f"'{{run}}/state/...'`, which the harness sees, too")
     if settings.alone is not None:
         yield from lacking_in_containers(settings.alone)

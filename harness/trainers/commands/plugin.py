@@ -57,16 +57,16 @@ class Commands(Trainer):
 
     @property
     def keepers(self) -> Sequence[str]:
-        """Nodes of which the folder of state is known."""
-        return [name for kind, one in self.settings.nodes.items() if one.state for name in one.names(kind)]
+        """Return the nodes whose state folder the settings name."""
+        return [name for kind, spec in self.settings.nodes.items() if spec.state for name in spec.names(kind)]
 
     def process_names(self, node: str) -> Sequence[str]:
         """As its kind says."""
-        return list(one.processes) if (one := self.settings.kind_of(node)) else ()
+        return list(spec.processes) if (spec := self.settings.kind_of(node)) else ()
 
     def may_end_with(self, node: str) -> Sequence[int]:
         """As its kind says."""
-        return one.exits if (one := self.settings.kind_of(node)) else ()
+        return spec.exits if (spec := self.settings.kind_of(node)) else ()
 
     def workload(self, data: Path | None, initial: Tensors, threads: int = 1) -> Workload:
         """There is none."""
@@ -81,11 +81,12 @@ class Commands(Trainer):
         return LogWitness(self.settings, run, epoch)
 
     def read_log(self, lines: Sequence[str], node: str, written: datetime) -> Lint:
-        """By what is said of this node."""
+        """Check lines of a log with the readers that `progress` has for this node."""
         sources = self.settings.sources(node)
         if not sources:
+            known = dict.fromkeys(entry.node for entry in self.settings.progress)
             raise TrainerError(f"`progress` has nothing for {node!r}: it has something for "
-                               f"{', '.join(dict.fromkeys(one.node for one in self.settings.progress)) or 'nobody'}")
+                               f"{', '.join(known) or 'nobody'}")
         return lint(lines, [source.reader for source in sources], written)
 
     def commands(self) -> Mapping[str, str]:
@@ -115,7 +116,7 @@ class Commands(Trainer):
         return POINTS if self.settings.tells_losses else 0
 
     def told_losses(self, tape: Tape) -> Sequence[ToldLoss]:
-        """By their `step` events."""
+        """Return the loss curve of the `step` events; empty where the number of rounds is not given."""
         return curve(tape.of(Step), self.settings.rounds) if self.settings.rounds else ()
 
     def unfinished(self, processed: int) -> str:

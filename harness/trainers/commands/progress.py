@@ -50,11 +50,11 @@ class Expression:
     pattern: re.Pattern[str]
 
     def read(self, line: str) -> Report | str | None:
-        """See `Reader`; it is about something else where it does not match."""
-        found = self.pattern.search(line)
-        if found is None:
+        """See `Reader`; a line that does not match is about something else."""
+        match = self.pattern.search(line)
+        if match is None:
             return None
-        said: Mapping[str, str | None] = found.groupdict()
+        said: Mapping[str, str | None] = match.groupdict()
         try:
             return Report(int(said["round"] or ""), _number(said.get("loss")), _count(said.get("samples")),
                           _count(said.get("members")), _time(said.get("time")))
@@ -75,10 +75,10 @@ class JsonLines:
         if not line.strip():
             return None
         try:
-            told = json.loads(line)
+            document = json.loads(line)
         except (ValueError, RecursionError) as error:
             return f"a line is no JSON: {error}"
-        said = {name: _under(told, self.keys.get(name, name)) for name in GROUPS}
+        said = {name: _under(document, self.keys.get(name, name)) for name in GROUPS}
         if said["round"] is None:
             return None
         try:
@@ -94,18 +94,18 @@ class Holds:
     def read(self, line: str) -> Hold | None:
         """See `Reader`."""
         try:
-            told = json.loads(line)
-            return Hold(str(told["failpoint"]), int(told["count"]), bool(told["stops"]))
+            document = json.loads(line)
+            return Hold(str(document["failpoint"]), int(document["count"]), bool(document["stops"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
 
-def _under(told: Any, key: str) -> Any:
-    """What stands under a key, or at the end of a path."""
-    if not isinstance(told, dict) or key in told:
-        return told.get(key) if isinstance(told, dict) else None
+def _under(document: Any, key: str) -> Any:
+    """Return the value under a key, or at the end of a dotted path; None where there is none."""
+    if not isinstance(document, dict) or key in document:
+        return document.get(key) if isinstance(document, dict) else None
     first, dot, rest = key.partition(".")
-    return _under(told.get(first), rest) if dot else None
+    return _under(document.get(first), rest) if dot else None
 
 
 def _finite(value: Any) -> float | None:

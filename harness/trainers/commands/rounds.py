@@ -51,7 +51,7 @@ class Rounds:
         self._newest = 0
         self._merged = 0
         self._seen: set[str] = set()
-        self._coming: set[str] = set()  # who is going to be started again
+        self._coming: set[str] = set()  # workers that are going to be started again
         self._steady = self._finished = self._begun = False
 
     def on_start(self, worker: str, incarnation: int, t: float) -> Iterator[Event]:
@@ -65,7 +65,7 @@ class Rounds:
                                versions=[self._merged], versions_held=[-1]))
 
     def on_end(self, worker: str, incarnation: int, t: float, *, again: bool) -> Iterator[Event]:
-        """A process has ended; `again`: it is going to be started again."""
+        """Yield the events that follow from the end of a process; `again`: it is going to be started again."""
         known = self._workers.get(worker)
         if known is None or known.incarnation != incarnation:
             return
@@ -74,7 +74,7 @@ class Rounds:
         yield _of_run(t, Lost(learner=worker, incarnation=incarnation, reason="its process ended"))
         if again:
             self._coming.add(worker)
-        elif not self._coming and not any(one.alive for one in self._workers.values()):
+        elif not self._coming and not any(other.alive for other in self._workers.values()):
             yield from self._finish(t, early=self._newest < self._target)
 
     def on_report(self, worker: str, incarnation: int, report: Report, t: float) -> Iterator[Event]:
@@ -110,9 +110,9 @@ class Rounds:
             yield from self._close(t)
 
     def _complete(self) -> bool:
-        """Whether all who are there have reported the open round."""
-        there = {name for name, worker in self._workers.items() if worker.alive}
-        return self._open is not None and there <= {part.learner for part in self._open.parts}
+        """Whether every live worker has reported the open round."""
+        alive = {name for name, worker in self._workers.items() if worker.alive}
+        return self._open is not None and alive <= {part.learner for part in self._open.parts}
 
     def _all_there(self) -> bool:
         """Whether every worker that lives has come to the target."""

@@ -109,12 +109,12 @@ class InContainer(_Part):
     """A service that says the image, and what else the container may use."""
 
     def command(self, run: str, env: Mapping[str, str], cwd: str, asks: str = "") -> str:
-        """What is executed, for people, in one line. `asks`: an address that the harness asks whether it is ready."""
+        """Return the command as one line for people. `asks`: an address that the harness asks whether it is ready."""
         around = {"in": cwd, "image": self.image, "asks": asks,
                   "service": f"{self.service.name} of {self.service.file}" if self.service else ""}
-        told = ", ".join(f"{what} {value}" for what, value in around.items() if value)
+        details = ", ".join(f"{what} {value}" for what, value in around.items() if value)
         return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), run,
-                         *([f"({told})"] if told else [])])
+                         *([f"({details})"] if details else [])])
 
     @model_serializer(mode="wrap")
     def _said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -250,13 +250,13 @@ class CommandSettings(SimpleSettings):
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
-        names = [name for kind, one in self.nodes.items() for name in one.names(kind)]
+        names = [name for kind, spec in self.nodes.items() for name in spec.names(kind)]
         for name in names:
             if names.count(name) > 1:
                 raise MisfitError(Misfit("nodes", f"nodes: two nodes are called {name!r}"))
         if len(names) > _MOST_NODES:
             raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_NODES} are the most"))
-        if len(names) > _MOST_CAUGHT and any(one.peers == "caught" for one in self.nodes.values()):
+        if len(names) > _MOST_CAUGHT and any(spec.peers == "caught" for spec in self.nodes.values()):
             raise MisfitError(Misfit("nodes", f"nodes: {len(names)} of them, and {_MOST_CAUGHT} are the most where "
                                               f"peers are caught: each has a link to each"))
         return self
@@ -265,8 +265,8 @@ class CommandSettings(SimpleSettings):
 
     @classmethod
     def outline(cls, given: Mapping[str, Any], wrong: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
-        """All nodes, with what is right about them; `true` for a command that is wrong. None where it is wrong which
-        nodes there are, or which of them listen."""
+        """Return all nodes with those of their settings that are right, and `true` for a command that is wrong; None
+        where the set of nodes, or of those that listen, is itself wrong."""
         nodes = given.get("nodes")
         mistakes = [where[1:] for where in wrong if where and where[0] == "nodes"]
         if not isinstance(nodes, Mapping) or any(
@@ -274,23 +274,23 @@ class CommandSettings(SimpleSettings):
                 for where in mistakes):
             return None
         spoilt = {tuple(where[:2]) for where in mistakes}
-        return {"nodes": {kind: {"run": "true"} | {key: item for key, item in one.items() if (kind, key) not in spoilt}
-                          for kind, one in nodes.items()}}
+        return {"nodes": {kind: {"run": "true"} | {key: item for key, item in spec.items() if (kind, key) not in spoilt}
+                          for kind, spec in nodes.items()}}
 
     @property
     def names(self) -> list[str]:
-        """The workers."""
-        return [name for kind, one in self.nodes.items() if one.worker for name in one.names(kind)]
+        """Return the names of the workers."""
+        return [name for kind, spec in self.nodes.items() if spec.worker for name in spec.names(kind)]
 
     @property
     def all_nodes(self) -> list[str]:
-        """Every node, in the order of starting."""
-        return [name for kind, one in self.nodes.items() for name in one.names(kind)]
+        """Return the names of all nodes, in the order of starting."""
+        return [name for kind, spec in self.nodes.items() for name in spec.names(kind)]
 
     @property
     def groups(self) -> Mapping[str, Sequence[str]]:
-        """Kinds of which there are several."""
-        return {kind: one.names(kind) for kind, one in self.nodes.items() if one.count is not None}
+        """Return kind -> names of its nodes, for kinds with a `count`."""
+        return {kind: spec.names(kind) for kind, spec in self.nodes.items() if spec.count is not None}
 
     @property
     def link_names(self) -> list[str]:
@@ -302,18 +302,18 @@ class CommandSettings(SimpleSettings):
 
     @property
     def listening(self) -> list[str]:
-        """Those that others may name."""
-        return [name for kind, one in self.nodes.items() if one.listens for name in one.names(kind)]
+        """Return the names of the nodes that listen: others may name them."""
+        return [name for kind, spec in self.nodes.items() if spec.listens for name in spec.names(kind)]
 
     @cached_property
     def programs(self) -> dict[str, Program]:
-        """Node -> how it is started, in the order of starting.
+        """Return node -> how it is started, in the order of starting.
 
         Raises:
             PlaceholderError: `objections` would have told.
         """
-        return {name: self._program(one, name, index) for kind, one in self.nodes.items()
-                for index, name in enumerate(one.names(kind))}
+        return {name: self._program(spec, name, index) for kind, spec in self.nodes.items()
+                for index, name in enumerate(spec.names(kind))}
 
     def links(self, node: str) -> list[str]:
         """The links that a node's command declares, and those of its peers where they are caught."""
@@ -321,19 +321,19 @@ class CommandSettings(SimpleSettings):
         return [link_name(node, to) for to in (*program.talks_to, *program.meets)]
 
     def sources(self, node: str = "") -> list[Source]:
-        """Where rounds are told: all of it, or of a node, or of a kind of nodes."""
+        """Return the sources of reported rounds: all of them, or those of a node or a kind of nodes."""
         wanted = set(self._of(node))
-        return [one.source(frozenset(self._of(one.node)), self._cwd(one.node)) for one in self.progress
-                if not node or wanted & set(self._of(one.node))]
+        return [entry.source(frozenset(self._of(entry.node)), self._cwd(entry.node)) for entry in self.progress
+                if not node or wanted & set(self._of(entry.node))]
 
     def _cwd(self, node: str) -> str:
-        """Where a node, or one of a kind, runs."""
-        one = self.nodes.get(node) or self.kind_of(node)
-        return one.cwd if one else ""
+        """Return the working folder of a node or a kind of nodes; empty where none is given."""
+        spec = self.nodes.get(node) or self.kind_of(node)
+        return spec.cwd if spec else ""
 
     def kind_of(self, node: str) -> NodeKind | None:
-        """How a node, by its own name, is described."""
-        return next((one for kind, one in self.nodes.items() if node in one.names(kind)), None)
+        """Return the kind of the node with this name; None where no kind has it."""
+        return next((spec for kind, spec in self.nodes.items() if node in spec.names(kind)), None)
 
     def _of(self, node: str) -> list[str]:
         """The nodes that a kind, or a node, stands for."""
@@ -341,34 +341,34 @@ class CommandSettings(SimpleSettings):
             return self.nodes[node].names(node)
         return [node] if node in self.all_nodes else []
 
-    def _program(self, one: NodeKind, name: str, index: int) -> Program:
-        strings = [one.run, *one.env.values(), one.cwd]
+    def _program(self, spec: NodeKind, name: str, index: int) -> Program:
+        strings = [spec.run, *spec.env.values(), spec.cwd]
         links = [to for text in named(strings) if (to := target(text, self.listening)) is not None and to != name]
         talks_to = tuple(dict.fromkeys(links))
-        meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if one.peers == "caught" else ()
-        waits = one.ready or ReadyWhen(port=one.listens and not one.worker)
-        return Program(one.run, one.listens, one.port + index if one.port else 0, index, one.env, one.cwd,
-                       Ready(waits.port, waits.log, waits.url, waits.within), one.restart, one.restart_delay,
-                       talks_to, meets, one.processes, one.state, one.image, one.stated)
+        meets = tuple(to for to in self.all_nodes if to not in (name, *talks_to)) if spec.peers == "caught" else ()
+        waits = spec.ready or ReadyWhen(port=spec.listens and not spec.worker)
+        return Program(spec.run, spec.listens, spec.port + index if spec.port else 0, index, spec.env, spec.cwd,
+                       Ready(waits.port, waits.log, waits.url, waits.within), spec.restart, spec.restart_delay,
+                       talks_to, meets, spec.processes, spec.state, spec.image, spec.stated)
 
     @cached_property
     def alone(self) -> CommandSettings | None:
-        """The cluster of the baseline's command, if there is one."""
+        """Return the cluster that runs the baseline's command; None where there is no baseline."""
         if self.baseline is None:
             return None
-        told = self.baseline.model_dump(include=set(ToldBy.model_fields))
+        progress = self.baseline.model_dump(include=set(ToldBy.model_fields))
         return CommandSettings.model_validate({
             "nodes": {_BASELINE: {"worker": True, "run": self.baseline.run, "env": self.baseline.env,
                                   "cwd": self.baseline.cwd, "image": self.baseline.image,
                                   "service": self.baseline.service}},
-            "progress": [{"node": _BASELINE, **told}], "rounds": self.rounds, "seed": self.seed})
+            "progress": [{"node": _BASELINE, **progress}], "rounds": self.rounds, "seed": self.seed})
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """By kind of node; `baseline` has one of its own."""
-        found = {kind: one.command(one.run, one.env, one.cwd, one.ready.url if one.ready else "")
-                 for kind, one in self.nodes.items()}
-        return found | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
+        """Return kind of node -> its command as one line; the baseline's is under `(baseline)`."""
+        lines = {kind: spec.command(spec.run, spec.env, spec.cwd, spec.ready.url if spec.ready else "")
+                 for kind, spec in self.nodes.items()}
+        return lines | ({f"({_BASELINE})": self.baseline.command(self.baseline.run, self.baseline.env,
                                                                  self.baseline.cwd)} if self.baseline else {})
 
     # -- what is promised of it ----------------------------------------------------------------------------------------
@@ -383,26 +383,26 @@ class CommandSettings(SimpleSettings):
         """Where nobody counts tokens, rounds."""
         return self.rounds
 
-    def contributors_needed(self, there: int) -> int:
-        """A round of one counts."""
-        return 1 if there else 0
+    def contributors_needed(self, live: int) -> int:
+        """Return 1, as a round of one worker counts; 0 where none is live."""
+        return 1 if live else 0
 
     @property
     def tells_losses(self) -> bool:
         """Whether there will be a curve of losses."""
-        return bool(self.rounds) and any(one.tells_loss for one in self.progress)
+        return bool(self.rounds) and any(entry.tells_loss for entry in self.progress)
 
     def mistakes(self) -> Iterator[tuple[tuple[Any, ...], str]]:
-        """(place below `trainer`, sentence) for everything that can't work."""
+        """Yield (place below `trainer`, sentence) for everything that can't work."""
         yield from self._wrong_commands()
         yield from self._wrong_states()
         if not self.names:
             yield ("nodes",), "no node trains: write `worker: true` where rounds are made"
         known = list(dict.fromkeys([*self.nodes, *self.all_nodes]))
-        for index, one in enumerate(self.progress):
-            if not self._of(one.node):
-                yield (("progress", index, "node"), f"there is no node {one.node!r}: nodes are {', '.join(known)}")
-            for placeholder in named([one.metrics or ""]):
+        for index, entry in enumerate(self.progress):
+            if not self._of(entry.node):
+                yield (("progress", index, "node"), f"there is no node {entry.node!r}: nodes are {', '.join(known)}")
+            for placeholder in named([entry.metrics or ""]):
                 if placeholder not in _OF_FILES:
                     yield (("progress", index, "metrics"), f"{{{placeholder}}} stands for nothing here: there are "
                                                            f"{', '.join(f'{{{name}}}' for name in _OF_FILES)}")
@@ -411,23 +411,23 @@ class CommandSettings(SimpleSettings):
                                  "baseline: losses are compared at equal rounds: say how many there are, `rounds: 500`")
         for place, why in self.alone.mistakes() if self.alone is not None else ():
             yield (_BASELINE, *place[2:]), f"baseline: {why}"
-        told = {node for one in self.progress for node in self._of(one.node)}
-        if silent := [name for name in self.names if name not in told]:
+        reporting = {node for entry in self.progress for node in self._of(entry.node)}
+        if silent := [name for name in self.names if name not in reporting]:
             yield (("progress",) if self.progress else ("nodes",),
                    f"nothing tells the rounds of {', '.join(silent)}: add `progress: [{{node: ..., log: '...'}}]`")
 
     def _wrong_states(self) -> Iterator[tuple[tuple[Any, ...], str]]:
-        for kind, one in self.nodes.items():
-            for placeholder in named([one.state]):
+        for kind, spec in self.nodes.items():
+            for placeholder in named([spec.state]):
                 if placeholder not in _OF_STATE:
                     yield (("nodes", kind, "state"), f"{{{placeholder}}} stands for nothing here: there are "
                                                      f"{', '.join(f'{{{name}}}' for name in _OF_STATE)}")
 
     def _wrong_commands(self) -> Iterator[tuple[tuple[Any, ...], str]]:
-        for kind, one in self.nodes.items():
+        for kind, spec in self.nodes.items():
             places: list[tuple[tuple[Any, ...], str]] = [
-                (("run",), one.run), *((("env", key), text) for key, text in one.env.items()), (("cwd",), one.cwd),
-                (("ready", "url"), one.ready.url if one.ready else "")]
+                (("run",), spec.run), *((("env", key), text) for key, text in spec.env.items()), (("cwd",), spec.cwd),
+                (("ready", "url"), spec.ready.url if spec.ready else "")]
             for place, text in places:
                 for placeholder in named([text]):
                     try:
@@ -437,7 +437,7 @@ class CommandSettings(SimpleSettings):
                         continue
                     if to is not None and place[0] == "ready":
                         yield ("nodes", kind, *place), f"{{{placeholder}}}: here {kind} can name itself only: {{host}}"
-                    if to is None and placeholder in ("host", "port") and not one.listens:
+                    if to is None and placeholder in ("host", "port") and not spec.listens:
                         yield (("nodes", kind, *place), f"{{{placeholder}}}: {kind} has no port: write `listens: true`")
 
     def _explained(self, placeholder: str, why: str) -> str:
@@ -445,8 +445,8 @@ class CommandSettings(SimpleSettings):
         if node in self.all_nodes:
             return f"{{{placeholder}}}: nobody can connect to {node}: write `listens: true` at it"
         if node in self.nodes:
-            one = self.nodes[node].names(node)
-            return f"{{{placeholder}}}: which one? There are {', '.join(f'{{{name}}}' for name in one)}"
+            names = self.nodes[node].names(node)
+            return f"{{{placeholder}}}: which one? There are {', '.join(f'{{{name}}}' for name in names)}"
         return why
 
 

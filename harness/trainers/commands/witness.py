@@ -75,7 +75,7 @@ class LogWitness:
         self._before = {path: path.stat().st_size for node in self._workers for source in self._of(node)
                         if (path := self._path(source, node, 0)).is_file()}
         self._out: dict[tuple[str, int], Any] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int]] = set()
 
     def on_event(self, event: Event) -> None:
         """The harness recorded something."""
@@ -133,12 +133,12 @@ class LogWitness:
                 self._write(self._reported(node, incarnation, file.readers, text.decode("utf-8", "replace"), t))
 
     def _reported(self, node: str, incarnation: int, readers: Iterable[Reader], text: str, t: float) -> Iterator[Event]:
-        """By the first that knows what the line is about."""
-        told = (reader.read(text[:_LONGEST_LINE]) for reader in readers)
-        read = next((one for one in told if one is not None), None)
+        """Yield the events of one line, as the first reader that knows it reads it."""
+        readings = (reader.read(text[:_LONGEST_LINE]) for reader in readers)
+        read = next((reading for reading in readings if reading is not None), None)
         if isinstance(read, str):
-            if (node, incarnation) not in self._told:  # once is enough
-                self._told.add((node, incarnation))
+            if (node, incarnation) not in self._warned:  # once is enough
+                self._warned.add((node, incarnation))
                 yield Warning(reason=read).stamped(t, node, incarnation)
         elif isinstance(read, Hold):
             kind = Failpoint if read.stops else FailpointPassed

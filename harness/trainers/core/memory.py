@@ -72,12 +72,12 @@ def order(run: Path, node: str, incarnation: int, corruption: Corruption) -> Non
 
 
 def ordered(run: Path, node: str, incarnation: int) -> list[Corruption]:
-    """Take the orders that are there for this process; usually there are none, and this takes microseconds."""
+    """Take and return the orders for this process; usually there are none, and this takes microseconds."""
     folder = run / ORDERS
     if not os.path.isdir(folder):
         return []
-    found = []
+    corruptions = []
     for path in sorted(folder.glob(f"{node}.{incarnation}.*.json")):
-        found.append(Corruption(**json.loads(path.read_text())))
+        corruptions.append(Corruption(**json.loads(path.read_text())))
         path.unlink()
-    return found
+    return corruptions

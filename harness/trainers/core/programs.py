@@ -199,41 +199,41 @@ def ends(target: str) -> list[str]:
 
 
 def named(strings: Iterable[str]) -> list[str]:
-    """What these strings have placeholders for, each once, in order."""
-    return list(dict.fromkeys(found[1] for text in strings for found in _PLACEHOLDER.finditer(text) if found[1]))
+    """Return the names in these strings' placeholders, each once, in order."""
+    return list(dict.fromkeys(match[1] for text in strings for match in _PLACEHOLDER.finditer(text) if match[1]))
 
 
 def target(placeholder: str, nodes: Iterable[str]) -> str | None:
-    """The node that a placeholder names; None: it is about the node itself.
+    """Return the node that a placeholder names; None where it is about the node itself.
 
     Raises:
-        PlaceholderError: neither.
+        PlaceholderError: it names neither.
     """
-    there = list(nodes)
+    known = list(nodes)
     if placeholder in OWN:
         return None
     node, _, part = placeholder.rpartition(".")
-    if placeholder in there:
+    if placeholder in known:
         return placeholder
-    if node in there and part in _PARTS:
+    if node in known and part in _PARTS:
         return node
-    near = get_close_matches(placeholder, [*OWN, *there], 1)
+    near = get_close_matches(placeholder, [*OWN, *known], 1)
     raise PlaceholderError(f"{{{placeholder}}} stands for nothing{f'; did you mean {{{near[0]}}}?' if near else '.'} "
-                           f"There are {', '.join(f'{{{one}}}' for one in OWN)}, "
-                           f"and every node that listens by its name ({', '.join(there) or 'none does'}), or its "
+                           f"There are {', '.join(f'{{{name}}}' for name in OWN)}, "
+                           f"and every node that listens by its name ({', '.join(known) or 'none does'}), or its "
                            f"parts, as {{NODE.host}} and {{NODE.port}}; write {{{{ and }}}} for braces")
 
 
 def filled(text: str, own: Mapping[str, str], addresses: Mapping[str, str]) -> str:
-    """The text with everything in its place. `addresses`: node -> host:port.
+    """Return the text with every placeholder filled. `addresses`: node -> host:port.
 
     Raises:
-        KeyError: there is no such value: the command was not looked at before.
+        KeyError: a placeholder has no value: `target` would have refused it.
     """
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if not name:
-            return found[0][0]  # {{ or }}
+            return match[0][0]  # {{ or }}
         if name in own:
             return own[name]
         if name in addresses:

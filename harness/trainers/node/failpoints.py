@@ -44,9 +44,9 @@ class Failpoints:
 
 
 def passed(events: Iterable[Event]) -> dict[str, int]:
-    """How often a node came to each failpoint at which it was to stop, by its events."""
-    found: dict[str, int] = {}
+    """Return failpoint -> how often a node came to it, for those at which it was to stop, by its events."""
+    counts: dict[str, int] = {}
     for event in events:
         if isinstance(event, Failpoint | FailpointPassed):
-            found[event.point] = max(found.get(event.point, 0), event.count or 0)
-    return found
+            counts[event.point] = max(counts.get(event.point, 0), event.count or 0)
+    return counts

@@ -76,7 +76,7 @@ def holds(options: Sequence[str]) -> dict[str, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one node until training is over or somebody ends it."""
+    """Run one node until training is over or SIGTERM ends it, and return the exit code."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
     if options.parent:
         die_with_parent(options.parent)
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tape.record(events.Start(role=options.role, pid=os.getpid(), sources=node_digest()))
     settings = NodeSettings.model_validate_json((options.run / SETTINGS).read_text())
     try:
-        told = asyncio.run(_run(options, settings, tape))
+        terminated = asyncio.run(_run(options, settings, tape))
     except checkpoint.CheckpointError as error:
         tape.record(events.RefusedCheckpoint(reason=str(error)))
         print(error, file=sys.stderr)
@@ -103,42 +103,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tape.record(events.Failed(reason=str(error)))
         print(f"{options.name}: {error}", file=sys.stderr)
         return 1
-    tape.record(events.Exit(told=told))
+    tape.record(events.Exit(told=terminated))
     return 0
 
 
 def prepare(run: Path, trainer: str, settings: str) -> None:
-    """Make what a run's folder needs, where it is not there yet; several nodes may do so at once.
+    """Make what a run's folder needs, where it is missing; several nodes may do so at once.
 
     Raises:
         TrainerError: there is no such trainer, or what it is trained on can't be used.
         ValidationError: these are no settings of it.
     """
     if not (run / SETTINGS).exists():
-        found = at(trainer)
-        config = found.settings_type.model_validate_json(settings)
-        data = found(config).prepare(run / "corpora").file
+        trainer_type = at(trainer)
+        config = trainer_type.settings_type.model_validate_json(settings)
+        data = trainer_type(config).prepare(run / "corpora").file
         shared = NodeSettings(trainer=trainer, cluster=config, data=data)
         write_whole(run / SETTINGS, shared.model_dump_json(by_alias=True, indent=2))
 
 
 async def _run(options: argparse.Namespace, settings: NodeSettings, tape: TapeWriter) -> bool:
-    """To its end; whether somebody told it to end."""
+    """Run the node to its end, and return whether SIGTERM ended it."""
     driver: Driver = (_syncer if options.role == "syncer" else _learner)(options, settings, tape)
-    told = False
+    terminated = False
 
     def end() -> None:
-        nonlocal told
-        told = True
+        nonlocal terminated
+        terminated = True
         driver.feed(None)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     if options.status:
         from diloco_chaos.harness.trainers.node.status import StatusServer
-        who = {"node": options.name, "incarnation": options.incarnation}
-        StatusServer(options.host, options.status, lambda: {**who, **driver.status()})
+        identity = {"node": options.name, "incarnation": options.incarnation}
+        StatusServer(options.host, options.status, lambda: {**identity, **driver.status()})
     host, _, port = (options.connect or f"{options.host}:{options.listen}").rpartition(":")
     await driver.run(host, int(port))
-    return told
+    return terminated
 
 
 def _part(options: argparse.Namespace, settings: NodeSettings) -> Content | None:

@@ -53,15 +53,15 @@ class _Ask(socketserver.StreamRequestHandler):
     timeout = _IDLE_S
 
     def handle(self) -> None:
-        """One question after the other, and what came of each."""
+        """Answer questions, one after the other, with what each probe measured."""
         try:
             while line := self.rfile.readline(_LONGEST_LINE):
                 asked = json.loads(line)
                 if not matches(str(asked["token"]), self.server.token):
                     return
-                found = probe(str(asked["address"]), self.server.token, int(asked["reply_bytes"]),
-                              int(asked["send_bytes"]), watch_close=bool(asked["watch_close"]))
-                self.wfile.write(json.dumps(asdict(found)).encode() + b"\n")
+                sounding = probe(str(asked["address"]), self.server.token, int(asked["reply_bytes"]),
+                                 int(asked["send_bytes"]), watch_close=bool(asked["watch_close"]))
+                self.wfile.write(json.dumps(asdict(sounding)).encode() + b"\n")
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return  # the harness is gone, or it never was the harness
 
@@ -77,29 +77,29 @@ class Beside:
         self._lock = threading.Lock()
 
     def ask(self, address: str, **more: Any) -> Sounding:
-        """A question, and what came of it.
+        """Ask for one probe, and return what it measured.
 
         Args:
             address: host:port of the link, as nodes find it.
             more: see `diloco_chaos.harness.trainers.wire.probe.probe`.
 
         Raises:
-            OSError: nobody answers there.
+            OSError: no pod answers.
         """
         with self._lock:
             kept = self._idle.pop() if self._idle else None
         question = json.dumps({"token": self._token, "address": address, **more}).encode() + b"\n"
         for connection in [*([kept] if kept else []), None]:  # one that was kept may be gone
-            there = connection or self._dial()
+            stream = connection or self._dial()
             try:
-                line = _answered(there, question)
+                line = _answered(stream, question)
             except OSError:
-                there.close()
+                stream.close()
                 if connection is None:
                     raise
                 continue
             with self._lock:
-                self._idle.append(there)
+                self._idle.append(stream)
             return Sounding(**json.loads(line))
         raise ConnectionError("who asks beside the nodes has gone")
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 import hmac
 
 
-def matches(told: str, token: str) -> bool:
-    """Whether somebody told the token, in a time that does not tell how much of it was right."""
-    return hmac.compare_digest(told.encode("utf-8", "surrogatepass"), token.encode())
+def matches(presented: str, token: str) -> bool:
+    """Whether the presented token is right, in a time that does not depend on how much of it is right."""
+    return hmac.compare_digest(presented.encode("utf-8", "surrogatepass"), token.encode())
