@@ -53,10 +53,10 @@ def again(result: Result) -> None:
 
 
 def stale(folder: RunFolder) -> bool:
-    """Whether a run has no page, or one that is older than what it tells of."""
+    """Say whether a run's page is missing, or older than the report or the tape that it is made from."""
     page = folder.path / PAGE
-    told = [folder.path / REPORT, *(folder.path / "tape").iterdir()]
-    return not page.is_file() or any(path.stat().st_mtime > page.stat().st_mtime for path in told if path.is_file())
+    sources = [folder.path / REPORT, *(folder.path / "tape").iterdir()]
+    return not page.is_file() or any(path.stat().st_mtime > page.stat().st_mtime for path in sources if path.is_file())
 
 
 def suite_kept(rows: Sequence[Row]) -> None:

@@ -48,11 +48,11 @@ def row_of(result: Result) -> Row:
                headline(result) if code else "")
 
 
-def margin(found: tuple[str, float] | None) -> str:
-    """Of what `nearest_limit` found: the check, and how much of the room to its limit is left."""
-    if found is None:
+def margin(nearest: tuple[str, float] | None) -> str:
+    """Describe the result of `nearest_limit`: the check, and the share of the room to its limit that is left."""
+    if nearest is None:
         return ""
-    name, share = found
+    name, share = nearest
     return f"{name} {1 - share:+.0%}" if share < 10 else f"{name} far beyond"
 
 
