@@ -125,10 +125,10 @@ class Schedule(RuleBasedStateMachine):
     @precondition(lambda self: len(self.faults) < self.most)
     @rule(data=st.data())
     def add(self, data: st.DataObject) -> None:
-        """One more fault, where it makes sense."""
-        one = document(_ByHypothesis(data.draw), self.base, self.kinds, self.faults)
-        if with_faults(self.base, [*self.faults, one]) is not None:
-            self.faults.append(one)
+        """Add a drawn fault, unless it makes no sense after the others."""
+        fault = document(_ByHypothesis(data.draw), self.base, self.kinds, self.faults)
+        if with_faults(self.base, [*self.faults, fault]) is not None:
+            self.faults.append(fault)
 
     def teardown(self) -> None:
         """Run it."""

@@ -65,19 +65,19 @@ class Row(NamedTuple):
 
 
 def swept(asked: Grace, workers: Workers[Cell, Measured]) -> list[Row]:
-    """All rows, gamma by gamma.
+    """Run all cells, and return the rows, gamma by gamma.
 
     Raises:
         WorkersError: workers die again and again.
     """
     keys = list(product(asked.gamma, asked.rate))
-    found = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
-    return [_row(gamma, rate, found[gamma, rate]) for gamma, rate in keys]
+    results = repeated(keys, lambda key: _cell(asked, *key), asked.runs, workers)
+    return [_row(gamma, rate, results[gamma, rate]) for gamma, rate in keys]
 
 
 def _row(gamma: float, rate: float, runs: Sequence[Measured]) -> Row:
-    excess = [one.excess for one in runs if one.excess is not None]
-    return Row(gamma, rate, mean(one.contributors for one in runs), mean(one.tokens_per_s for one in runs),
+    excess = [run.excess for run in runs if run.excess is not None]
+    return Row(gamma, rate, mean(run.contributors for run in runs), mean(run.tokens_per_s for run in runs),
                mean(excess) if len(excess) == len(runs) else None)
 
 

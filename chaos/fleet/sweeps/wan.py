@@ -67,15 +67,15 @@ class Row(NamedTuple):
 
 
 def swept(wan: Wan, workers: Workers[Cell, Measured]) -> list[Row]:
-    """All rows, in the order of the axes.
+    """Run all cells, and return the rows, in the order of the axes.
 
     Raises:
         WorkersError: workers die again and again.
     """
     places = [Place(*values) for values in product(wan.parameters, wan.link, wan.rtt, wan.rate)]
     keys = list(product([None, *places], wan.mode))
-    found = measured(keys, lambda key: _cell(wan, *key), workers)
-    return [Row(place, {way: found[place, way].tokens_per_s / found[None, way].tokens_per_s for way in wan.mode})
+    results = measured(keys, lambda key: _cell(wan, *key), workers)
+    return [Row(place, {way: results[place, way].tokens_per_s / results[None, way].tokens_per_s for way in wan.mode})
             for place in places]
 
 
@@ -88,10 +88,10 @@ def _cell(wan: Wan, place: Place | None, way: Way) -> Cell:
 
 
 def least_rate(rows: Sequence[Row], way: Way) -> float | None:
-    """Gbit/s: the lowest rate from which on, among these rows, a mode keeps its pace; None: it does at none."""
-    found = None
-    for row in sorted(rows, key=lambda one: -one.place.rate):
+    """Return the lowest rate, in Gbit/s, from which on a mode keeps its pace in these rows; None: it never does."""
+    least = None
+    for row in sorted(rows, key=lambda row: -row.place.rate):
         if row.kept[way] < KEEPS:
             break
-        found = row.place.rate
-    return found
+        least = row.place.rate
+    return least
