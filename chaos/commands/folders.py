@@ -161,14 +161,14 @@ def clean(
     """
     from diloco_chaos.chaos.evidence.run_folder import thin_out
     from diloco_chaos.chaos.runner.cleanup import clean as heal_all
-    did = heal_all()
+    outcomes = heal_all()
     if runs:
-        did += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
-    failed = not all(healed.undone for healed in did)
+        outcomes += [Healed(f"{path} removed") for path in thin_out(runs_dir, keep)]
+    failed = not all(healed.undone for healed in outcomes)
     if as_json:
-        print_json({"clean": not failed, "did": list(map(str, did))})
+        print_json({"clean": not failed, "did": list(map(str, outcomes))})
     else:
-        for healed in did or [Healed("nothing was left behind")]:
+        for healed in outcomes or [Healed("nothing was left behind")]:
             typer.echo(str(healed))
     raise typer.Exit(2 if failed else 0)
 

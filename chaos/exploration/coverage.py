@@ -99,8 +99,8 @@ def possible(kinds: Mapping[str, str], held: Collection[str]) -> set[Pair]:
     can be held for, which is the only way to meet it in the middle of an upload or before a broadcast."""
     learner = {f"learner {name}" for name in LEARNER_STATES if name != "down"}
     syncer = {f"syncer {name}" for name in SYNCER_STATES if name != "down"}
-    of = {"learner": learner, "syncer": syncer, "any": learner | syncer}
-    return {(kind, where) for kind, on in kinds.items() for where in of[on]
+    states = {"learner": learner, "syncer": syncer, "any": learner | syncer}
+    return {(kind, where) for kind, on in kinds.items() for where in states[on]
             if kind in held or where not in ("learner uploading", "syncer committed")}
 
 

@@ -61,10 +61,10 @@ def plans(draw: st.DrawFn, /, cluster: TrainerSettings | Scenario | None = None,
         max_faults: the most in one plan.
         settings: of the small cluster, where they shall differ: `learners=4`.
     """
-    of = scenario(cluster, **settings)
+    base = scenario(cluster, **settings)
     chooser = _ByHypothesis(draw)
     count = draw(st.integers(0, max_faults))
-    return plan_of(of, choose(chooser, of, known(faults), count), draw(st.integers(0, 7)))
+    return plan_of(base, choose(chooser, base, known(faults), count), draw(st.integers(0, 7)))
 
 
 def run(plan: Plan) -> Simulated:

@@ -25,10 +25,10 @@ def show_wan(asked: wan.Wan, rows: Sequence[wan.Row], console: Console) -> None:
     """Where each mode breaks, and then every cell."""
     console.print(f"Lowest rate (Gbit/s) from which on {KEEPS:.0%} of the pace is kept", style="bold")
     table = table_of("link", *map(words, asked.mode), left="link", gap=2)
-    for way_there, some in _by_way(rows):
-        least = [wan.least_rate(some, way) for way in asked.mode]
+    for link, link_rows in _by_way(rows):
+        least = [wan.least_rate(link_rows, way) for way in asked.mode]
         none = f"> {max(asked.rate):g}"
-        table.add_row(_place(*way_there), *(none if rate is None else f"{rate:g}" for rate in least))
+        table.add_row(_place(*link), *(none if rate is None else f"{rate:g}" for rate in least))
     console.print(table)
     console.print("Merged tokens per second, as a share of the same mode's without any network", style="bold")
     table = table_of("link", "Gbit/s", *map(words, asked.mode), left="link", gap=0)

@@ -113,8 +113,8 @@ def _absent(history: History, moments: Sequence[Moment]) -> list[str]:
     for absence in _away(history, moments):
         state = max(absence.states, key=lambda state: absence.states[state])
         groups.setdefault((state, _faults(history, absence)), []).append(absence)
-    return [f"{names([absence.node for absence in some])}  {state} {_when(history, some)}  {faults}"
-            for (state, faults), some in groups.items()]
+    return [f"{names([absence.node for absence in group])}  {state} {_when(history, group)}  {faults}"
+            for (state, faults), group in groups.items()]
 
 
 def _when(history: History, away: Sequence[_Away]) -> str:
@@ -146,9 +146,9 @@ def _consistent(history: History, moments: Sequence[Moment], blocked_s: float) -
     for absence in away:
         states = [state for state, seconds in absence.states.items() if seconds >= _WORTH_TELLING * absence.seconds]
         groups.setdefault((_faults(history, absence), tuple(states)), []).append(absence)
-    lines = [f"{names([absence.node for absence in some])}  {_when(history, some)}: " + ", ".join(
-        f"{state} {show_seconds(max(absence.states[state] for absence in some))}" for state in states) + f"  {faults}"
-        for (faults, states), some in list(groups.items())[:_MOST_LINES]]
+    lines = [f"{names([absence.node for absence in group])}  {_when(history, group)}: " + ", ".join(
+        f"{state} {show_seconds(max(absence.states[state] for absence in group))}" for state in states) + f"  {faults}"
+        for (faults, states), group in list(groups.items())[:_MOST_LINES]]
     near = [span for span in history.spans if span.overlaps(start - _AROUND_S, end)
             and not any(span in absence.faults for absence in away)]
     if not near and not lines:
@@ -169,9 +169,9 @@ def causes(history: History, verdicts: Sequence[Verdict]) -> dict[str, list[str]
     reasons: dict[str, list[str]] = {}
     presence = Presence(history)  # a replay of the event log, once for all of them
     for verdict in failed:
-        why_so = _causes(presence, verdict)
-        same = next((name for name, lines in reasons.items() if lines == why_so), None)
-        reasons[verdict.name] = why_so if same is None else [f"for the same reason as {same}"]
+        explanation = _causes(presence, verdict)
+        same = next((name for name, lines in reasons.items() if lines == explanation), None)
+        reasons[verdict.name] = explanation if same is None else [f"for the same reason as {same}"]
     return reasons
 
 

@@ -94,8 +94,9 @@ def _usual(before: Result, after: Result) -> dict[str, _Range]:
     for run in runs.values():
         for name, verdict in run.checks.items():
             figures.setdefault(name, []).extend(figure for figure in verdict.figures[:1] if figure.value is not None)
-    return {name: _Range(min(values), max(values), some[0].unit, len(some)) for name, some in figures.items()
-            if len(some) >= _LEAST_RUNS and (values := [figure.value or 0.0 for figure in some])}
+    return {name: _Range(min(values), max(values), recorded[0].unit, len(recorded))
+            for name, recorded in figures.items()
+            if len(recorded) >= _LEAST_RUNS and (values := [figure.value or 0.0 for figure in recorded])}
 
 
 def _changes(left: ReportModel, right: ReportModel, usual: Mapping[str, _Range]) -> list[Change]:
@@ -111,11 +112,11 @@ def _changes(left: ReportModel, right: ReportModel, usual: Mapping[str, _Range])
             changes.append(Change(kinds[after.verdict], name, _described(before), _described(after),
                                   str(usual.get(name, ""))))
         elif before.measured != after.measured and not (before.figures and before.figures == after.figures):
-            of = usual.get(name)
+            usual_range = usual.get(name)
             value = after.figures[0].value if after.figures else None
-            within = of is not None and value is not None and of.least <= value <= of.most
+            within = usual_range is not None and value is not None and usual_range.least <= value <= usual_range.most
             changes.append(Change("as usual" if within else "figure", name, before.measured, after.measured,
-                                  str(of or "")))
+                                  str(usual_range or "")))
     return sorted(changes, key=lambda change: _ORDER.index(change.kind))
 
 

@@ -153,8 +153,8 @@ def _loss(result: Result, width: int) -> list[RenderableType]:
     sources += [(look, result.history.references[kind].curve) for kind, look in looks.items()
                 if kind in result.history.references]
     rounds = result.history.plan.trainer.tells_rounds
-    title, unit, of = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
-    curves = [charts.Curve(*look, [(point.processed / of, point.loss) for point in points if isfinite(point.loss)])
+    title, unit, scale = ("Loss", "rounds", 1) if rounds else ("Held-out loss", "million tokens", 1e6)
+    curves = [charts.Curve(*look, [(point.processed / scale, point.loss) for point in points if isfinite(point.loss)])
               for look, points in sources]
     if not all(curve.points for curve in curves):
         return [_title(title, "no number any more: a curve has diverged")]

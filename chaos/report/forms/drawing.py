@@ -131,16 +131,16 @@ def loss(model: ReportModel) -> Loss | None:
     if not model.curves:
         return None
     points = [point for curve in model.curves for point in curve.points]
-    of = 1.0 if model.loss_by == "rounds" else 1e6
-    across = Axis(0.0, max(x for x, _ in points) / of or 1.0, 50.0, WIDTH)
+    scale = 1.0 if model.loss_by == "rounds" else 1e6
+    across = Axis(0.0, max(x for x, _ in points) / scale or 1.0, 50.0, WIDTH)
     up = Axis(min(y for _, y in points), max(y for _, y in points), LOSS - 20, 8.0)
-    lines = [Line(curve.name, _path([(across(x / of), up(y)) for x, y in curve.points]), curve.points[-1][1])
+    lines = [Line(curve.name, _path([(across(x / scale), up(y)) for x, y in curve.points]), curve.points[-1][1])
              for curve in model.curves]
     own, *others = model.curves
     apart = _apart(own, others[0]) if others and own.name == "this run" else []
     most = max((abs(y) for _, y in apart), default=0.0) or 1.0
     between = Axis(-most, most, 70.0, 6.0)
-    return Loss(lines, across, up, _path([(across(x / of), between(y)) for x, y in apart]), between,
+    return Loss(lines, across, up, _path([(across(x / scale), between(y)) for x, y in apart]), between,
                 others[0].name if apart else "")
 
 
